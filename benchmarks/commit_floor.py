@@ -22,7 +22,7 @@ from mangrove.effects import build_effects
 from mangrove.layouts.tree.metastore import create_tree
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import NamespaceLocator, TableLocator
-from mangrove.model.objects import Namespace, Table
+from mangrove.model.objects import NamespaceEntry, TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.local import LocalStore
 from mangrove.storage.uri import parse_root_uri
@@ -82,7 +82,7 @@ def measure(folder: Path, history: int, *, inline: bool) -> None:
     store.written = {}
     properties = {} if inline else {"tree.inline-definition-max-bytes": "0"}
     metastore = create_tree(build_effects(store), LakehouseSettings(properties=properties), Changes("made"))
-    home = Namespace(str(uuid.uuid4()), "sales")
+    home = NamespaceEntry(str(uuid.uuid4()), "sales")
     changes = Changes("home", puts={NamespaceLocator("sales"): home})
     snapshot = metastore.commit(metastore.latest(), changes, Isolation.SNAPSHOT).snapshot
     early: tuple[float, float] = (0, 0)
@@ -90,7 +90,7 @@ def measure(folder: Path, history: int, *, inline: bool) -> None:
     for number in range(history):
         store.written = {}
         way = TableLocator("sales", f"t{number % 1000:04d}")
-        value = Table(str(uuid.uuid4()), home.id, way.name)
+        value = TableEntry(str(uuid.uuid4()), home.id, way.name)
         began = time.perf_counter()
         done = metastore.commit(snapshot, Changes(str(uuid.uuid4()), puts={way: value}), Isolation.SNAPSHOT)
         if number < 10 + MEASURED or number >= history - MEASURED:

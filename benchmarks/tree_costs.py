@@ -21,7 +21,7 @@ from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.metastore import Changes, Isolation, Scan
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
-from mangrove.model.objects import Table
+from mangrove.model.objects import TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
@@ -63,7 +63,7 @@ def measured(count: int, commits: int, compression: str, *, inline: bool) -> Row
     store = CountingStore(MemoryStore())
     effects = build_deterministic_effects(store)
     # Without a name of its own, as other programs write it, one definition serves every table.
-    store.put(SHARED, encode_definition(Table("id", "home", "x")).removeprefix(b"\n\x01x"))
+    store.put(SHARED, encode_definition(TableEntry("id", "home", "x")).removeprefix(b"\n\x01x"))
     create_tree(effects, LakehouseSettings(properties=properties), Changes("made"), entries=entries(count))
     metastore = open_tree(build_deterministic_effects(store, first_id=10**9))
     warm_up = max(200, commits // 4)
@@ -97,7 +97,7 @@ def committed(
         way = TableLocator(
             f"n{chance.randrange(count) // PER_NAMESPACE:05d}", f"t{chance.randrange(10**6):06d}x{number}"
         )
-        value = Table("6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8", "home", way.name)
+        value = TableEntry("6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8", "home", way.name)
         changes = Changes(f"6fcb514b-b878-4c9d-95b7-{number:012d}", puts={way: value})
         before, began = store.requests, time.perf_counter()
         done = metastore.commit(snapshot, changes, Isolation.SNAPSHOT)

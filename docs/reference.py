@@ -35,6 +35,7 @@ WRITTEN = "<!-- Written by `make docs` from the code, not by hand. -->\n"
 HELP_WIDTH = 96
 
 FIRST_FUNCTIONS = ["mangrove.create", "mangrove.open", "mangrove.check"]
+EXPRESSION_FUNCTIONS = ["mangrove.expr", "mangrove.col", "mangrove.lit"]
 SPARK_FUNCTIONS = [
     "mangrove.spark.session.local_session",
     "mangrove.spark.registration.register",
@@ -45,18 +46,19 @@ CLASSES = {
         "mangrove.lakehouse.lakehouse.Lakehouse",
         "mangrove.lakehouse.catalog.ReadableCatalog",
         "mangrove.lakehouse.catalog.WritableCatalog",
-        "mangrove.lakehouse.transaction.LakeTransaction",
-        "mangrove.lakehouse.shared_transaction.SharedLakeTransaction",
-        "mangrove.lakehouse.snapshot.LakeSnapshot",
-        "mangrove.lakehouse.namespace.LakeNamespace",
-        "mangrove.lakehouse.table.LakeTable",
-        "mangrove.lakehouse.view.LakeView",
+        "mangrove.lakehouse.transaction.Transaction",
+        "mangrove.lakehouse.shared_transaction.SharedTransaction",
+        "mangrove.lakehouse.snapshot.Snapshot",
+        "mangrove.lakehouse.namespace.Namespace",
+        "mangrove.lakehouse.table.Table",
+        "mangrove.lakehouse.view.View",
         "mangrove.lakehouse.table.TableSnapshot",
         "mangrove.lakehouse.scan.TableScan",
         "mangrove.lakehouse.schema_update.SchemaUpdate",
         "mangrove.lakehouse.merge.TableMerge",
         "mangrove.lakehouse.maintenance.Maintenance",
         "mangrove.expressions.sql_expression.Expr",
+        "mangrove.model.schema.Schema",
         "mangrove.sql.session.SqlSession",
     ],
     "Answers": [
@@ -215,7 +217,7 @@ def python_page() -> str:
         WRITTEN,
         "# Python\n",
         "What is not on this page is not for users, and may change without notice. "
-        "Everything starts with one of these functions.\n",
+        "Everything starts with one of these functions. `mangrove.__version__` is the installed version.\n",
         *(_function_entry(_named(path), path, "##") for path in FIRST_FUNCTIONS),
     ]
     for title, paths in CLASSES.items():
@@ -224,6 +226,8 @@ def python_page() -> str:
             cls = _named(path)
             assert isinstance(cls, type)
             parts.append(_class_entry(cls, classes))
+    parts.append("## Expressions\n")
+    parts += [_function_entry(_named(path), path, "###") for path in EXPRESSION_FUNCTIONS]
     parts.append("## On Spark\n")
     parts += [_function_entry(_named(path), path, "###") for path in SPARK_FUNCTIONS]
     return "\n".join(parts)

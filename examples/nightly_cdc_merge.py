@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import mangrove
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 
 NIGHTS = [
     [
@@ -50,7 +50,7 @@ def last_of_each(changes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return list({change["id"]: change for change in changes}.values())
 
 
-def apply(txn: LakeTransaction, changes: list[Mapping[str, Any]]) -> None:
+def apply(txn: Transaction, changes: list[Mapping[str, Any]]) -> None:
     """Put new rows in the place of old ones, and delete what is gone; neither looks at what is there."""
     customers = txn.table("crm.customers")
     kept = [change for change in changes if change["operation"] != "delete"]

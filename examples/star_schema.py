@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import mangrove
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 
 Sale = tuple[int, date, str, int, int]
 DELIVERIES: list[list[Sale]] = [
@@ -46,7 +46,7 @@ def build(lake: mangrove.Lakehouse) -> None:
         txn.create_table("mart.daily", "day date not null, amount bigint, sales bigint", keys=["day"])
 
 
-def product_ids(txn: LakeTransaction, names: Iterable[str]) -> dict[str, int]:
+def product_ids(txn: Transaction, names: Iterable[str]) -> dict[str, int]:
     """Return the number of each product, and add those that are new."""
     products = txn.table("mart.products")
     known = {row["name"]: row["product_id"] for row in products.to_arrow().to_pylist()}
@@ -57,7 +57,7 @@ def product_ids(txn: LakeTransaction, names: Iterable[str]) -> dict[str, int]:
     return known | added
 
 
-def deliver(txn: LakeTransaction, sales: list[Sale]) -> None:
+def deliver(txn: Transaction, sales: list[Sale]) -> None:
     """Write a delivery: products, sales, and the totals of the days that it touches."""
     ids = product_ids(txn, (name for _, _, name, _, _ in sales))
     facts = txn.table("mart.sales")

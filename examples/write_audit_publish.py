@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import mangrove
-from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
+from mangrove.lakehouse.shared_transaction import SharedTransaction
 
 DAY_1 = [
     [{"id": 1, "customer": "ana", "amount": 20}, {"id": 2, "customer": "ben", "amount": 35}],
@@ -30,7 +30,7 @@ def load(place: Path, name: str, rows: list[dict[str, object]]) -> None:
         txn.table("shop.orders").append(rows)
 
 
-def problems(txn: SharedLakeTransaction) -> list[str]:
+def problems(txn: SharedTransaction) -> list[str]:
     """Return what is wrong with the orders as they would be."""
     orders = txn.table("shop.orders")
     rules = {"amounts below zero": "amount < 0", "orders of nobody": "customer is null or customer = ''"}

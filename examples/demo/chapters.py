@@ -14,7 +14,7 @@ from presenter import Presenter
 
 import mangrove
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.maintenance.progress import format_bytes
 
 __all__ = ["Tour", "present_chapters"]
@@ -290,7 +290,7 @@ def _count_lamps(catalog: Catalog) -> int:
     return int(catalog.table(shop.INVENTORY).to_arrow(where="product = 'lamp'").to_pylist()[0]["pieces"])
 
 
-def _sell(txn: LakeTransaction, pieces: int) -> None:
+def _sell(txn: Transaction, pieces: int) -> None:
     txn.table(shop.INVENTORY).upsert([{"product": "lamp", "pieces": _count_lamps(txn) - pieces}])
 
 

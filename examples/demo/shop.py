@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import mangrove
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 
 __all__ = [
     "COLUMNS",
@@ -170,7 +170,7 @@ def close_day_with_spark(lake: mangrove.Lakehouse, spark: Any, day: int) -> int:
     return _get_version(txn)
 
 
-def close_day(txn: LakeTransaction, day: int, after_two: Callable[[], None] = lambda: None) -> None:
+def close_day(txn: Transaction, day: int, after_two: Callable[[], None] = lambda: None) -> None:
     """Book a day in four tables, without Spark; `after_two` is called when two of them are written."""
     orders = _make_orders(day)
     txn.table(ORDERS).append(orders)
@@ -204,7 +204,7 @@ def book_till_hour(lake: mangrove.Lakehouse, day: int, hour: int) -> int:
     return _get_version(txn)
 
 
-def _get_version(txn: LakeTransaction) -> int:
+def _get_version(txn: Transaction) -> int:
     version = txn.version
     if version is None:
         raise AssertionError("a transaction with changes has a version after its commit")

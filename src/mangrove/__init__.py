@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from mangrove.expressions.sql_expression import Expr, col, expr, lit
     from mangrove.lakehouse.lakehouse import Lakehouse
-    from mangrove.lakehouse.snapshot import LakeSnapshot as Snapshot
+    from mangrove.lakehouse.snapshot import Snapshot
     from mangrove.lakehouse.table import CatalogClient
-    from mangrove.lakehouse.table import LakeTable as Table
-    from mangrove.lakehouse.transaction import LakeTransaction as Transaction
+    from mangrove.lakehouse.table import Table
+    from mangrove.lakehouse.transaction import Transaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation
     from mangrove.model.schema import Schema
@@ -81,17 +81,17 @@ def __getattr__(name: str) -> object:
 
             value = Schema
         case "Snapshot":
-            from mangrove.lakehouse.snapshot import LakeSnapshot
+            from mangrove.lakehouse.snapshot import Snapshot
 
-            value = LakeSnapshot
+            value = Snapshot
         case "Table":
-            from mangrove.lakehouse.table import LakeTable
+            from mangrove.lakehouse.table import Table
 
-            value = LakeTable
+            value = Table
         case "Transaction":
-            from mangrove.lakehouse.transaction import LakeTransaction
+            from mangrove.lakehouse.transaction import Transaction
 
-            value = LakeTransaction
+            value = Transaction
         case "__version__":
             from importlib.metadata import version
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from mangrove.errors import ConflictError
-from mangrove.metastore import Changes, Commit, Scan, Snapshot
+from mangrove.metastore import Changes, Commit, MetastoreSnapshot, Scan
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
 from mangrove.model.objects import Partition
 
@@ -31,7 +31,7 @@ def build_rollback_conflict_error(concurrent_commit: Commit) -> ConflictError:
 
 
 def drop_identical_writes(
-    changes: Changes, base: Snapshot, newest: Snapshot, is_written: Callable[[Locator], bool]
+    changes: Changes, base: MetastoreSnapshot, newest: MetastoreSnapshot, is_written: Callable[[Locator], bool]
 ) -> tuple[Changes, frozenset[Locator]]:
     """Return the changes without writes that concurrent commits made identically, and the puts that commute.
 
@@ -64,7 +64,7 @@ def _as_created(partition: Partition) -> Partition:
     return Partition(partition.id, partition.values, partition.scheme_id)
 
 
-def assign_positions(changes: Changes, base: Snapshot) -> Changes:
+def assign_positions(changes: Changes, base: MetastoreSnapshot) -> Changes:
     """Return the changes with new deltas moved behind those of `base`, in order."""
     partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
     for locator in changes.puts:

@@ -35,12 +35,12 @@ __all__ = [
     "Isolation",
     "Metastore",
     "MetastoreMaintenance",
+    "MetastoreSnapshot",
     "OpenFailure",
     "Parent",
     "Problem",
     "RetiredVersion",
     "Scan",
-    "Snapshot",
     "check_clock",
     "check_deadline",
     "commit_time_after",
@@ -163,11 +163,11 @@ class Commit:
 class CommitResult:
     """The version that a transaction committed, with its changes as committed."""
 
-    snapshot: "Snapshot"
+    snapshot: "MetastoreSnapshot"
     changes: Changes
 
 
-class Snapshot(Protocol):
+class MetastoreSnapshot(Protocol):
     """The immutable state of the whole lakehouse in one version."""
 
     @property
@@ -221,15 +221,15 @@ class Snapshot(Protocol):
 class Metastore(Protocol):
     """All versions of one lakehouse."""
 
-    def latest(self) -> Snapshot:
+    def latest(self) -> MetastoreSnapshot:
         """Return the newest committed version."""
         ...
 
-    def at_version(self, version: int) -> Snapshot:
+    def at_version(self, version: int) -> MetastoreSnapshot:
         """Return a version by its number."""
         ...
 
-    def at_time(self, millis: int) -> Snapshot:
+    def at_time(self, millis: int) -> MetastoreSnapshot:
         """Return the newest version committed at or before that time."""
         ...
 
@@ -237,7 +237,7 @@ class Metastore(Protocol):
         """Yield the live versions, newest first, optionally only those before a version."""
         ...
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing.
 
         The changes are rebased on concurrent commits after `base` unless they conflict at
@@ -268,7 +268,7 @@ class RetiredVersion:
     """An expired version as it was, and the file that still references its content."""
 
     path: str
-    snapshot: Snapshot
+    snapshot: MetastoreSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,19 +291,19 @@ class MetastoreMaintenance(Protocol):
         """Return the live versions, oldest first."""
         ...
 
-    def roll_back(self, to: Snapshot, changes: Changes) -> Snapshot:
+    def roll_back(self, to: MetastoreSnapshot, changes: Changes) -> MetastoreSnapshot:
         """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         ...
 
-    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
         """Yield the objects that differ, in locator order; reads only what the versions do not share."""
         ...
 
-    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+    def objects(self, snapshot: MetastoreSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
         """Yield every object of a kind in the whole version."""
         ...
 
-    def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+    def files_of(self, snapshots: Iterable[MetastoreSnapshot]) -> Iterator[str]:
         """Yield the paths of the metadata files that these versions reference, each once, without data files."""
         ...
 
@@ -330,7 +330,7 @@ class MetastoreMaintenance(Protocol):
         """
         ...
 
-    def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
+    def problems(self, snapshot: MetastoreSnapshot) -> Iterator[Problem]:
         """Yield each violated invariant of this version."""
         ...
 
@@ -349,7 +349,7 @@ def check_deadline(changes: Changes, now_millis: int) -> None:
         )
 
 
-def commit_time_after(base: Snapshot, changes: Changes, now_millis: int, tolerance_millis: int | None) -> int:
+def commit_time_after(base: MetastoreSnapshot, changes: Changes, now_millis: int, tolerance_millis: int | None) -> int:
     """Return the commit time of the version after `base`; raise an error if `base` is dated in the future.
 
     Commit times increase strictly even if clocks do not, so that a time identifies one
@@ -362,7 +362,7 @@ def commit_time_after(base: Snapshot, changes: Changes, now_millis: int, toleran
     return max(now_millis, base.commit.created_at_millis + 1)
 
 
-def check_clock(newest: Snapshot, now_millis: int, tolerance_millis: int | None) -> None:
+def check_clock(newest: MetastoreSnapshot, now_millis: int, tolerance_millis: int | None) -> None:
     """Raise an error if the newest version is dated further in the future than the clock tolerance.
 
     If `tolerance_millis` is None, the lakehouse setting applies; it is read only when needed.

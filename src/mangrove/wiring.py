@@ -17,7 +17,7 @@ from mangrove.spark.availability import can_open_in_workers, is_spark_installed
 if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
-    from mangrove.lakehouse.transaction import LakeTransaction
+    from mangrove.lakehouse.transaction import Transaction
     from mangrove.local.engine import LocalEngine, LocalReader
     from mangrove.spark.engine import SparkEngine
     from mangrove.tables.table_state import TableState
@@ -99,7 +99,7 @@ class LakehouseEngines:
         """Return the engine in this process."""
         return self._local
 
-    def sql(self, lake: "Lakehouse", transaction: "LakeTransaction | None", text: str, arguments: Any) -> Any:
+    def sql(self, lake: "Lakehouse", transaction: "Transaction | None", text: str, arguments: Any) -> Any:
         """Run the statements of a text on Spark, and return the rows of the last one."""
         _check_spark()
         from mangrove.sql.session import run_sql

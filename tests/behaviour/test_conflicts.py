@@ -4,7 +4,7 @@ import pytest
 
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.metastore import Isolation
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.transaction.group_commit import GroupCommitRequest, merge_changes, select_group
@@ -18,7 +18,7 @@ def sales(lake: Lakehouse) -> Lakehouse:
     return lake
 
 
-def commit_together(lake: Lakehouse, *transactions: LakeTransaction) -> int:
+def commit_together(lake: Lakehouse, *transactions: Transaction) -> int:
     """Commit the transactions as one version, as threads do that commit at the same time."""
     requests = []
     for one in transactions:

@@ -11,7 +11,7 @@ from mangrove.errors import ConflictError
 from mangrove.expressions.parse import parse_predicate
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_staging import load_opened_table_state, stage_write
 from mangrove.metastore import Parent
 from mangrove.model.locators import Kind, Locator
@@ -82,7 +82,7 @@ def add(lake: Lakehouse, days: Iterable[int], name: str) -> None:
         stage_write(transaction.core.workspace, lake.table("n.t").locator, plan_write(deltas), transaction.id)
 
 
-def files_by_day(table: LakeTable) -> dict[Value | None, list[str]]:
+def files_by_day(table: Table) -> dict[Value | None, list[str]]:
     found: dict[Value | None, list[str]] = {}
     for scan in table.scan().plan.scans:
         found.setdefault(scan.log_values[0], []).append(scan.file.location)

@@ -8,12 +8,12 @@ import pytest
 import mangrove
 from mangrove.effects import wait_for_pending
 from mangrove.errors import StorageError
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 
 GONE = "was moved, deleted or recreated since it was opened"
 
 
-def made(place: Path, layout: str, rows: int, table: str = "n.t") -> LakeTable:
+def made(place: Path, layout: str, rows: int, table: str = "n.t") -> Table:
     lake = mangrove.create(place, layout=layout)
     lake.create_namespace("n")
     created = lake.create_table(table, "id bigint")

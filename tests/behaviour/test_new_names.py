@@ -13,7 +13,7 @@ from mangrove.lakehouse.layouts import open_layout
 from mangrove.lakehouse.opening import open_on_store
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Locator, NamespaceLocator, TableLocator, TableVersionLocator, ViewLocator
-from mangrove.model.objects import Namespace, Object, TableVersion, View
+from mangrove.model.objects import NamespaceEntry, Object, TableVersion, ViewEntry
 from mangrove.model.schema import COLUMNS_MAX, Schema, assign_fresh_ids
 from mangrove.model.types import Column, Int64, Struct
 
@@ -66,8 +66,8 @@ def test_letters_of_right_to_left_scripts_and_joiners_are_names(shop: Lakehouse)
 def test_what_has_an_unsafe_name_already_is_read_written_and_renamed(shop: Lakehouse, effects: Effects) -> None:
     name = "a\u202eb"
     unsafe = {
-        NamespaceLocator(name): Namespace("an-id", name),
-        ViewLocator("shop", name): View("view-id", name, "select 1 as x"),
+        NamespaceLocator(name): NamespaceEntry("an-id", name),
+        ViewLocator("shop", name): ViewEntry("view-id", name, "select 1 as x"),
         **_renamed_column(shop, name),
     }
     _commit_unchecked(effects, unsafe)

@@ -9,7 +9,7 @@ import pytest
 import mangrove
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
 
@@ -82,7 +82,7 @@ def test_two_streams_meet_nowhere_and_two_runs_of_one_stream_do(lake: Lakehouse)
 def test_work_that_meets_another_run_of_its_stream_finds_the_batch_done(lake: Lakehouse) -> None:
     runs = []
 
-    def work(transaction: LakeTransaction) -> None:
+    def work(transaction: Transaction) -> None:
         runs.append(1)
         transaction.create_namespace("mine")
         if len(runs) == 1:

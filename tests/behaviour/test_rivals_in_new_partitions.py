@@ -9,25 +9,25 @@ import mangrove
 from mangrove import expr
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 
 COLUMNS = "id bigint not null, p int not null, a int, b int"
 BY_PARTITION: dict[str, Any] = {"keys": ["id", "p"], "partition_by": ["p"]}
 WHOLE: dict[str, Any] = {"keys": ["id"]}
-Act = Callable[[LakeTable, int], object]
+Act = Callable[[Table, int], object]
 
 
 def row(turn: int, p: int = 7) -> dict[str, int]:
     return {"id": 5, "p": p, "a": turn, "b": turn}
 
 
-def merge(table: LakeTable, turn: int) -> object:
+def merge(table: Table, turn: int) -> object:
     on = "t.id = s.id and t.p = s.p"
     found = table.merge([row(turn)], on=on).when_matched_update({"a": expr("t.a + s.a")})
     return found.when_not_matched_insert().execute()
 
 
-def delete_and_append(table: LakeTable, turn: int) -> None:
+def delete_and_append(table: Table, turn: int) -> None:
     table.delete("p = 7")
     table.append([row(turn)])
 

@@ -6,8 +6,8 @@ import pytest
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transaction import LakeTransaction
-from mangrove.metastore import Snapshot
+from mangrove.lakehouse.transaction import Transaction
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.clock import TIME_LIMIT_PROPERTY
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
@@ -256,7 +256,7 @@ def test_a_table_altered_under_the_new_name_of_its_namespace_meets_who_altered_i
 def test_work_is_repeated_from_its_start_where_a_rival_was_faster(sales: Lakehouse) -> None:
     seen = []
 
-    def work(transaction: LakeTransaction) -> None:
+    def work(transaction: Transaction) -> None:
         seen.append(dict(transaction.table("sales.orders").properties))
         transaction.alter_table("sales.orders", {"count": str(len(seen))})
         if len(seen) == 1:
@@ -271,7 +271,7 @@ def test_work_is_repeated_from_its_start_where_a_rival_was_faster(sales: Lakehou
 def test_repeating_is_bounded(sales: Lakehouse) -> None:
     attempts = 0
 
-    def always_overtaken(transaction: LakeTransaction) -> None:
+    def always_overtaken(transaction: Transaction) -> None:
         nonlocal attempts
         attempts += 1
         transaction.alter_table("sales.orders", {"by": "loser"})
@@ -288,7 +288,7 @@ def test_a_single_statement_that_was_overtaken_says_what_is_so_now(
     other = opened_again()
     latest, is_overtaken = other.metastore.latest, False
 
-    def overtaken() -> Snapshot:
+    def overtaken() -> MetastoreSnapshot:
         nonlocal is_overtaken
         found = latest()
         if not is_overtaken:

@@ -11,7 +11,7 @@ from mangrove.errors import ConflictError, NotFoundError
 from mangrove.layouts.deltacat.metastore import CatalogMetastore, open_catalog
 from mangrove.layouts.deltacat.paths import TAKEOVER_PATH
 from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
-from mangrove.metastore import Changes, Isolation, Snapshot
+from mangrove.metastore import Changes, Isolation, MetastoreSnapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -25,10 +25,10 @@ from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import (
     Delta,
     DeltaType,
-    Namespace,
+    NamespaceEntry,
     Partition,
     StreamState,
-    Table,
+    TableEntry,
     TableVersion,
     TableVersionState,
 )
@@ -57,15 +57,15 @@ def _opened(root: Path, first_id: int = 1) -> CatalogMetastore:
     return open_catalog(build_deterministic_effects(open_store(root.as_uri()), clock, first_id))
 
 
-def _tables(snapshot: Snapshot) -> list[str]:
+def _tables(snapshot: MetastoreSnapshot) -> list[str]:
     spaces = [way for way, _ in snapshot.children(Kind.NAMESPACE, None) if isinstance(way, NamespaceLocator)]
     return [str(way) for space in spaces for way, _ in snapshot.children(Kind.TABLE, space)]
 
 
-def _live_partition(snapshot: Snapshot, name: TableLocator) -> PartitionLocator:
+def _live_partition(snapshot: MetastoreSnapshot, name: TableLocator) -> PartitionLocator:
     """Return the one partition whose deltas are the table's rows."""
     table = snapshot.get(name)
-    assert isinstance(table, Table)
+    assert isinstance(table, TableEntry)
     assert table.latest_active_table_version is not None
     version = TableVersionLocator(table.namespace_id, table.id, table.latest_active_table_version)
     described = snapshot.get(version)
@@ -81,7 +81,7 @@ def _live_partition(snapshot: Snapshot, name: TableLocator) -> PartitionLocator:
     return live
 
 
-def _rows(root: Path, snapshot: Snapshot, name: TableLocator) -> list[dict[str, Any]]:
+def _rows(root: Path, snapshot: MetastoreSnapshot, name: TableLocator) -> list[dict[str, Any]]:
     """Return the rows of a table that holds appends only, sorted."""
     rows: list[dict[str, Any]] = []
     for _, delta in snapshot.children(Kind.DELTA, _live_partition(snapshot, name)):
@@ -175,10 +175,10 @@ def test_the_history_has_no_transaction_that_failed(catalog: CatalogMetastore) -
 def test_schemas_keys_states_and_properties_are_read(catalog: CatalogMetastore) -> None:
     newest = catalog.latest()
     space = newest.get(NamespaceLocator("sales2"))
-    assert isinstance(space, Namespace)
+    assert isinstance(space, NamespaceEntry)
     assert space.properties == {"owner": "qa"}
     table = newest.get(TableLocator("sales2", "users"))
-    assert isinstance(table, Table)
+    assert isinstance(table, TableEntry)
     assert table.properties["records_per_compacted_file"] == "4000000"
     version = newest.get(TableVersionLocator(table.namespace_id, table.id, 1))
     assert isinstance(version, TableVersion)
@@ -189,14 +189,14 @@ def test_schemas_keys_states_and_properties_are_read(catalog: CatalogMetastore) 
     assert version.state is TableVersionState.ACTIVE
     earlier = catalog.at_version(_FIRST_ORDERS)
     orders = earlier.get(TableLocator("sales", "orders"))
-    assert isinstance(orders, Table)
+    assert isinstance(orders, TableEntry)
     first = earlier.get(TableVersionLocator(orders.namespace_id, orders.id, 1))
     assert isinstance(first, TableVersion)
     assert first.schema is not None
     assert first.schema.names == ("id", "item", "qty")
 
 
-def _append(snapshot: Snapshot, name: TableLocator, position: int) -> tuple[DeltaLocator, Delta]:
+def _append(snapshot: MetastoreSnapshot, name: TableLocator, position: int) -> tuple[DeltaLocator, Delta]:
     live = _live_partition(snapshot, name)
     way = DeltaLocator(live.namespace_id, live.table_id, live.version, live.stream_id, live.partition_id, position)
     return way, Delta(DeltaType.APPEND, Manifest((DataFile("data/new.parquet", 10, 1),)))
@@ -227,10 +227,10 @@ def test_what_deltacat_wrote_into_a_body_stays_when_we_change_it(catalog: Catalo
     old = TableLocator("sales2", "users")
     (before,) = base.bodies([old])
     assert before is not None
-    assert isinstance(before.value, Table)
+    assert isinstance(before.value, TableEntry)
     new = TableLocator("sales2", "people")
     table = before.value
-    renamed = Table(table.id, table.namespace_id, "people", properties=table.properties, latest_table_version=1)
+    renamed = TableEntry(table.id, table.namespace_id, "people", properties=table.properties, latest_table_version=1)
     after = catalog.commit(base, Changes("x", puts={new: renamed}, deletes=frozenset([old])), Isolation.SNAPSHOT)
     assert isinstance(after.snapshot, CatalogSnapshot)
     (body,) = after.snapshot.bodies([new])
@@ -244,20 +244,20 @@ def test_a_commit_on_an_old_version_of_deltacats_is_checked_against_what_deltaca
 ) -> None:
     old = catalog.at_version(_USERS)
     orders = old.get(TableLocator("sales", "orders"))
-    assert isinstance(orders, Table)
-    changed = Table(orders.id, orders.namespace_id, "orders", description="changed")
+    assert isinstance(orders, TableEntry)
+    changed = TableEntry(orders.id, orders.namespace_id, "orders", description="changed")
     with pytest.raises(ConflictError, match="repeat"):
         catalog.commit(old, Changes("x", puts={TableLocator("sales", "orders"): changed}), Isolation.SNAPSHOT)
-    new = (NamespaceLocator("new"), Namespace("new-id", "new"))
+    new = (NamespaceLocator("new"), NamespaceEntry("new-id", "new"))
     assert catalog.commit(old, Changes("y", puts=dict([new])), Isolation.SNAPSHOT).snapshot.version == _RENAMED + 1
 
 
 def test_two_first_commits_take_over_the_same_transactions(root: Path) -> None:
     one, two = _opened(root), _opened(root, 10**6)
     bases = one.latest(), two.latest()
-    one.commit(bases[0], Changes("1", puts={NamespaceLocator("a"): Namespace("a-id", "a")}), Isolation.SNAPSHOT)
+    one.commit(bases[0], Changes("1", puts={NamespaceLocator("a"): NamespaceEntry("a-id", "a")}), Isolation.SNAPSHOT)
     taken_over = (root / TAKEOVER_PATH).read_bytes()
-    two.commit(bases[1], Changes("2", puts={NamespaceLocator("b"): Namespace("b-id", "b")}), Isolation.SNAPSHOT)
+    two.commit(bases[1], Changes("2", puts={NamespaceLocator("b"): NamespaceEntry("b-id", "b")}), Isolation.SNAPSHOT)
     assert (root / TAKEOVER_PATH).read_bytes() == taken_over
     names = [str(way) for way, _ in one.latest().children(Kind.NAMESPACE, None)]
     assert names == ["a", "b", "default", "sales2"]

@@ -20,7 +20,7 @@ from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog
 from mangrove.layouts.deltacat.revision import DELTACAT_2
 from mangrove.maintenance.check import check_lakehouse
 from mangrove.maintenance.context import MaintenanceContext
-from mangrove.metastore import Changes, Snapshot
+from mangrove.metastore import Changes, MetastoreSnapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -32,7 +32,16 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.manifests import Author, DataFile, Manifest
-from mangrove.model.objects import Delta, DeltaType, Namespace, Partition, Stream, Table, TableVersion, View
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    NamespaceEntry,
+    Partition,
+    Stream,
+    TableEntry,
+    TableVersion,
+    ViewEntry,
+)
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.types import Column, Int64, Varchar
@@ -137,15 +146,15 @@ class Lake:
         commit_objects(
             self.catalog,
             self.catalog.latest(),
-            (NamespaceLocator("sales"), Namespace(namespace_id, "sales", {"owner": "ana"})),
+            (NamespaceLocator("sales"), NamespaceEntry(namespace_id, "sales", {"owner": "ana"})),
             (TableLocator("sales", "orders"), self.table("orders")),
             (TableVersionLocator(namespace_id, table_id, 1), TableVersion(1, schema, latest_stream_id=stream_id)),
             (self.partition.parent, Stream(stream_id)),
             (self.partition, Partition(partition_id)),
         )
 
-    def table(self, name: str) -> Table:
-        return Table(self.ids[1], self.ids[0], name, latest_table_version=1, latest_active_table_version=1)
+    def table(self, name: str) -> TableEntry:
+        return TableEntry(self.ids[1], self.ids[0], name, latest_table_version=1, latest_active_table_version=1)
 
     def append(self, position: int, *rows: tuple[int, str]) -> None:
         path = f"data/{self.partition.partition_id}/{self.effects.new_id()}.parquet"
@@ -157,7 +166,7 @@ class Lake:
         way = DeltaLocator(*self.partition.parts, position)  # type: ignore[arg-type, call-arg]
         commit_objects(self.catalog, self.catalog.latest(), (way, Delta(DeltaType.APPEND, manifest)))
 
-    def rows(self, snapshot: Snapshot) -> list[dict[str, Any]]:
+    def rows(self, snapshot: MetastoreSnapshot) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for _, delta in snapshot.children(Kind.DELTA, self.partition):
             assert isinstance(delta, Delta)
@@ -181,10 +190,10 @@ def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: Peer) -> None:
         lake.catalog,
         lake.catalog.latest(),
         (purchases, lake.table("purchases")),
-        (ViewLocator("sales", "daily"), View(lake.effects.new_id(), "daily", "select 1")),
+        (ViewLocator("sales", "daily"), ViewEntry(lake.effects.new_id(), "daily", "select 1")),
         deletes=frozenset([orders]),
     )
-    shop = (NamespaceLocator("shop"), Namespace(lake.ids[0], "shop"))
+    shop = (NamespaceLocator("shop"), NamespaceEntry(lake.ids[0], "shop"))
     commit_objects(lake.catalog, lake.catalog.latest(), shop, deletes=frozenset([NamespaceLocator("sales")]))
     renamed = TableLocator("shop", "purchases")
     found = peer.ask(lake.root, renamed, {"id": 4, "item": "of DeltaCAT"})
@@ -239,7 +248,7 @@ def test_a_lakehouse_that_promises_it_is_read_by_deltacat_whole(tmp_path: Path, 
 def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: Peer) -> None:
     lake = Lake(tmp_path / "catalog")
     lake.append(1, (1, "a"))
-    other = Table(lake.effects.new_id(), lake.ids[0], "other")
+    other = TableEntry(lake.effects.new_id(), lake.ids[0], "other")
     commit_objects(lake.catalog, lake.catalog.latest(), (TableLocator("sales", "other"), other))
     commit_objects(lake.catalog, lake.catalog.latest(), deletes=frozenset([TableLocator("sales", "other")]))
     stream = StreamLocator(lake.ids[0], lake.ids[1], 1, "gone")

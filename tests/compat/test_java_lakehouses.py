@@ -22,7 +22,7 @@ from mangrove.layouts.tree.node_file import NodeFile, decode_node, encode_node
 from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.layouts.tree.versions import decode_hint
 from mangrove.model.locators import NamespaceLocator, TableLocator
-from mangrove.model.objects import Namespace, Table
+from mangrove.model.objects import NamespaceEntry, TableEntry
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TRINITYLAKE = FIXTURES / "trinitylake-java"
@@ -34,7 +34,7 @@ def root(lakehouse: Path, dialect: JavaDialect, version: int) -> NodeFile:
     return decode_node((lakehouse / path).read_bytes(), path, list_java_revisions(dialect.revision.roots))
 
 
-def objects(lakehouse: Path, dialect: JavaDialect, version: int) -> Iterator[Namespace | Table]:
+def objects(lakehouse: Path, dialect: JavaDialect, version: int) -> Iterator[NamespaceEntry | TableEntry]:
     file = root(lakehouse, dialect, version)
     definition_path = file.system["lakehouse_def"]
     sizes = decode_java_settings(dialect.numbers, (lakehouse / definition_path).read_bytes(), definition_path).sizes
@@ -71,11 +71,11 @@ def test_each_version_of_trinitylakes_lakehouse_has_its_objects(version: int, na
 
 def test_trinitylakes_definitions_say_what_was_written() -> None:
     namespace, a, table = objects(TRINITYLAKE, TRINITYLAKE_JAVA, 2)
-    assert isinstance(namespace, Namespace)
+    assert isinstance(namespace, NamespaceEntry)
     assert (namespace.name, dict(namespace.properties)) == ("default", {"k": "v"})
-    assert isinstance(a, Table)
+    assert isinstance(a, TableEntry)
     assert (a.name, a.table_format, a.namespace_id) == ("a", "", namespace.id)
-    assert isinstance(table, Table)
+    assert isinstance(table, TableEntry)
     assert (table.name, table.table_format) == ("table", "ICEBERG")
 
 

@@ -9,7 +9,7 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.tree.metastore import TreeMetastore, open_tree
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
-from mangrove.model.objects import Namespace, Table
+from mangrove.model.objects import NamespaceEntry, TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -68,11 +68,11 @@ def test_objects_are_found_by_name_and_say_it(name: str, metastore: TreeMetastor
     newest = metastore.latest()
     for space, tables in CONTENTS[name][2].items():
         found = newest.get(NamespaceLocator(space))
-        assert isinstance(found, Namespace)
+        assert isinstance(found, NamespaceEntry)
         assert found.name == space
         for table_name in tables:
             table = newest.get(TableLocator(space, table_name))
-            assert isinstance(table, Table)
+            assert isinstance(table, TableEntry)
             assert (table.name, table.namespace_id) == (table_name, found.id)
     assert newest.get(TableLocator("nowhere", "none")) is None
 

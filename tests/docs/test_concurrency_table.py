@@ -9,19 +9,19 @@ import pytest
 
 import mangrove
 from mangrove import expr
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
 
 
-def merged(txn: LakeTransaction) -> object:
+def merged(txn: Transaction) -> object:
     """Change one row if it is there, and add it if it is not."""
     merge = txn.table("s.t").merge([{"k": 1, "v": 7, "w": 0}], on="t.k = s.k")
     return merge.when_matched_update().when_not_matched_insert().execute()
 
 
 NUMBERS = itertools.count()
-Statement = Callable[[LakeTransaction], object]
+Statement = Callable[[Transaction], object]
 
 STATEMENTS: dict[str, dict[str, Statement]] = {
     "rows by key": {

@@ -69,6 +69,6 @@ def test_a_property_without_a_word_is_refused(
 
 def test_a_signature_is_as_in_the_code_without_self_and_quotes(reference: ModuleType) -> None:
     page = reference.python_page()
-    assert "def at(where: int | str | datetime) -> LakeSnapshot: ..." in page
+    assert "def at(where: int | str | datetime) -> Snapshot: ..." in page
     assert "    attempts: int = 10,\n" in page
     assert "    properties: Mapping[str, str] = {},\n" in page

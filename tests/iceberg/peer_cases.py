@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 
 __all__ = ["CASES", "CASES_WITHOUT_TIMES", "PLAIN_COLUMNS", "PLAIN_ROWS"]
 
-_Building = Callable[[Lakehouse], LakeTable]
+_Building = Callable[[Lakehouse], Table]
 
 UTC = datetime.UTC
 PLAIN_COLUMNS: Final = {
@@ -66,7 +66,7 @@ def _rows(columns: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _of_every_type(columns: Sequence[str]) -> _Building:
-    def build(lake: Lakehouse) -> LakeTable:
+    def build(lake: Lakehouse) -> Table:
         table = lake.create_table("s.every_type", _schema(columns))
         table.append(_numbered(_rows(columns)))
         for number, row in enumerate(_rows(columns)):
@@ -77,7 +77,7 @@ def _of_every_type(columns: Sequence[str]) -> _Building:
 
 
 def _partitioned(columns: Sequence[str], name: str, term: str) -> _Building:
-    def build(lake: Lakehouse) -> LakeTable:
+    def build(lake: Lakehouse) -> Table:
         table = lake.create_table(f"s.{name}", _schema(columns), partition_by=[term])
         # The smallest numbers cannot be rounded down, and such rows are refused.
         rows = [row for row in _rows(columns) if "truncate" not in term or row["d"] != -(2**63)]
@@ -89,7 +89,7 @@ def _partitioned(columns: Sequence[str], name: str, term: str) -> _Building:
     return build
 
 
-def _nested(lake: Lakehouse) -> LakeTable:
+def _nested(lake: Lakehouse) -> Table:
     inside = "struct<x: int, t: struct<y: string, z: double>>"
     table = lake.create_table(
         "s.nested", f"id int, s {inside}, l array<struct<u: date>>, m map<string, array<int>>, n array<decimal(5, 1)>"
@@ -113,13 +113,13 @@ def _nested(lake: Lakehouse) -> LakeTable:
     return table
 
 
-def _null_lists_of_structs(lake: Lakehouse) -> LakeTable:
+def _null_lists_of_structs(lake: Lakehouse) -> Table:
     table = lake.create_table("s.null_lists", "id int, l array<struct<u: date>>")
     table.append([{"id": 1, "l": None}, {"id": 2, "l": []}])
     return table
 
 
-def _evolved(lake: Lakehouse) -> LakeTable:
+def _evolved(lake: Lakehouse) -> Table:
     table = lake.create_table(
         "s.evolved", "id int, a smallint, b float, c decimal(5, 2), d varchar(3), s struct<x: int, y: int>, gone string"
     )
@@ -142,7 +142,7 @@ def _evolved(lake: Lakehouse) -> LakeTable:
 
 
 def _upserted(name: str, **options: Any) -> _Building:
-    def build(lake: Lakehouse) -> LakeTable:
+    def build(lake: Lakehouse) -> Table:
         table = lake.create_table(f"s.{name}", "id bigint not null, day date not null, what string", **options)
         days = [datetime.date(1969, 12, 30) + datetime.timedelta(days=day) for day in range(4)]
         rows = [{"id": number, "day": days[number % 4], "what": "old"} for number in range(40)]
@@ -156,7 +156,7 @@ def _upserted(name: str, **options: Any) -> _Building:
     return build
 
 
-def _moved_partitions(lake: Lakehouse) -> LakeTable:
+def _moved_partitions(lake: Lakehouse) -> Table:
     """Return a table whose columns of partitions were renamed and widened after rows were divided by them."""
     table = lake.create_table(
         "s.moved", "id int not null, n int, t varchar(3), what string", partition_by=["truncate(10, n)", "t"]
@@ -170,7 +170,7 @@ def _moved_partitions(lake: Lakehouse) -> LakeTable:
     return table
 
 
-def _by_position(lake: Lakehouse) -> LakeTable:
+def _by_position(lake: Lakehouse) -> Table:
     table = lake.create_table("s.by_position", "id int, what string", properties={"write.delete-mode": "position"})
     table.append([{"id": number, "what": "old"} for number in range(20)])
     table.delete("id between 3 and 7")
@@ -179,7 +179,7 @@ def _by_position(lake: Lakehouse) -> LakeTable:
     return table
 
 
-def _overwritten(lake: Lakehouse) -> LakeTable:
+def _overwritten(lake: Lakehouse) -> Table:
     table = lake.create_table("s.overwritten", "id int, part int", partition_by=["part"], sort_by=["id desc"])
     table.append([{"id": number, "part": number % 3} for number in range(9)])
     table.overwrite_partitions([{"id": 100, "part": 1}])
@@ -187,14 +187,14 @@ def _overwritten(lake: Lakehouse) -> LakeTable:
     return table
 
 
-def _emptied(lake: Lakehouse) -> LakeTable:
+def _emptied(lake: Lakehouse) -> Table:
     table = lake.create_table("s.emptied", "id int")
     table.append([{"id": 1}])
     table.delete("true")
     return table
 
 
-def _odd_names(lake: Lakehouse) -> LakeTable:
+def _odd_names(lake: Lakehouse) -> Table:
     table = lake.create_table(
         "s.`odd,%20and-ä`", "`a b` int, `x.y` string, `ü%20` string, `id_bucket` int, id int",
         partition_by=["bucket(4, id)", "`ü%20`", "`a b`"],

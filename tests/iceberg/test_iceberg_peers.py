@@ -13,7 +13,7 @@ from tests.iceberg.peer_cases import CASES, PLAIN_COLUMNS, PLAIN_ROWS
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def in_order(rows: Any) -> list[Any]:
     return sorted((comparable(row) for row in rows.to_pylist()), key=repr)
 
 
-def opened(table: LakeTable) -> StaticTable:
+def opened(table: Table) -> StaticTable:
     return StaticTable.from_metadata(table.iceberg())
 
 

@@ -13,7 +13,7 @@ import mangrove
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.locators import TableLocator
 
@@ -41,7 +41,7 @@ def in_order(rows: Any) -> list[dict[str, Any]]:
     return sorted(rows.to_pylist(), key=repr)
 
 
-def same_rows(lake: Lakehouse, table: LakeTable) -> bool:
+def same_rows(lake: Lakehouse, table: Table) -> bool:
     """Return whether PyIceberg reads what the table has, or show both."""
     read, own = in_order(opened(shown(lake)).scan().to_arrow()), in_order(table.to_arrow())
     assert read == own

@@ -15,7 +15,7 @@ from pyiceberg.table import StaticTable
 import mangrove
 from mangrove.effects import wait_for_pending
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable, TableSnapshot
+from mangrove.lakehouse.table import Table, TableSnapshot
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ class _Table:
     """A table while it changes, and the names of the columns that came and went."""
 
     lake: Lakehouse
-    table: LakeTable
+    table: Table
     names: list[str] = field(default_factory=lambda: ["what"])
     versions: list[int] = field(default_factory=list)
 

@@ -12,7 +12,7 @@ import mangrove
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable, TableSnapshot
+from mangrove.lakehouse.table import Table, TableSnapshot
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.storage.port import ObjectInfo
@@ -30,7 +30,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return lake
 
 
-def shown_paths(lake: Lakehouse, table: LakeTable) -> set[str]:
+def shown_paths(lake: Lakehouse, table: Table) -> set[str]:
     return {
         entry.path for entry in lake.effects.store.list(published_folder_of(table.id)) if isinstance(entry, ObjectInfo)
     }

@@ -13,7 +13,7 @@ from tests.rest.peer_process import has_module, peer
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.server.access import Access
 from mangrove.web.pages.connect import SPARK_PACKAGE
 
@@ -27,7 +27,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return found
 
 
-def kept(table: LakeTable, path: Path) -> Path:
+def kept(table: Table, path: Path) -> Path:
     """Write the rows of a table into a file that both engines read by themselves."""
     pq.write_table(table.to_arrow(), path)
     return path

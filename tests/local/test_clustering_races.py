@@ -8,9 +8,9 @@ import pytest
 import mangrove
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 
-Act = Callable[[LakeTransaction], object]
+Act = Callable[[Transaction], object]
 
 BESIDE: dict[str, tuple[Act, list[int]]] = {
     "append": (lambda txn: txn.table("s.t").append([{"id": 9, "a": 9}]), [0, 1, 2, 9]),
@@ -38,7 +38,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return lake
 
 
-def cluster(transaction: LakeTransaction) -> None:
+def cluster(transaction: Transaction) -> None:
     transaction.table("s.t").alter({"write.cluster-by": "a"})
 
 

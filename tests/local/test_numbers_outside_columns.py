@@ -10,7 +10,7 @@ import pytest
 
 import mangrove
 from mangrove import expr
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 
 NINES: Final = Decimal("0." + "9" * 38)
 COLUMNS: Final[dict[str, list[Any]]] = {
@@ -38,7 +38,7 @@ OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 @pytest.fixture(scope="module")
-def table() -> LakeTable:
+def table() -> Table:
     """A file for each row, so that files are skipped, and a row of nulls."""
     lake = mangrove.create("memory://numbers-outside-columns")
     lake.create_namespace("lab")
@@ -49,7 +49,7 @@ def table() -> LakeTable:
     return made
 
 
-def ids(table: LakeTable, where: str) -> set[int]:
+def ids(table: Table, where: str) -> set[int]:
     return set(table.to_arrow(where=where)["id"].to_pylist())
 
 
@@ -63,7 +63,7 @@ def where_true(column: str, holds: Callable[[Any], bool]) -> set[int]:
 
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_comparison_with_any_number_is_exact(table: LakeTable, column: str, number: str) -> None:
+def test_a_comparison_with_any_number_is_exact(table: Table, column: str, number: str) -> None:
     value = Decimal(number)
     for sign, compare in OPERATORS.items():
         expected = where_true(column, partial(_compares, compare, value))

@@ -11,17 +11,17 @@ import pytest
 
 import mangrove
 from mangrove import InvalidInputError
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> LakeTable:
+def table(tmp_path: Path) -> Table:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("lab")
     return lake.create_table("lab.t", "id bigint, day string, x double, d decimal(38,10)", keys=["id"])
 
 
-def _rows(table: LakeTable) -> list[dict[str, Any]]:
+def _rows(table: Table) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = table.to_arrow(["id", "day", "x"]).sort_by("id").to_pylist()
     return found
 
@@ -31,30 +31,30 @@ SUMS = [{"id": 3, "day": None, "x": 3.0}, {"id": 4, "day": None, "x": 3.0}]
 
 
 @pytest.mark.parametrize("verb", ["append", "upsert", "overwrite"])
-def test_a_named_index_of_a_pandas_frame_is_a_column(table: LakeTable, verb: str) -> None:
+def test_a_named_index_of_a_pandas_frame_is_a_column(table: Table, verb: str) -> None:
     getattr(table, verb)(FRAME.groupby("id").sum())
     assert _rows(table) == SUMS
 
 
-def test_an_upsert_of_a_frame_with_an_index_keeps_the_columns_that_it_lacks(table: LakeTable) -> None:
+def test_an_upsert_of_a_frame_with_an_index_keeps_the_columns_that_it_lacks(table: Table) -> None:
     table.append([{"id": 3, "day": "monday", "x": 9.0}])
     table.upsert(FRAME.groupby("id").sum())
     assert _rows(table) == [{"id": 3, "day": "monday", "x": 3.0}, SUMS[1]]
 
 
-def test_an_index_of_several_levels_is_as_many_columns_in_any_case(table: LakeTable) -> None:
+def test_an_index_of_several_levels_is_as_many_columns_in_any_case(table: Table) -> None:
     frame = pd.DataFrame({"ID": [1, 2], "day": ["monday", "tuesday"], "x": [1.0, 2.0]}).set_index(["ID", "day"])
     table.append(frame)
     assert _rows(table) == [{"id": 1, "day": "monday", "x": 1.0}, {"id": 2, "day": "tuesday", "x": 2.0}]
 
 
-def test_keys_to_delete_may_be_an_index(table: LakeTable) -> None:
+def test_keys_to_delete_may_be_an_index(table: Table) -> None:
     table.append(FRAME.groupby("id").sum())
     table.delete_keys(pd.DataFrame(index=pd.Index([3], name="id")))
     assert _rows(table) == SUMS[1:]
 
 
-def test_a_table_made_from_a_frame_has_its_index_as_a_column(table: LakeTable) -> None:
+def test_a_table_made_from_a_frame_has_its_index_as_a_column(table: Table) -> None:
     made = table.catalog.create_table("lab.sums", as_=FRAME.groupby("id").sum())
     assert made.to_arrow().to_pylist() == [{"id": 3, "x": 3.0}, {"id": 4, "x": 3.0}]
 
@@ -68,7 +68,7 @@ def test_a_table_made_from_a_frame_has_its_index_as_a_column(table: LakeTable) -
     ],
     ids=["numbers", "no name", "the column itself"],
 )
-def test_an_index_that_says_nothing_more_is_left_out(table: LakeTable, frame: Any) -> None:
+def test_an_index_that_says_nothing_more_is_left_out(table: Table, frame: Any) -> None:
     table.append(frame)
     assert [row["id"] for row in _rows(table)] == [3, 4]
 
@@ -91,7 +91,7 @@ def test_an_index_that_says_nothing_more_is_left_out(table: LakeTable, frame: An
         (lambda: None, "given as NoneType: give a Spark"),
     ],
 )
-def test_what_is_nearly_rows_is_refused_with_advice(table: LakeTable, rows: Callable[[], object], told: str) -> None:
+def test_what_is_nearly_rows_is_refused_with_advice(table: Table, rows: Callable[[], object], told: str) -> None:
     before = len(list(table.history()))
     with pytest.raises(InvalidInputError, match=told):
         table.append(rows())
@@ -99,12 +99,12 @@ def test_what_is_nearly_rows_is_refused_with_advice(table: LakeTable, rows: Call
 
 
 @pytest.mark.parametrize("what", [None, True, 3])
-def test_a_delete_of_neither_a_condition_nor_keys_is_refused(table: LakeTable, what: object) -> None:
+def test_a_delete_of_neither_a_condition_nor_keys_is_refused(table: Table, what: object) -> None:
     with pytest.raises(InvalidInputError, match="delete expects a condition as SQL text"):
         table.delete(what)  # type: ignore[arg-type]
 
 
-def test_delete_takes_a_condition_and_delete_keys_takes_a_frame(table: LakeTable) -> None:
+def test_delete_takes_a_condition_and_delete_keys_takes_a_frame(table: Table) -> None:
     table.append([{"id": 1}])
     with pytest.raises(InvalidInputError, match="delete rows by their keys with delete_keys"):
         table.delete([{"id": 1}])  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_delete_takes_a_condition_and_delete_keys_takes_a_frame(table: LakeTable
     assert table.to_arrow().num_rows == 0
 
 
-def test_a_whole_number_of_more_than_64_bits_fits_into_a_decimal(table: LakeTable) -> None:
+def test_a_whole_number_of_more_than_64_bits_fits_into_a_decimal(table: Table) -> None:
     table.append([{"id": 1, "d": 10**27}, {"id": 2, "d": Decimal("1.5")}, {"id": 3, "d": -(10**27)}, {"id": 4}])
     found = table.to_arrow(["id", "d"]).sort_by("id")["d"].to_pylist()
     assert found == [Decimal(10**27), Decimal("1.5"), Decimal(-(10**27)), None]

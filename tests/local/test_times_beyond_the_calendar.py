@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import mangrove
 from mangrove import InvalidInputError, expr
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.tables.write_plan import RowCounts
 
 EPOCH = datetime.date(1970, 1, 1)
@@ -37,7 +37,7 @@ FAR = rows_of(DAYS, MICROS)
 FRESH = itertools.count()
 
 
-def new_table(place: str, *, keys: tuple[str, ...] = (), partition_by: tuple[str, ...] = ()) -> LakeTable:
+def new_table(place: str, *, keys: tuple[str, ...] = (), partition_by: tuple[str, ...] = ()) -> Table:
     lake = mangrove.create(place)
     lake.create_namespace("s")
     return lake.create_table(
@@ -45,13 +45,13 @@ def new_table(place: str, *, keys: tuple[str, ...] = (), partition_by: tuple[str
     )
 
 
-def newest(table: LakeTable) -> int:
+def newest(table: Table) -> int:
     catalog = table.catalog
     assert isinstance(catalog, Lakehouse)
     return catalog.version
 
 
-def ids(table: LakeTable, where: str) -> list[int]:
+def ids(table: Table, where: str) -> list[int]:
     return sorted(table.to_arrow(["id"], where)["id"].to_pylist())
 
 

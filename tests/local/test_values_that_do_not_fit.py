@@ -10,7 +10,7 @@ import pytest
 import mangrove
 from mangrove import InvalidInputError, expr
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.local.data_files import split_by_partition
 from mangrove.model.partitioning import parse_partition_scheme
 
@@ -25,7 +25,7 @@ TOO_LARGE = [
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> LakeTable:
+def table(tmp_path: Path) -> Table:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("lab")
     columns = (
@@ -37,21 +37,21 @@ def table(tmp_path: Path) -> LakeTable:
 
 @pytest.mark.parametrize("rows", TOO_LARGE)
 def test_a_number_too_large_for_a_float_is_refused_and_does_not_become_infinite(
-    table: LakeTable, rows: list[dict[str, Any]]
+    table: Table, rows: list[dict[str, Any]]
 ) -> None:
     with pytest.raises(InvalidInputError, match="float, which cannot hold"):
         table.append(rows)
     assert table.to_arrow().num_rows == 0
 
 
-def test_an_expression_that_gives_a_number_too_large_for_its_column_is_refused(table: LakeTable) -> None:
+def test_an_expression_that_gives_a_number_too_large_for_its_column_is_refused(table: Table) -> None:
     table.append([{"id": 2, "x": 1.0}])
     with pytest.raises(InvalidInputError, match="cannot hold 2e\\+300"):
         table.update({"x": expr("id * 1e300")}, engine="local")
     assert table.to_arrow()["x"].to_pylist() == [1.0]
 
 
-def test_infinity_nan_and_the_largest_float_are_floats(table: LakeTable) -> None:
+def test_infinity_nan_and_the_largest_float_are_floats(table: Table) -> None:
     table.append([{"x": value} for value in (float("inf"), float("-inf"), 3.4028234663852886e38, 1e-300, None)])
     assert table.to_arrow()["x"].to_pylist() == [float("inf"), float("-inf"), 3.4028234663852886e38, 0.0, None]
 
@@ -63,13 +63,13 @@ def test_infinity_nan_and_the_largest_float_are_floats(table: LakeTable) -> None
         pa.table({"n": pa.array([[({"a": 1}, 1), ({"a": 1}, 2)]], _MAPS_OF_STRUCTS)}),
     ],
 )
-def test_a_map_with_a_key_twice_is_refused(table: LakeTable, rows: Any) -> None:
+def test_a_map_with_a_key_twice_is_refused(table: Table, rows: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"a map in column '[mn]' has the key .* twice"):
         table.append(rows)
     assert table.to_arrow().num_rows == 0
 
 
-def test_two_maps_may_have_the_same_key(table: LakeTable) -> None:
+def test_two_maps_may_have_the_same_key(table: Table) -> None:
     rows = pa.table({"m": pa.array([[("a", 1)], None, [], [("a", 2), ("b", 3)]], _MAPS)})
     table.append(rows)
     assert table.to_arrow()["m"].to_pylist() == [[("a", 1)], None, [], [("a", 2), ("b", 3)]]
@@ -88,7 +88,7 @@ def test_two_maps_may_have_the_same_key(table: LakeTable) -> None:
     ],
 )
 def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
-    table: LakeTable, rows: list[dict[str, Any]], told: str
+    table: Table, rows: list[dict[str, Any]], told: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=told):
         table.append(rows)
@@ -105,7 +105,7 @@ def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
         (999.995, "does not fit into decimal\\(5,2\\): 999.995 has more than 3 digits"),
     ],
 )
-def test_a_decimal_is_set_to_no_number_that_it_cannot_be(table: LakeTable, value: Any, told: str) -> None:
+def test_a_decimal_is_set_to_no_number_that_it_cannot_be(table: Table, value: Any, told: str) -> None:
     table.append([{"e": Decimal("1.5")}])
     with pytest.raises(InvalidInputError, match=told):
         table.update({"e": value}, engine="local")
@@ -127,7 +127,7 @@ _FAR: Any = {
         ("big", "truncate(10, big)"),
     ],
 )
-def test_a_value_without_a_partition_is_refused_by_the_field(table: LakeTable, column: str, by: str) -> None:
+def test_a_value_without_a_partition_is_refused_by_the_field(table: Table, column: str, by: str) -> None:
     lake = table.catalog
     made = lake.create_table("lab.far", "ts timestamp, day date, big bigint", partition_by=[by])
     with pytest.raises(InvalidInputError, match=f"cannot be grouped by .*{column}.*correct such rows"):

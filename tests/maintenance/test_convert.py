@@ -30,11 +30,11 @@ from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import (
     Delta,
     DeltaType,
-    Namespace,
+    NamespaceEntry,
     Partition,
-    SharedTransaction,
+    SharedTransactionEntry,
     Stream,
-    Table,
+    TableEntry,
     TableVersion,
 )
 from mangrove.model.settings import LakehouseSettings
@@ -65,8 +65,8 @@ class Lake:
         commit_objects(
             self.metastore,
             self.metastore.latest(),
-            (NamespaceLocator("sales"), Namespace("n", "sales")),
-            (TableLocator("sales", "orders"), Table("t", "n", "orders", latest_table_version=1)),
+            (NamespaceLocator("sales"), NamespaceEntry("n", "sales")),
+            (TableLocator("sales", "orders"), TableEntry("t", "n", "orders", latest_table_version=1)),
             (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
             (StreamLocator("n", "t", 1, "s"), Stream("s")),
             (PARTITION, Partition("p")),
@@ -84,7 +84,7 @@ class Lake:
 
     def rename(self, before: str, after: str) -> None:
         table = self.metastore.latest().get(TableLocator("sales", before))
-        assert isinstance(table, Table)
+        assert isinstance(table, TableEntry)
         commit_objects(
             self.metastore,
             self.metastore.latest(),
@@ -194,7 +194,7 @@ def test_what_the_source_committed_since_is_added(lake: Lake, layout: str, there
 def test_a_destination_with_changes_of_its_own_is_left_alone(lake: Lake, layout: str, there: MemoryStore) -> None:
     convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     made = _opened(there, OTHER[layout])
-    commit_objects(made.metastore, made.metastore.latest(), (NamespaceLocator("own"), Namespace("own", "own")))
+    commit_objects(made.metastore, made.metastore.latest(), (NamespaceLocator("own"), NamespaceEntry("own", "own")))
     before = _files(there)
     with pytest.raises(AlreadyExistsError, match="other commits"):
         convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
@@ -224,7 +224,7 @@ def test_a_place_inside_the_source_is_refused(lake: Lake, layout: str, uri: str)
 
 def test_the_newest_version_alone_becomes_version_0(lake: Lake, layout: str, there: MemoryStore) -> None:
     newest = lake.metastore.latest()
-    shared = SharedTransaction("load", newest.version, 1, 2)
+    shared = SharedTransactionEntry("load", newest.version, 1, 2)
     commit_objects(lake.metastore, newest, (SharedTransactionLocator("load"), shared))
     report = convert_lakehouse(
         lake.maintained, build_conversion_target(there, OTHER[layout]), history=HistoryMode.LATEST
@@ -265,7 +265,9 @@ def test_a_missing_data_file_stops_it_before_anything_is_written(lake: Lake, lay
 
 def test_an_id_that_deltacat_cannot_hold_stops_it_before_anything_is_written(there: MemoryStore) -> None:
     lake = Lake("tree")
-    commit_objects(lake.metastore, lake.metastore.latest(), (NamespaceLocator("odd"), Namespace("with.dot", "odd")))
+    commit_objects(
+        lake.metastore, lake.metastore.latest(), (NamespaceLocator("odd"), NamespaceEntry("with.dot", "odd"))
+    )
     with pytest.raises(InvalidInputError, match="namespace odd in version 2 is not supported"):
         convert_lakehouse(lake.maintained, build_conversion_target(there, "deltacat"))
     assert _files(there) == {}

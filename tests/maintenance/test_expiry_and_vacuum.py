@@ -21,7 +21,7 @@ from mangrove.maintenance.version_files import is_version_file
 from mangrove.metastore import Changes, Metastore, MetastoreMaintenance
 from mangrove.model.locators import SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
-from mangrove.model.objects import Delta, DeltaType, Partition, SharedTransaction, Stream, TableType, TableVersion
+from mangrove.model.objects import Delta, DeltaType, Partition, SharedTransactionEntry, Stream, TableType, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
@@ -203,7 +203,7 @@ def test_a_named_version_stays_until_its_name_is_dropped(lake: Lake) -> None:
 def test_a_shared_transaction_keeps_its_base_and_what_was_staged_since_it_began(lake: Lake) -> None:
     base = lake.metastore.latest()
     now = lake.clock.now_millis
-    shared = SharedTransaction("load", base.version, now, now + 10 * AGE_MILLIS)
+    shared = SharedTransactionEntry("load", base.version, now, now + 10 * AGE_MILLIS)
     commit_objects(lake.metastore, base, (SharedTransactionLocator("load"), shared))
     lake.write("staged")
     lake.append("a")

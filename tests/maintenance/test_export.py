@@ -21,7 +21,7 @@ from mangrove.maintenance.progress import Progress, ProgressCallback
 from mangrove.maintenance.reachability import visit_reachable_files
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.maintenance.version_files import find_version_file
-from mangrove.metastore import Changes, Metastore, MetastoreMaintenance, Snapshot
+from mangrove.metastore import Changes, Metastore, MetastoreMaintenance, MetastoreSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, TableVersion
@@ -118,7 +118,7 @@ def paths(store: Store) -> set[str]:
     return {entry.path for entry in store.list() if isinstance(entry, ObjectInfo)}
 
 
-def rows(snapshot: Snapshot, store: Store, lake: Lake) -> dict[str, list[bytes | None]]:
+def rows(snapshot: MetastoreSnapshot, store: Store, lake: Lake) -> dict[str, list[bytes | None]]:
     """Return what each table's files hold."""
     return {
         name: [

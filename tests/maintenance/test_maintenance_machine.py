@@ -24,10 +24,10 @@ from mangrove.maintenance.exports import list_exports, open_export
 from mangrove.maintenance.reachability import visit_reachable_files
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.maintenance.version_files import is_version_file
-from mangrove.metastore import Changes, Metastore, MetastoreMaintenance, Snapshot
+from mangrove.metastore import Changes, Metastore, MetastoreMaintenance, MetastoreSnapshot
 from mangrove.model.locators import Kind, SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
-from mangrove.model.objects import Delta, DeltaType, SharedTransaction
+from mangrove.model.objects import Delta, DeltaType, SharedTransactionEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ListEntry, ObjectInfo, Store
@@ -115,7 +115,7 @@ class Writer:
     """A transaction that wrote its files and has yet to commit."""
 
     metastore: Kept
-    base: Snapshot
+    base: MetastoreSnapshot
     began_at_millis: int
     delta: Delta
 
@@ -132,7 +132,7 @@ class Model:
     """The shared transactions: their base, when they expire, and what they staged."""
 
 
-def files_in(metastore: Kept, snapshot: Snapshot) -> frozenset[str]:
+def files_in(metastore: Kept, snapshot: MetastoreSnapshot) -> frozenset[str]:
     deltas = (value for _, value in metastore.objects(snapshot, Kind.DELTA) if isinstance(value, Delta))
     return frozenset(file.location for delta in deltas for file in delta.manifest.entries)
 
@@ -183,7 +183,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
                 files = files_in(metastore, metastore.at_version(commit.version))
                 self.model.seen[commit.version] = (commit.transaction_id, files)
 
-    def commit(self, metastore: Kept, base: Snapshot, delta: Delta) -> None:
+    def commit(self, metastore: Kept, base: MetastoreSnapshot, delta: Delta) -> None:
         last = base.last_child(Kind.DELTA, PARTITION)
         position = 1 if last is None else int(last.parts[-1]) + 1
         committed = commit_objects(metastore, base, (make_delta_locator(PARTITION, position), delta))
@@ -271,7 +271,9 @@ class MaintenanceMachine(RuleBasedStateMachine):
         base = metastore.latest()
         now = self.clock.now_millis
         commit_objects(
-            metastore, base, (SharedTransactionLocator(name), SharedTransaction(name, base.version, now, now + life))
+            metastore,
+            base,
+            (SharedTransactionLocator(name), SharedTransactionEntry(name, base.version, now, now + life)),
         )
         self.look()
         self.model.shared[name] = (base.version, now + life, self.written())
@@ -407,7 +409,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def paths(self) -> set[str]:
         return {entry.path for entry in self.store.list() if isinstance(entry, ObjectInfo)}
 
-    def needed(self, lake: MaintenanceContext, snapshots: list[Snapshot]) -> set[str]:
+    def needed(self, lake: MaintenanceContext, snapshots: list[MetastoreSnapshot]) -> set[str]:
         found: set[str] = set()
         visit_reachable_files(lake, snapshots, found.add)
         return found

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mangrove.maintenance.expiry import is_live, select_expirable
 from mangrove.metastore import Commit
-from mangrove.model.objects import SharedTransaction, SharedTransactionState
+from mangrove.model.objects import SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 
 NOBODY: frozenset[int] = frozenset()
@@ -72,11 +72,11 @@ def test_a_version_that_does_not_say_its_time_is_as_old_as_the_next_that_does() 
 
 
 def test_a_shared_transaction_is_live_until_a_while_after_it_expired() -> None:
-    shared = SharedTransaction("load", 0, 100, 200)
+    shared = SharedTransactionEntry("load", 0, 100, 200)
     assert is_live(shared, 199, 0)
     assert not is_live(shared, 200, 0)
     assert is_live(shared, 200, 50)
-    assert not is_live(SharedTransaction("load", 0, 100, 200, SharedTransactionState.PUBLISHED), 150, 50)
+    assert not is_live(SharedTransactionEntry("load", 0, 100, 200, SharedTransactionState.PUBLISHED), 150, 50)
 
 
 @st.composite

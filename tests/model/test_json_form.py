@@ -11,7 +11,7 @@ from mangrove.errors import FormatError, InvalidInputError
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.json_codec import Json, from_json, to_json, value_from_json, value_to_json
 from mangrove.model.manifests import Manifest
-from mangrove.model.objects import Delta, Namespace, Object, Stream
+from mangrove.model.objects import Delta, NamespaceEntry, Object, Stream
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
@@ -67,11 +67,11 @@ def test_the_json_of_a_schema_is_what_it_was() -> None:
 @pytest.mark.parametrize(
     ("data", "model", "message"),
     [
-        ([], Namespace, r"\$ is \[\]: it is an object"),
-        ({"id": "n"}, Namespace, r"\$ has no field 'name'"),
-        ({"id": "n", "name": 1}, Namespace, r"\$\.name is 1: it is of type str"),
-        ({"id": "n", "name": "a", "more": 1}, Namespace, "unknown field 'more'"),
-        ({"id": "n", "name": "a b"}, Namespace, r"\$: namespace 'a b' holds ' '"),
+        ([], NamespaceEntry, r"\$ is \[\]: it is an object"),
+        ({"id": "n"}, NamespaceEntry, r"\$ has no field 'name'"),
+        ({"id": "n", "name": 1}, NamespaceEntry, r"\$\.name is 1: it is of type str"),
+        ({"id": "n", "name": "a", "more": 1}, NamespaceEntry, "unknown field 'more'"),
+        ({"id": "n", "name": "a b"}, NamespaceEntry, r"\$: namespace 'a b' holds ' '"),
         ({"id": "s", "state": "lost"}, Stream, r"\$\.state is 'lost': it is one of staged, committed"),
         ({"columns": [{"id": 1, "name": "a", "type": "foo"}]}, Schema, r"\$\.columns\[0\]\.type: .*'foo'"),
         ({"columns": [{"id": 1, "name": "a", "type": "array<int>"}]}, Schema, "nested type is an object"),

@@ -13,15 +13,15 @@ from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind, Manif
 from mangrove.model.objects import (
     Delta,
     DeltaType,
-    Namespace,
+    NamespaceEntry,
     Object,
     Partition,
-    SharedTransaction,
+    SharedTransactionEntry,
     Stream,
-    Table,
+    TableEntry,
     TableType,
     TableVersion,
-    View,
+    ViewEntry,
     kind_of,
 )
 from mangrove.model.partitioning import Days, Identity, PartitionField, PartitionScheme
@@ -32,10 +32,10 @@ from mangrove.model.types import Column, Int64, TimestampTz, Varchar
 SCHEMA = Schema((Column(1, "order_id", Int64(), nullable=False), Column(2, "ts", TimestampTz())))
 OBJECTS: list[tuple[Kind, Object]] = [
     (Kind.LAKEHOUSE, LakehouseSettings()),
-    (Kind.NAMESPACE, Namespace("n1", "sales", {"owner": "ana"})),
-    (Kind.TABLE, Table("t1", "n1", "orders")),
-    (Kind.VIEW, View("v1", "daily", "select 1", reads=("sales.orders",))),
-    (Kind.SHARED_TRANSACTION, SharedTransaction("load", 4, 1, 2)),
+    (Kind.NAMESPACE, NamespaceEntry("n1", "sales", {"owner": "ana"})),
+    (Kind.TABLE, TableEntry("t1", "n1", "orders")),
+    (Kind.VIEW, ViewEntry("v1", "daily", "select 1", reads=("sales.orders",))),
+    (Kind.SHARED_TRANSACTION, SharedTransactionEntry("load", 4, 1, 2)),
     (Kind.TABLE_VERSION, TableVersion(1, SCHEMA, keys=(1,))),
     (Kind.STREAM, Stream("s1")),
     (Kind.PARTITION, Partition("p1", (datetime.date(2026, 1, 1), None), "1")),
@@ -53,13 +53,13 @@ def test_every_object_has_a_kind_and_is_a_value(kind: Kind, value: Object) -> No
 @pytest.mark.parametrize(
     ("make", "arguments"),
     [
-        (Namespace, {"id": "n1", "name": "a b"}),
-        (Namespace, {"id": "", "name": "a"}),
-        (Table, {"id": "t1", "namespace_id": "n1", "name": "t", "location": "s3://b/t"}),
-        (Table, {"id": "t1", "namespace_id": "n1", "name": "t", "keys": (1,)}),
-        (Table, {"id": "t1", "namespace_id": "n1", "name": "t", "latest_table_version": 0}),
-        (View, {"id": "v1", "name": "v", "sql": " "}),
-        (View, {"id": "v1", "name": "v", "sql": "select 1", "reads": ("a..b",)}),
+        (NamespaceEntry, {"id": "n1", "name": "a b"}),
+        (NamespaceEntry, {"id": "", "name": "a"}),
+        (TableEntry, {"id": "t1", "namespace_id": "n1", "name": "t", "location": "s3://b/t"}),
+        (TableEntry, {"id": "t1", "namespace_id": "n1", "name": "t", "keys": (1,)}),
+        (TableEntry, {"id": "t1", "namespace_id": "n1", "name": "t", "latest_table_version": 0}),
+        (ViewEntry, {"id": "v1", "name": "v", "sql": " "}),
+        (ViewEntry, {"id": "v1", "name": "v", "sql": "select 1", "reads": ("a..b",)}),
         (TableVersion, {"version": 0, "schema": SCHEMA}),
         (TableVersion, {"version": 1, "schema": SCHEMA, "keys": (3,)}),
         (TableVersion, {"version": 1, "schema": SCHEMA, "keys": (1, 1)}),
@@ -78,7 +78,7 @@ def test_every_object_has_a_kind_and_is_a_value(kind: Kind, value: Object) -> No
         (Partition, {"id": "p1", "values": ([1],)}),
         (Delta, {"type": DeltaType.APPEND, "replaces_through": 3}),
         (Delta, {"type": DeltaType.APPEND, "position": 0}),
-        (SharedTransaction, {"name": "a", "base_version": 1, "began_at_millis": 2, "expires_at_millis": 1}),
+        (SharedTransactionEntry, {"name": "a", "base_version": 1, "began_at_millis": 2, "expires_at_millis": 1}),
         (DataFile, {"location": "/absolute", "size_bytes": 1, "row_count": 1}),
         (DataFile, {"location": "", "size_bytes": 1, "row_count": 1}),
         (DataFile, {"location": "a", "size_bytes": -1, "row_count": 1}),
@@ -111,7 +111,7 @@ def test_an_object_that_cannot_be_meant_is_refused(make: type[Any], arguments: d
 
 
 def test_an_external_table_says_where_its_data_lies_and_what_it_is() -> None:
-    table = Table("t1", "n1", "t", TableType.EXTERNAL, "PARQUET", location="s3://b/t/", schema=SCHEMA, keys=(1,))
+    table = TableEntry("t1", "n1", "t", TableType.EXTERNAL, "PARQUET", location="s3://b/t/", schema=SCHEMA, keys=(1,))
     assert table.schema == SCHEMA
 
 

@@ -32,8 +32,8 @@ from mangrove.errors import (
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_on_store
-from mangrove.lakehouse.table import LakeTable
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
@@ -191,13 +191,13 @@ def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> No
     attempt.version = None if transaction.version == transaction.base_version else transaction.version
 
 
-def _load_table(transaction: LakeTransaction, attempt: Attempt, name: str) -> LakeTable:
+def _load_table(transaction: Transaction, attempt: Attempt, name: str) -> Table:
     table = transaction.table(name)
     attempt.met[name] = table.value.id
     return table
 
 
-def _load_and_read(transaction: LakeTransaction, attempt: Attempt, name: str) -> LakeTable:
+def _load_and_read(transaction: Transaction, attempt: Attempt, name: str) -> Table:
     table = _load_table(transaction, attempt, name)
     attempt.read[name] = load_rows(transaction, name)
     return table

@@ -16,7 +16,7 @@ import mangrove
 from mangrove import expr
 from mangrove.expressions.parse import parse_expression, parse_predicate
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.local.evaluation import evaluate_expression
 from mangrove.local.row_changes import column_lookup_of
 from mangrove.model.arrow_schema import schema_to_arrow
@@ -30,7 +30,7 @@ SCHEMA = (
     "place struct<city: string, tags: array<string>>"
 )
 Row = dict[str, Any]
-Step = Callable[[LakeTable, str], RowCounts]
+Step = Callable[[Table, str], RowCounts]
 
 
 def row_of(chance: random.Random) -> Row:

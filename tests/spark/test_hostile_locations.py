@@ -22,7 +22,7 @@ from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.local.parquet import encode_parquet
 from mangrove.maintenance.exports import EXPORT_RECORD_PATH, ExportRecord, encode_export_record
 from mangrove.model.arrow_schema import schema_to_arrow
@@ -126,7 +126,7 @@ def loaded_over_rest(lake: Lakehouse) -> str:
     raise FormatError(answer.json()["error"]["message"])
 
 
-def merged(table: LakeTable, engine: str) -> object:
+def merged(table: Table, engine: str) -> object:
     merge = table.merge(NEW, "t.id = s.id", engine=engine)
     return merge.when_matched_update().when_not_matched_insert().execute()
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import mangrove
 from mangrove import InvalidInputError, Lakehouse, expr
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.sql.session import SqlSession
 from mangrove.tables.write_plan import RowCounts
 
@@ -31,7 +31,7 @@ def far_rows(spark: SparkSession, numbers: list[int], more: int = 0) -> DataFram
     return spark.sql(" union all ".join(rows))
 
 
-def ids(table: LakeTable, where: str | None = None) -> list[int]:
+def ids(table: Table, where: str | None = None) -> list[int]:
     return sorted(table.to_arrow(["id"], where)["id"].to_pylist())
 
 

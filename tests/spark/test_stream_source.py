@@ -15,7 +15,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.spark.data_source import MangroveSource
 from mangrove.spark.registration import register
 
@@ -320,7 +320,7 @@ def test_a_table_follows_another_through_its_change_feed(spark: SparkSession, la
         feed.extend((row["id"], row["_change_type"]) for row in changes)
         newest = {row["id"]: row for row in changes if row["_change_type"] != "update_before"}
 
-        def work(transaction: LakeTransaction) -> None:
+        def work(transaction: Transaction) -> None:
             copy = transaction.table("s.copy")
             gone = [row for row in newest.values() if row["_change_type"] == "delete"]
             came = [row for row in newest.values() if row["_change_type"] != "delete"]

@@ -9,7 +9,7 @@ import pytest
 from mangrove.errors import ConflictError, MangroveError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.metastore import Isolation
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
@@ -55,7 +55,7 @@ class Threads:
         self.lake.create_table("n.other", "id int")
         self.outcomes: dict[str, object] = {}
 
-    def commit_behind(self, first: LakeTransaction, others: dict[str, LakeTransaction]) -> None:
+    def commit_behind(self, first: Transaction, others: dict[str, Transaction]) -> None:
         """Commit `first`, and all others while it is under way, in their order."""
         grouped = self.lake._commits
         self.gate.reached.clear()
@@ -70,7 +70,7 @@ class Threads:
         for thread in threads:
             thread.join(60)
 
-    def _committing(self, name: str, transaction: LakeTransaction) -> threading.Thread:
+    def _committing(self, name: str, transaction: Transaction) -> threading.Thread:
         def run() -> None:
             try:
                 self.outcomes[name] = transaction.commit(name)
@@ -279,7 +279,7 @@ def test_a_partition_that_two_members_make_alike_is_made_once_but_not_behind_the
     assert [len(outcome.changes.puts) for outcome in split_commit_result(members, committed)] == [2, 2]
 
 
-def _request(transaction: LakeTransaction) -> GroupCommitRequest:
+def _request(transaction: Transaction) -> GroupCommitRequest:
     workspace = transaction.reading()
     return GroupCommitRequest(workspace.snapshot, workspace.changes(transaction.id), transaction.isolation)
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.opening import create_on_store
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.metastore import Isolation
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -39,7 +39,7 @@ class Writers(RuleBasedStateMachine):
         self.writes = 0
         self.open = [self.begin() for _ in range(2)]
 
-    def begin(self) -> tuple[LakeTransaction, list[tuple[str, str, object]]]:
+    def begin(self) -> tuple[Transaction, list[tuple[str, str, object]]]:
         return self.lake.transaction(self.isolation), []
 
     @rule(writer=WRITERS, name=NAMES)
@@ -79,7 +79,7 @@ class Writers(RuleBasedStateMachine):
         if is_written:
             self.judge(transaction, log)
 
-    def judge(self, transaction: LakeTransaction, log: list[tuple[str, str, object]]) -> None:
+    def judge(self, transaction: Transaction, log: list[tuple[str, str, object]]) -> None:
         self.replay(log)
 
     def replay(self, log: list[tuple[str, str, object]]) -> None:
@@ -108,7 +108,7 @@ class SnapshotWriters(Writers):
     def forget(self) -> None:
         self.ended: list[tuple[int, set[str], set[str]]] = []
 
-    def judge(self, transaction: LakeTransaction, log: list[tuple[str, str, object]]) -> None:
+    def judge(self, transaction: Transaction, log: list[tuple[str, str, object]]) -> None:
         looked = {name for action, name, _ in log if action == "look"}
         wrote = {name for action, name, _ in log if action == "write"}
         for version, rival_looked, rival_wrote in self.ended:

@@ -23,14 +23,24 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.manifests import DataFile, Manifest
-from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Partition, Stream, Table, TableVersion, View
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    NamespaceEntry,
+    Object,
+    Partition,
+    Stream,
+    TableEntry,
+    TableVersion,
+    ViewEntry,
+)
 from mangrove.transaction.shared import SharedWork, decode_work, encode_work
 
 PARTITION = PartitionLocator("home", "table", 1, "stream", "partition")
 PUTS: dict[Locator, Object] = {
-    NamespaceLocator("sales"): Namespace("home", "sales", {"a": "b"}),
-    TableLocator("sales", "orders"): Table("table", "home", "orders", latest_table_version=1),
-    ViewLocator("sales", "daily"): View("view", "daily", "select 1", reads=("sales.orders",)),
+    NamespaceLocator("sales"): NamespaceEntry("home", "sales", {"a": "b"}),
+    TableLocator("sales", "orders"): TableEntry("table", "home", "orders", latest_table_version=1),
+    ViewLocator("sales", "daily"): ViewEntry("view", "daily", "select 1", reads=("sales.orders",)),
     TableVersionLocator("home", "table", 1): TableVersion(
         1, parse_schema("id bigint not null, ts timestamp"), keys=(1,)
     ),

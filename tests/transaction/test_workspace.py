@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.layouts import create_layout, open_layout
-from mangrove.metastore import Changes, Isolation, Metastore, Scan, Snapshot
+from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot, Scan
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.objects import Namespace, Table, View
+from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -54,7 +54,7 @@ def made(effects: Effects, layout: str = "tree") -> Metastore:
     return create_layout(effects, layout, LakehouseSettings(order=4), Changes("made")).metastore
 
 
-def seen(reading: Snapshot | Workspace) -> Model:
+def seen(reading: MetastoreSnapshot | Workspace) -> Model:
     """Read everything, by listing and by asking, which must agree."""
     found: Model = {}
     for space, _ in reading.children(Kind.NAMESPACE, None):
@@ -62,7 +62,7 @@ def seen(reading: Snapshot | Workspace) -> Model:
         tables = {}
         for locator, value in reading.children(Kind.TABLE, space):
             assert isinstance(locator, TableLocator)
-            assert isinstance(value, Table)
+            assert isinstance(value, TableEntry)
             assert reading.get(locator) == value
             assert locator.name == value.name
             tables[locator.name] = value.id
@@ -74,13 +74,13 @@ def seen(reading: Snapshot | Workspace) -> Model:
 def apply(workspace: Workspace, new_id: Callable[[], str], statement: tuple[str, ...]) -> None:
     match statement:
         case ("create namespace", name):
-            create_namespace(workspace, NamespaceLocator(name), Namespace(new_id(), name))
+            create_namespace(workspace, NamespaceLocator(name), NamespaceEntry(new_id(), name))
         case ("drop namespace", name):
             drop_namespace(workspace, NamespaceLocator(name), cascade=True)
         case ("rename namespace", old, new):
             rename_namespace(workspace, NamespaceLocator(old), NamespaceLocator(new))
         case ("create table", space, name):
-            create_table(workspace, TableLocator(space, name), NewTable(Table(new_id(), "home", name)))
+            create_table(workspace, TableLocator(space, name), NewTable(TableEntry(new_id(), "home", name)))
         case ("drop table", space, name):
             drop_table(workspace, TableLocator(space, name))
         case ("rename table", space, name, to_space, to_name):
@@ -153,8 +153,8 @@ def test_a_transaction_sees_what_a_dictionary_would_and_commits_just_that(
 def workspace() -> Workspace:
     metastore = made(build_deterministic_effects(MemoryStore()))
     before = Workspace(metastore.latest())
-    create_namespace(before, NamespaceLocator("sales"), Namespace("sales-id", "sales"))
-    create_table(before, TableLocator("sales", "orders"), NewTable(Table("orders-id", "sales-id", "orders")))
+    create_namespace(before, NamespaceLocator("sales"), NamespaceEntry("sales-id", "sales"))
+    create_table(before, TableLocator("sales", "orders"), NewTable(TableEntry("orders-id", "sales-id", "orders")))
     committed = metastore.commit(before.snapshot, before.changes("before"), Isolation.SNAPSHOT)
     return Workspace(committed.snapshot)
 
@@ -171,19 +171,19 @@ def test_what_falls_through_to_the_version_is_noted_as_read_under_the_versions_o
 
 
 def test_what_the_transaction_wrote_itself_is_not_noted_as_read(workspace: Workspace) -> None:
-    workspace.put(TableLocator("sales", "new"), Table("new-id", "sales-id", "new"))
+    workspace.put(TableLocator("sales", "new"), TableEntry("new-id", "sales-id", "new"))
     assert workspace.get(TableLocator("sales", "new")) is not None
     assert workspace.reads == set()
 
 
 def test_creating_a_table_guards_its_namespace_and_the_view_of_that_name(workspace: Workspace) -> None:
-    create_table(workspace, TableLocator("sales", "new"), NewTable(Table("new-id", "sales-id", "new")))
+    create_table(workspace, TableLocator("sales", "new"), NewTable(TableEntry("new-id", "sales-id", "new")))
     assert workspace.changes("t").guards == {NamespaceLocator("sales"), ViewLocator("sales", "new")}
 
 
 def test_what_lies_in_a_namespace_of_the_transactions_own_needs_no_guard(workspace: Workspace) -> None:
-    create_namespace(workspace, NamespaceLocator("mine"), Namespace("mine-id", "mine"))
-    create_view(workspace, ViewLocator("mine", "daily"), View("daily-id", "daily", "select 1"))
+    create_namespace(workspace, NamespaceLocator("mine"), NamespaceEntry("mine-id", "mine"))
+    create_view(workspace, ViewLocator("mine", "daily"), ViewEntry("daily-id", "daily", "select 1"))
     assert workspace.changes("t").guards == frozenset()
 
 
@@ -197,11 +197,11 @@ def test_a_refused_statement_leaves_nothing_staged(workspace: Workspace) -> None
     with pytest.raises(InvalidInputError, match=r"contains table sales\.orders"):
         drop_namespace(workspace, NamespaceLocator("sales"))
     with pytest.raises(AlreadyExistsError, match=r"table sales\.orders"):
-        create_view(workspace, ViewLocator("sales", "orders"), View("v", "orders", "select 1"))
+        create_view(workspace, ViewLocator("sales", "orders"), ViewEntry("v", "orders", "select 1"))
     with pytest.raises(NotFoundError, match=r"did you mean sales\.orders\?"):
         drop_table(workspace, TableLocator("sales", "order"))
     with pytest.raises(InvalidInputError, match="100"):
-        create_namespace(workspace, NamespaceLocator("n" * 101), Namespace("n", "n" * 101))
+        create_namespace(workspace, NamespaceLocator("n" * 101), NamespaceEntry("n", "n" * 101))
     assert workspace.is_empty
 
 

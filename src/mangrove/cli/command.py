@@ -25,7 +25,7 @@ from mangrove.cli.context import (
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.local.engine import LocalReader
 from mangrove.maintenance.compaction import ENGINES
 
@@ -58,9 +58,9 @@ def check_installed(what: str, modules: Sequence[str], extra: str) -> None:
         )
 
 
-def open_as_of(lake: Lakehouse, at: str | None) -> LakeSnapshot:
+def open_as_of(lake: Lakehouse, at: str | None) -> Snapshot:
     """Return a snapshot of the lakehouse as of `at`, or of its newest version."""
-    return LakeSnapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
+    return Snapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
 
 
 class LocalEngines:

@@ -20,7 +20,7 @@ from mangrove.cli.context import CommandContext, parse_key_values, split_locatio
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.table import Table
 from mangrove.local.import_files import (
     ROW_FILE_SUFFIXES,
     add_partition_columns,
@@ -169,7 +169,7 @@ def update_command(session: CommandContext, lake: str, table: str, values: Seque
     _change(session, lake, table, "updating rows", lambda opened: opened.update(assignments, where))
 
 
-def _change(session: CommandContext, lake: str, name: str, what: str, change: Callable[[LakeTable], RowCounts]) -> None:
+def _change(session: CommandContext, lake: str, name: str, what: str, change: Callable[[Table], RowCounts]) -> None:
     opened = session.open(lake, LocalEngines)
     before = opened.version
     with session.watching(what):

@@ -11,7 +11,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.inspect.files import format_tree_key
 from mangrove.inspect.summary import summary_to_json
 from mangrove.inspect.tree_shape import DrawableTree, NodeShape, measure_tree
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 
 __all__ = ["render_fill_bar", "render_tree", "tree_command"]
 
@@ -85,7 +85,7 @@ def tree_command(session: CommandContext, lake: str, at: str | None, depth: int,
     )
 
 
-def _tree_of(snapshot: Snapshot) -> DrawableTree | None:
+def _tree_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
     from mangrove.layouts.tree.root import shape_of
     from mangrove.layouts.tree.snapshot import TreeSnapshot
 
@@ -101,7 +101,7 @@ def _tree_of(snapshot: Snapshot) -> DrawableTree | None:
     )
 
 
-def _index_of(snapshot: Snapshot) -> DrawableTree | None:
+def _index_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
     from mangrove.layouts.deltacat.index import INDEX_SHAPE
     from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from mangrove.inspect.formatting import format_count, format_quantity, format_size, format_value, shorten_text
 from mangrove.inspect.page import VersionComparer
-from mangrove.metastore import Difference, Snapshot
+from mangrove.metastore import Difference, MetastoreSnapshot
 from mangrove.model.json_codec import Json, to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -18,7 +18,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.objects import Delta, Namespace, Object, Partition, Table, View
+from mangrove.model.objects import Delta, NamespaceEntry, Object, Partition, TableEntry, ViewEntry
 
 __all__ = ["DiffEntry", "FieldChange", "diff_versions"]
 
@@ -49,7 +49,9 @@ class DiffEntry:
     fields: tuple[FieldChange, ...]
 
 
-def diff_versions(compared: VersionComparer, before: Snapshot, after: Snapshot) -> tuple[tuple[DiffEntry, ...], bool]:
+def diff_versions(
+    compared: VersionComparer, before: MetastoreSnapshot, after: MetastoreSnapshot
+) -> tuple[tuple[DiffEntry, ...], bool]:
     """Return the changes from `before` to `after` up to a bound, and whether there are more."""
     differences = list(islice(compared.differences(before, after), _CHANGES_MAX + 1))
     page = differences[:_CHANGES_MAX]
@@ -68,7 +70,7 @@ class _Names:
     partitions: dict[PartitionLocator, str]
 
 
-def _partition_names(snapshots: Iterable[Snapshot], page: Iterable[Difference]) -> dict[PartitionLocator, str]:
+def _partition_names(snapshots: Iterable[MetastoreSnapshot], page: Iterable[Difference]) -> dict[PartitionLocator, str]:
     """Return the values of the partitions of the differences."""
     locators = (one.locator.parent if isinstance(one.locator, DeltaLocator) else one.locator for one in page)
     partitions = list(dict.fromkeys(locator for locator in locators if isinstance(locator, PartitionLocator)))
@@ -86,19 +88,19 @@ def _find_removed(page: Iterable[Difference]) -> dict[tuple[Kind, str], Differen
     return {
         (one.locator.kind, one.before.id): one
         for one in page
-        if one.after is None and isinstance(one.before, Namespace | Table | View)
+        if one.after is None and isinstance(one.before, NamespaceEntry | TableEntry | ViewEntry)
     }
 
 
 def _added_key(one: Difference) -> tuple[Kind, str] | None:
     """Return the kind and id of an added object."""
-    if one.before is None and isinstance(one.after, Namespace | Table | View):
+    if one.before is None and isinstance(one.after, NamespaceEntry | TableEntry | ViewEntry):
         return one.locator.kind, one.after.id
     return None
 
 
 def _table_names(
-    compared: VersionComparer, snapshots: Iterable[Snapshot], page: Iterable[Difference]
+    compared: VersionComparer, snapshots: Iterable[MetastoreSnapshot], page: Iterable[Difference]
 ) -> dict[str, TableLocator]:
     """Return the names of the tables of the differences, by id; the first snapshot has precedence."""
     table_ids = {
@@ -111,7 +113,7 @@ def _table_names(
         if table_ids <= names.keys():
             break
         for locator, value in islice(compared.objects(snapshot, Kind.TABLE), _TABLES_MAX):
-            if isinstance(value, Table) and isinstance(locator, TableLocator) and value.id in table_ids:
+            if isinstance(value, TableEntry) and isinstance(locator, TableLocator) and value.id in table_ids:
                 names.setdefault(value.id, locator)
     return names
 
@@ -161,9 +163,9 @@ def _fields(before: Object | None, after: Object | None) -> Iterator[FieldChange
     match value:
         case Delta():
             description = (("delta", _delta_text(value)),)
-        case View():
+        case ViewEntry():
             description = (("description", value.description), ("sql", value.sql))
-        case Table() | Namespace():
+        case TableEntry() | NamespaceEntry():
             description = (("description", value.description),)
     for field, text in description:
         if text is not None:

@@ -15,7 +15,7 @@ from mangrove.inspect.page import (
     resolve_snapshot,
     version_comparer_of,
 )
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 
 __all__ = ["HistoryInfo", "VersionDiffInfo", "load_history_info", "load_version_diff"]
 
@@ -76,7 +76,7 @@ def load_version_diff(pinned: PinnedLakehouse, requested: PageRequest) -> Versio
     )
 
 
-def _against(pinned: PinnedLakehouse, version: Snapshot, where: str | None) -> Snapshot | None:
+def _against(pinned: PinnedLakehouse, version: MetastoreSnapshot, where: str | None) -> MetastoreSnapshot | None:
     if where is not None:
         against = resolve_snapshot(pinned.lake, where)
         if against.version == version.version:

@@ -15,9 +15,9 @@ from mangrove.inspect.page import (
     version_comparer_of,
 )
 from mangrove.maintenance.exports import list_exports
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind
-from mangrove.model.objects import Delta, Object, SharedTransaction, SharedTransactionState
+from mangrove.model.objects import Delta, Object, SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -50,7 +50,9 @@ class ObjectCounts:
     """False if counting stopped at the bound; the counts are lower bounds then."""
 
 
-def count_objects(compared: VersionComparer, snapshot: Snapshot, counted_max: int = COUNTED_MAX) -> ObjectCounts:
+def count_objects(
+    compared: VersionComparer, snapshot: MetastoreSnapshot, counted_max: int = COUNTED_MAX
+) -> ObjectCounts:
     """Count the objects of a version, up to a bound for each kind."""
     counts = {kind: _count(compared, snapshot, kind, counted_max) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
     deltas = list(
@@ -75,7 +77,7 @@ def iterate_data_totals(values: Iterator[object]) -> Iterator[tuple[int, int, in
             yield len(value.manifest.entries), value.manifest.row_count, value.manifest.size_bytes
 
 
-def _count(compared: VersionComparer, snapshot: Snapshot, kind: Kind, counted_max: int) -> int:
+def _count(compared: VersionComparer, snapshot: MetastoreSnapshot, kind: Kind, counted_max: int) -> int:
     return sum(1 for _ in islice(compared.objects(snapshot, kind), counted_max))
 
 
@@ -148,12 +150,12 @@ def _numbers(settings: LakehouseSettings) -> tuple[tuple[str, int], ...]:
     return tuple((name, getattr(settings, name)) for name in names)
 
 
-def _is_open(value: Object) -> TypeGuard[SharedTransaction]:
+def _is_open(value: Object) -> TypeGuard[SharedTransactionEntry]:
     """Return whether a process may join; a published one only records the progress of a stream."""
-    return isinstance(value, SharedTransaction) and value.state is SharedTransactionState.OPEN
+    return isinstance(value, SharedTransactionEntry) and value.state is SharedTransactionState.OPEN
 
 
-def _to_shared_info(value: SharedTransaction) -> SharedTransactionInfo:
+def _to_shared_info(value: SharedTransactionEntry) -> SharedTransactionInfo:
     return SharedTransactionInfo(
         value.name, value.state.value, value.base_version, value.began_at_millis, value.expires_at_millis
     )

@@ -6,8 +6,8 @@ from typing import Final, Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.snapshot import LakeSnapshot
-from mangrove.metastore import Commit, Difference, Snapshot
+from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.metastore import Commit, Difference, MetastoreSnapshot
 from mangrove.model.locators import LARGEST_INTEGER, Kind, Locator
 from mangrove.model.objects import Object
 from mangrove.transaction.history import history_entry_of
@@ -64,11 +64,11 @@ _REQUEST_CHARACTERS_MAX: Final = 500
 class VersionComparer(Protocol):
     """A metastore that compares versions and lists all objects; see `mangrove.metastore.MetastoreMaintenance`."""
 
-    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
         """Yield the objects that differ between two snapshots."""
         ...
 
-    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+    def objects(self, snapshot: MetastoreSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
         """Yield every object of a kind."""
         ...
 
@@ -123,12 +123,12 @@ class PinnedLakehouse:
     """A lakehouse pinned at the requested version, so that a page shows one version only."""
 
     lake: Lakehouse
-    lake_snapshot: LakeSnapshot
-    newest: Snapshot
+    lake_snapshot: Snapshot
+    newest: MetastoreSnapshot
     seen: PageVersion
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetastoreSnapshot:
         """The snapshot of the pinned version."""
         return self.lake_snapshot.snapshot
 
@@ -146,7 +146,7 @@ def pin_version(lake: Lakehouse, requested: PageRequest) -> PinnedLakehouse:
         newest.version,
         where,
     )
-    return PinnedLakehouse(lake, LakeSnapshot(snapshot, lake.clients), newest, seen)
+    return PinnedLakehouse(lake, Snapshot(snapshot, lake.clients), newest, seen)
 
 
 def version_comparer_of(lake: Lakehouse) -> VersionComparer | None:
@@ -154,7 +154,7 @@ def version_comparer_of(lake: Lakehouse) -> VersionComparer | None:
     return lake.metastore if isinstance(lake.metastore, VersionComparer) else None
 
 
-def resolve_snapshot(lake: Lakehouse, where: str) -> Snapshot:
+def resolve_snapshot(lake: Lakehouse, where: str) -> MetastoreSnapshot:
     """Return the snapshot of a version number, a time or an export name."""
     if where.isdecimal():
         return lake.metastore.at_version(_number("version", where))

@@ -8,7 +8,7 @@ from typing import Final
 
 from mangrove.inspect.overview import COUNTED_MAX, ObjectCounts, count_objects
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, VersionComparer, version_comparer_of
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.objects import Delta
 from mangrove.storage.port import ObjectInfo, Store
 
@@ -102,7 +102,7 @@ def _list_file_kinds(store: Store) -> tuple[tuple[FileKindLine, ...], int, bool]
 
 def _growth(pinned: PinnedLakehouse, compared: VersionComparer, tally: ObjectCounts) -> Iterator[GrowthPoint]:
     """Yield the points from the pinned version backwards, each by undoing the changes of the next."""
-    after: Snapshot = pinned.snapshot
+    after: MetastoreSnapshot = pinned.snapshot
     deltas, rows, size = tally.deltas, tally.rows, tally.size_bytes
     commits = islice(pinned.lake.metastore.history(before=after.version), _GROWTH_VERSIONS_MAX - 1)
     left = _CHANGES_MAX

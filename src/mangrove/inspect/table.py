@@ -8,10 +8,10 @@ from typing import Any, Final
 from mangrove.inspect.formatting import format_value
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table import TableSnapshot
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, TableLocator, parse_table_name
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
-from mangrove.model.objects import Delta, Partition, Table, TableType, TableVersion
+from mangrove.model.objects import Delta, Partition, TableEntry, TableType, TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.values import Value
@@ -176,12 +176,12 @@ def format_partition(opened: OpenTable, partition: Partition) -> str:
     return ", ".join(f"{field.name}={format_value(value)}" for field, value in named) or "all rows"
 
 
-def _has_rows(table: Table) -> bool:
+def _has_rows(table: TableEntry) -> bool:
     return table.table_type is TableType.MANAGED and table.latest_table_version is not None
 
 
 def _partitions(
-    snapshot: Snapshot, opened: OpenTable | None, after: str | None
+    snapshot: MetastoreSnapshot, opened: OpenTable | None, after: str | None
 ) -> tuple[tuple[PartitionLine, ...], list[DataFile], str | None]:
     """Return a page of partitions, the files of their deltas, and the `after` of the next page."""
     if opened is None:
@@ -221,7 +221,7 @@ def _line(name: str, locator: PartitionLocator, deltas: list[Delta], *, is_compl
     )
 
 
-def _table_versions(snapshot: Snapshot, table: TableSnapshot) -> Iterator[TableVersionLine]:
+def _table_versions(snapshot: MetastoreSnapshot, table: TableSnapshot) -> Iterator[TableVersionLine]:
     identity = TableIdentity(table.value.namespace_id, table.id)
     for _, version in islice(snapshot.children(Kind.TABLE_VERSION, identity), _TABLE_VERSIONS_MAX):
         if isinstance(version, TableVersion):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
-from mangrove.lakehouse.namespace import LakeNamespace, NamespaceSnapshot
+from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import (
     build_schema,
     parse_namespace_argument,
@@ -26,11 +26,11 @@ from mangrove.lakehouse.new_table import (
     validate_texts,
 )
 from mangrove.lakehouse.schema_update import validate_new_checks
-from mangrove.lakehouse.table import LakeTable, TableSnapshot
+from mangrove.lakehouse.table import Table, TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
-from mangrove.lakehouse.view import LakeView, ViewSnapshot
+from mangrove.lakehouse.view import View, ViewSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
-from mangrove.model.objects import Namespace, Table, TableType, View
+from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.transaction.catalog import (
@@ -51,7 +51,7 @@ from mangrove.transaction.catalog import (
     rename_table,
     rename_view,
 )
-from mangrove.transaction.transaction import Transaction
+from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
@@ -89,13 +89,13 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         """Return where objects are read from now."""
 
     @abstractmethod
-    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> NamespaceT_co: ...
+    def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceT_co: ...
 
     @abstractmethod
-    def _table_handle(self, locator: TableLocator, value: Table) -> TableT_co: ...
+    def _table_handle(self, locator: TableLocator, value: TableEntry) -> TableT_co: ...
 
     @abstractmethod
-    def _view_handle(self, locator: ViewLocator, value: View) -> ViewT_co: ...
+    def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> ViewT_co: ...
 
     def namespaces(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = None
@@ -105,7 +105,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
         for locator, value in islice(found, validate_limit(limit)):
             assert isinstance(locator, NamespaceLocator)
-            assert isinstance(value, Namespace)
+            assert isinstance(value, NamespaceEntry)
             yield self._namespace_handle(locator, value)
 
     def namespace(self, name: str | NamespaceLocator) -> NamespaceT_co:
@@ -128,7 +128,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
         for locator, value in islice(found, validate_limit(limit)):
             assert isinstance(locator, TableLocator)
-            assert isinstance(value, Table)
+            assert isinstance(value, TableEntry)
             yield self._table_handle(locator, value)
 
     def table(self, name: str | TableLocator) -> TableT_co:
@@ -151,7 +151,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
         for locator, value in islice(found, validate_limit(limit)):
             assert isinstance(locator, ViewLocator)
-            assert isinstance(value, View)
+            assert isinstance(value, ViewEntry)
             yield self._view_handle(locator, value)
 
     def view(self, name: str | ViewLocator) -> ViewT_co:
@@ -175,7 +175,7 @@ class WritableCatalog(ABC):
         """Return where objects are read from now."""
 
     @abstractmethod
-    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
+    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
         """Run a statement in a transaction; `message` is for the history where it is committed by itself."""
 
     @abstractmethod
@@ -192,7 +192,7 @@ class WritableCatalog(ABC):
             *,
             after: str | None = None,
             limit: int | None = None,
-        ) -> Iterator[LakeTable]:
+        ) -> Iterator[Table]:
             """Yield the tables of a namespace in order of their names."""
 
         def views(
@@ -202,17 +202,17 @@ class WritableCatalog(ABC):
             *,
             after: str | None = None,
             limit: int | None = None,
-        ) -> Iterator[LakeView]:
+        ) -> Iterator[View]:
             """Yield the views of a namespace in order of their names."""
 
-    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> LakeNamespace:
-        return LakeNamespace(self, locator, value)
+    def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> Namespace:
+        return Namespace(self, locator, value)
 
-    def _table_handle(self, locator: TableLocator, value: Table) -> LakeTable:
-        return LakeTable(self, locator, value)
+    def _table_handle(self, locator: TableLocator, value: TableEntry) -> Table:
+        return Table(self, locator, value)
 
-    def _view_handle(self, locator: ViewLocator, value: View) -> LakeView:
-        return LakeView(self, locator, value)
+    def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> View:
+        return View(self, locator, value)
 
     def create_namespace(
         self,
@@ -221,17 +221,17 @@ class WritableCatalog(ABC):
         properties: Mapping[str, str] = NO_PROPERTIES,
         description: str | None = None,
         if_not_exists: bool = False,
-    ) -> LakeNamespace:
+    ) -> Namespace:
         """Make a namespace."""
         locator = parse_namespace_argument(name)
 
-        def statement(transaction: Transaction) -> LakeNamespace:
+        def statement(transaction: StagedTransaction) -> Namespace:
             workspace = transaction.workspace
             there = workspace.get(locator) if if_not_exists else None
-            if not isinstance(there, Namespace):
-                there = Namespace(self.new_id(), locator.name, properties, description)
+            if not isinstance(there, NamespaceEntry):
+                there = NamespaceEntry(self.new_id(), locator.name, properties, description)
                 create_namespace(workspace, locator, there)
-            return LakeNamespace(self, locator, there)
+            return Namespace(self, locator, there)
 
         return self.change(statement, f"create namespace {locator}")
 
@@ -242,24 +242,24 @@ class WritableCatalog(ABC):
         remove: Iterable[str] | None = (),
         *,
         description: str | None = None,
-    ) -> LakeNamespace:
+    ) -> Namespace:
         """Put or remove properties of a namespace, or describe it anew."""
         locator, gone = parse_namespace_argument(name), validate_texts(remove, "the properties to remove")
 
-        def statement(transaction: Transaction) -> LakeNamespace:
+        def statement(transaction: StagedTransaction) -> Namespace:
             workspace = transaction.workspace
             alter_namespace(workspace, locator, put=put, removed=gone, description=description)
-            return LakeNamespace(self, locator, load_namespace(workspace, locator))
+            return Namespace(self, locator, load_namespace(workspace, locator))
 
         return self.change(statement, f"alter namespace {locator}")
 
-    def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> LakeNamespace:
+    def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> Namespace:
         """Give a namespace another name; its tables and views come along untouched."""
         old, new = parse_namespace_argument(name), parse_namespace_argument(to)
 
-        def statement(transaction: Transaction) -> LakeNamespace:
+        def statement(transaction: StagedTransaction) -> Namespace:
             rename_namespace(transaction.workspace, old, new)
-            return LakeNamespace(self, new, load_namespace(transaction.workspace, new))
+            return Namespace(self, new, load_namespace(transaction.workspace, new))
 
         return self.change(statement, f"rename namespace {old} to {new}")
 
@@ -267,7 +267,7 @@ class WritableCatalog(ABC):
         """Drop a namespace that is empty, or with `cascade` together with all that is in it."""
         locator = parse_namespace_argument(name)
 
-        def statement(transaction: Transaction) -> None:
+        def statement(transaction: StagedTransaction) -> None:
             if not if_exists or transaction.workspace.get(locator) is not None:
                 drop_namespace(transaction.workspace, locator, cascade=cascade)
 
@@ -292,7 +292,7 @@ class WritableCatalog(ABC):
         as_: object | None = None,
         replace: bool = False,
         if_not_exists: bool = False,
-    ) -> LakeTable:
+    ) -> Table:
         """Make a table; `schema` is SQL text, a dict of names and SQL types, a pyarrow schema or a Spark StructType.
 
         With `as_` it has these rows from the start, and their columns where no schema
@@ -312,16 +312,16 @@ class WritableCatalog(ABC):
             properties=properties, description=description,
         )  # fmt: skip
 
-        def statement(transaction: Transaction) -> LakeTable:
+        def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
             there = workspace.get(locator) if if_not_exists or replace else None
-            if isinstance(there, Table) and not replace:
-                return LakeTable(self, locator, there)
-            if isinstance(there, Table):
+            if isinstance(there, TableEntry) and not replace:
+                return Table(self, locator, there)
+            if isinstance(there, TableEntry):
                 drop_table(workspace, locator)
             made = requested(load_namespace(workspace, locator.parent).id, self.new_id)
             create_table(workspace, locator, made)
-            table = LakeTable(self, locator, made.table)
+            table = Table(self, locator, made.table)
             if checks and self.engines is not None:
                 validate_new_checks(self.engines, transaction, locator)
             if as_ is not None:
@@ -343,25 +343,25 @@ class WritableCatalog(ABC):
         remove: Iterable[str] | None = (),
         *,
         description: str | None = None,
-    ) -> LakeTable:
+    ) -> Table:
         """Put or remove properties of a table, or describe it anew."""
         locator, gone = parse_table_argument(name), validate_texts(remove, "the properties to remove")
 
-        def statement(transaction: Transaction) -> LakeTable:
+        def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
             validate_property_changes(workspace, locator, put)
             alter_table(workspace, locator, put=put, removed=gone, description=description)
-            return LakeTable(self, locator, load_table(workspace, locator))
+            return Table(self, locator, load_table(workspace, locator))
 
         return self.change(statement, f"alter table {locator}")
 
-    def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> LakeTable:
+    def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> Table:
         """Give a table another name, in its namespace or in another; however much lies below, it stays where it is."""
         old, new = parse_table_argument(name), parse_table_argument(to)
 
-        def statement(transaction: Transaction) -> LakeTable:
+        def statement(transaction: StagedTransaction) -> Table:
             rename_table(transaction.workspace, old, new)
-            return LakeTable(self, new, load_table(transaction.workspace, new))
+            return Table(self, new, load_table(transaction.workspace, new))
 
         return self.change(statement, f"rename table {old} to {new}")
 
@@ -369,7 +369,7 @@ class WritableCatalog(ABC):
         """Drop a table; the data of an external or federated one stays."""
         locator = parse_table_argument(name)
 
-        def statement(transaction: Transaction) -> None:
+        def statement(transaction: StagedTransaction) -> None:
             if not if_exists or transaction.workspace.get(locator) is not None:
                 drop_table(transaction.workspace, locator)
 
@@ -385,7 +385,7 @@ class WritableCatalog(ABC):
         properties: Mapping[str, str] = NO_PROPERTIES,
         description: str | None = None,
         or_replace: bool = False,
-    ) -> LakeView:
+    ) -> View:
         """Make a view, or with `or_replace` put it in the place of another view.
 
         `reads` are what its query reads; without it that is told from the query. A view
@@ -394,11 +394,11 @@ class WritableCatalog(ABC):
         locator = parse_view_argument(name)
         found = find_names_read(self.engines, sql, dialect, locator.namespace) if reads is None else reads
         read = validate_texts(found, "what a view reads")
-        value = View(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
+        value = ViewEntry(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
 
-        def statement(transaction: Transaction) -> LakeView:
+        def statement(transaction: StagedTransaction) -> View:
             create_view(transaction.workspace, locator, value, or_replace=or_replace)
-            return LakeView(self, locator, load_view(transaction.workspace, locator))
+            return View(self, locator, load_view(transaction.workspace, locator))
 
         return self.change(statement, f"create view {locator}")
 
@@ -409,23 +409,23 @@ class WritableCatalog(ABC):
         remove: Iterable[str] | None = (),
         *,
         description: str | None = None,
-    ) -> LakeView:
+    ) -> View:
         """Put or remove properties of a view, or describe it anew."""
         locator, gone = parse_view_argument(name), validate_texts(remove, "the properties to remove")
 
-        def statement(transaction: Transaction) -> LakeView:
+        def statement(transaction: StagedTransaction) -> View:
             alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
-            return LakeView(self, locator, load_view(transaction.workspace, locator))
+            return View(self, locator, load_view(transaction.workspace, locator))
 
         return self.change(statement, f"alter view {locator}")
 
-    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> LakeView:
+    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> View:
         """Give a view another name, in its namespace or in another."""
         old, new = parse_view_argument(name), parse_view_argument(to)
 
-        def statement(transaction: Transaction) -> LakeView:
+        def statement(transaction: StagedTransaction) -> View:
             rename_view(transaction.workspace, old, new)
-            return LakeView(self, new, load_view(transaction.workspace, new))
+            return View(self, new, load_view(transaction.workspace, new))
 
         return self.change(statement, f"rename view {old} to {new}")
 
@@ -433,7 +433,7 @@ class WritableCatalog(ABC):
         """Drop a view; what it reads stays."""
         locator = parse_view_argument(name)
 
-        def statement(transaction: Transaction) -> None:
+        def statement(transaction: StagedTransaction) -> None:
             if not if_exists or transaction.workspace.get(locator) is not None:
                 drop_view(transaction.workspace, locator)
 
@@ -450,13 +450,13 @@ class CompactOptions(TypedDict, total=False):
     watch: ProgressCallback
 
 
-def list_managed_tables(catalog: ReadableCatalog[LakeNamespace, LakeTable, LakeView]) -> list[LakeTable]:
+def list_managed_tables(catalog: ReadableCatalog[Namespace, Table, View]) -> list[Table]:
     """Return the tables whose rows are ours to write, in order of their names."""
     found = (table for namespace in catalog.namespaces() for table in namespace.tables())
     return [table for table in found if table.table_type is TableType.MANAGED]
 
 
-def compact_tables(tables: list[LakeTable], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:
+def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:
     """Compact tables, and return by their names the reports of those in which there was something to do."""
     reports: dict[str, CompactionReport] = {}
     for table in tables:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from mangrove.metastore import Difference
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator
 from mangrove.model.manifests import FileKind
-from mangrove.model.objects import Delta, Namespace, Table, View
+from mangrove.model.objects import Delta, NamespaceEntry, TableEntry, ViewEntry
 
 __all__ = ["ChangeKind", "Diff", "ObjectChange", "RowChange", "summarize_differences"]
 
@@ -131,12 +131,12 @@ def _id_of(difference: Difference) -> str:
     if difference.before is not None and difference.after is not None:
         return f"at {difference.locator}"
     value = difference.before or difference.after
-    return value.id if isinstance(value, Namespace | Table | View) else str(difference.locator)
+    return value.id if isinstance(value, NamespaceEntry | TableEntry | ViewEntry) else str(difference.locator)
 
 
 def _table_identity(difference: Difference) -> TableIdentity | None:
     value = difference.after or difference.before
-    return TableIdentity(value.namespace_id, value.id) if isinstance(value, Table) else None
+    return TableIdentity(value.namespace_id, value.id) if isinstance(value, TableEntry) else None
 
 
 def _identity_of(locator: Locator) -> TableIdentity:

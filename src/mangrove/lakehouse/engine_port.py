@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.catalog import Catalog
     from mangrove.lakehouse.lakehouse import Lakehouse
-    from mangrove.lakehouse.transaction import LakeTransaction
+    from mangrove.lakehouse.transaction import Transaction
     from mangrove.maintenance.check import CountRowsOfMany
     from mangrove.maintenance.copy import Copier
     from mangrove.maintenance.progress import ProgressCallback
@@ -263,7 +263,7 @@ SPARK_DIALECT: Final = "spark"
 class SqlRunner(Protocol):
     """Engines that also understand SQL."""
 
-    def sql(self, lake: Lakehouse, transaction: LakeTransaction | None, text: str, arguments: Any) -> Any:
+    def sql(self, lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Any) -> Any:
         """Run the statements of a text, and return the rows of the last one."""
         ...
 
@@ -272,9 +272,7 @@ class SqlRunner(Protocol):
         ...
 
 
-def run_sql(
-    engines: object, lake: Lakehouse | None, transaction: LakeTransaction | None, text: str, arguments: Any
-) -> Any:
+def run_sql(engines: object, lake: Lakehouse | None, transaction: Transaction | None, text: str, arguments: Any) -> Any:
     """Run SQL where the engines understand it, and say what to do where they do not."""
     if lake is None or not isinstance(engines, SqlRunner):
         raise InvalidInputError("SQL needs Spark: open the lakehouse with mangrove.open or mangrove.create")

@@ -12,12 +12,12 @@ from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, summarize_differences
 from mangrove.lakehouse.engine_port import run_sql
 from mangrove.lakehouse.maintenance import Maintenance
-from mangrove.lakehouse.namespace import LakeNamespace
+from mangrove.lakehouse.namespace import Namespace
 from mangrove.lakehouse.new_table import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.rollback import LakeRollback
-from mangrove.lakehouse.shared_transaction import SharedLakeTransaction
-from mangrove.lakehouse.snapshot import LakeSnapshot
-from mangrove.lakehouse.table import LakeTable
+from mangrove.lakehouse.shared_transaction import SharedTransaction
+from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.time_travel import (
     AS_OF_ADVICE,
     AsOfExport,
@@ -26,10 +26,10 @@ from mangrove.lakehouse.time_travel import (
     parse_as_of,
     parse_duration_millis,
 )
-from mangrove.lakehouse.transaction import LakeTransaction, begin_idempotent, run_idempotent
-from mangrove.lakehouse.view import LakeView
+from mangrove.lakehouse.transaction import Transaction, begin_idempotent, run_idempotent
+from mangrove.lakehouse.view import View
 from mangrove.maintenance.exports import find_export
-from mangrove.metastore import Isolation, Snapshot
+from mangrove.metastore import Isolation, MetastoreSnapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.compare import diff_snapshots
@@ -37,7 +37,7 @@ from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
 from mangrove.transaction.shared import SharedTransactions, SharedWork
-from mangrove.transaction.transaction import Transaction
+from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.layouts import OpenedLayout
     from mangrove.lakehouse.table import CatalogClient
-    from mangrove.model.objects import SharedTransaction
+    from mangrove.model.objects import SharedTransactionEntry
     from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["Lakehouse"]
@@ -58,7 +58,7 @@ _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
 
 
-class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeView]):
+class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
 
     def __init__(
@@ -119,11 +119,11 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
         """The number of the newest version."""
         return self.metastore.latest().version
 
-    def reading(self) -> Snapshot:
+    def reading(self) -> MetastoreSnapshot:
         """Return the newest version."""
         return self.metastore.latest()
 
-    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
+    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
         """Commit one statement by itself, and run it again where a rival was faster.
 
         It saw nothing before it began, so nobody could tell the second run from a
@@ -143,12 +143,12 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
         author: str = "",
         properties: Mapping[str, str] = NO_PROPERTIES,
         time_limit: str | timedelta | None = None,
-    ) -> LakeTransaction:
+    ) -> Transaction:
         """Begin a transaction on the newest version, to be used in a `with` block.
 
         `message`, `author` and `properties` are for the history.
         """
-        core = Transaction(
+        core = StagedTransaction(
             self._commits,
             self.metastore.latest(),
             self.effects.new_id(),
@@ -159,7 +159,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
             properties=properties,
             limit_millis=None if time_limit is None else parse_duration_millis(time_limit),
         )
-        return LakeTransaction(core, self.effects.new_id, self.clients, self.engines, self)
+        return Transaction(core, self.effects.new_id, self.clients, self.engines, self)
 
     def spark(self, *, jars: bool = False) -> Any:
         """Return the Spark session in which its rows are read and written: the one that is there, or a new one.
@@ -182,7 +182,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
 
     def run(
         self,
-        work: Callable[[LakeTransaction], T],
+        work: Callable[[Transaction], T],
         isolation: Isolation | str = Isolation.SNAPSHOT,
         *,
         message: str = "",
@@ -211,7 +211,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
 
     def transaction_once(
         self, query: str, batch_id: int, isolation: Isolation | str = Isolation.SNAPSHOT
-    ) -> AbstractContextManager[LakeTransaction | None]:
+    ) -> AbstractContextManager[Transaction | None]:
         """Begin a transaction for a batch of a stream, in a `with` block that gets None if the batch is committed.
 
         The number of the batch is committed together with what the block does, so a
@@ -224,7 +224,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
         self,
         query: str,
         batch_id: int,
-        work: Callable[[LakeTransaction], object],
+        work: Callable[[Transaction], object],
         isolation: Isolation | str = Isolation.SNAPSHOT,
     ) -> bool:
         """Commit what `work` does for a batch of a stream, unless that is committed; return whether it was needed.
@@ -256,14 +256,14 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
         message: str = "",
         author: str = "",
         properties: Mapping[str, str] = NO_PROPERTIES,
-    ) -> SharedLakeTransaction:
+    ) -> SharedTransaction:
         """Begin a transaction that other processes join by its name, and that lives until `ttl` has passed."""
         work = SharedWork(
             self.effects.new_id(), _isolation(isolation), message or f"publish {name}", author, Properties(properties)
         )
         return self._participant(self._shared.begin(name, work, parse_duration_millis(ttl)))
 
-    def join_shared(self, name: str) -> SharedLakeTransaction:
+    def join_shared(self, name: str) -> SharedTransaction:
         """Take part in a shared transaction, as it was last saved."""
         return self._participant(self._shared.join(name))
 
@@ -271,15 +271,15 @@ class Lakehouse(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeV
         """Return the names of the shared transactions that can be joined."""
         return [shared.name for shared in self._shared.listed()]
 
-    def _participant(self, value: SharedTransaction) -> SharedLakeTransaction:
+    def _participant(self, value: SharedTransactionEntry) -> SharedTransaction:
         base = self.metastore.at_version(value.base_version)
-        return SharedLakeTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines)
+        return SharedTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines)
 
-    def at(self, where: int | str | datetime) -> LakeSnapshot:
+    def at(self, where: int | str | datetime) -> Snapshot:
         """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""
-        return LakeSnapshot(self.snapshot_at(where), self.clients, self.engines, self)
+        return Snapshot(self.snapshot_at(where), self.clients, self.engines, self)
 
-    def snapshot_at(self, where: int | str | datetime) -> Snapshot:
+    def snapshot_at(self, where: int | str | datetime) -> MetastoreSnapshot:
         """Return the version of a moment."""
         match parse_as_of(where):
             case AsOfVersion(version):

@@ -37,7 +37,7 @@ from mangrove.maintenance.export import ExportMode, drop_export, export_version
 from mangrove.maintenance.exports import bypass_cache, list_exports
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.maintenance.vacuum import delete_files, vacuum_files
-from mangrove.metastore import Changes, Snapshot
+from mangrove.metastore import Changes, MetastoreSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.paths import is_uri
@@ -284,7 +284,7 @@ class Maintenance:
             )
         return self._commit_in_time(upgrade, "upgrade to the newer format revision")
 
-    def _commit_in_time(self, work: Callable[[Changes], Snapshot], message: str) -> int:
+    def _commit_in_time(self, work: Callable[[Changes], MetastoreSnapshot], message: str) -> int:
         """Commit within the time limit of a transaction: what it reads may be deleted some time after that."""
         lake = self._lake
         limit_millis = commit_deadline_millis(lake.settings, lake.effects.now_millis())

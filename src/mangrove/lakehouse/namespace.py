@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mangrove.model.locators import NamespaceLocator
-from mangrove.model.objects import Namespace
+from mangrove.model.objects import NamespaceEntry
 from mangrove.model.properties import NO_PROPERTIES
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
-    from mangrove.lakehouse.table import LakeTable, TableSnapshot
-    from mangrove.lakehouse.view import LakeView, ViewSnapshot
+    from mangrove.lakehouse.table import Table, TableSnapshot
+    from mangrove.lakehouse.view import View, ViewSnapshot
 
-__all__ = ["LakeNamespace", "NamespaceReader", "NamespaceSnapshot"]
+__all__ = ["Namespace", "NamespaceReader", "NamespaceSnapshot"]
 
 
 class NamespaceReader(Protocol):
@@ -32,7 +32,7 @@ class NamespaceReader(Protocol):
 class NamespaceSnapshot:
     """A namespace that is only read, with the properties of the lookup."""
 
-    def __init__(self, catalog: NamespaceReader, locator: NamespaceLocator, value: Namespace) -> None:
+    def __init__(self, catalog: NamespaceReader, locator: NamespaceLocator, value: NamespaceEntry) -> None:
         self.catalog = catalog
         self.locator = locator
         self.value = value
@@ -75,29 +75,29 @@ class NamespaceSnapshot:
         return self.catalog.views(self.locator, prefix=prefix)
 
 
-class LakeNamespace(NamespaceSnapshot):
+class Namespace(NamespaceSnapshot):
     """A namespace of a lakehouse or a transaction, which can be altered."""
 
     catalog: WritableCatalog
 
-    def __init__(self, catalog: WritableCatalog, locator: NamespaceLocator, value: Namespace) -> None:
+    def __init__(self, catalog: WritableCatalog, locator: NamespaceLocator, value: NamespaceEntry) -> None:
         super().__init__(catalog, locator, value)
 
-    def tables(self, prefix: str = "") -> Iterator[LakeTable]:
+    def tables(self, prefix: str = "") -> Iterator[Table]:
         """Yield its tables in order of their names."""
         return self.catalog.tables(self.locator, prefix=prefix)
 
-    def views(self, prefix: str = "") -> Iterator[LakeView]:
+    def views(self, prefix: str = "") -> Iterator[View]:
         """Yield its views in order of their names."""
         return self.catalog.views(self.locator, prefix=prefix)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
-    ) -> LakeNamespace:
+    ) -> Namespace:
         """Put or remove properties, or describe it anew."""
         return self.catalog.alter_namespace(self.locator, put, remove, description=description)
 
-    def rename(self, name: str) -> LakeNamespace:
+    def rename(self, name: str) -> Namespace:
         """Give it another name."""
         return self.catalog.rename_namespace(self.locator, NamespaceLocator(name))
 

@@ -9,7 +9,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_view_name
 from mangrove.model.names import check_text, quote_name, split_name, split_path
-from mangrove.model.objects import Stream, Table, TableType, TableVersion
+from mangrove.model.objects import Stream, TableEntry, TableType, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema, assign_fresh_ids
@@ -166,7 +166,7 @@ def plan_new_table(
                 f"{locator} is {kind.value}: what its rows are and how they lie is not ours to say; leave it out"
             )
         _check_external(locator, kind, location, table_format, format_properties)
-        table = Table(
+        table = TableEntry(
             new_id(), namespace_id, locator.name, kind, table_format or kind.name, description, properties,
             format_properties, location, schema=columns, keys=key_ids,
         )  # fmt: skip
@@ -183,7 +183,7 @@ def plan_new_table(
         sort_scheme=parse_sort_scheme(sort_by, columns),
         latest_stream_id=stream.id,
     )
-    table = Table(
+    table = TableEntry(
         new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
         format_properties, latest_table_version=1, latest_active_table_version=1,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.metastore import Changes, Isolation, Metastore, Snapshot
+from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot
 from mangrove.transaction.compare import (
     SupportsRollback,
     build_restore_changes,
@@ -34,7 +34,7 @@ class LakeRollback:
     effects: Effects
     metastore: Metastore
 
-    def roll_back(self, target: Snapshot, read_at_millis: int, message: str, author: str) -> int:
+    def roll_back(self, target: MetastoreSnapshot, read_at_millis: int, message: str, author: str) -> int:
         """Commit what the target holds, which was read after that time, and return the version that does so.
 
         Where it is the newest already, there is nothing to commit.
@@ -76,7 +76,7 @@ class LakeRollback:
         changes = build_restore_changes(changed, self.effects.new_id(), message)
         return self._committed(newest, changes, author, until_millis)
 
-    def _restore_version(self, target: Snapshot, message: str, author: str, until_millis: int) -> int:
+    def _restore_version(self, target: MetastoreSnapshot, message: str, author: str, until_millis: int) -> int:
         newest = self.metastore.latest()
         found = diff_snapshots(self.metastore, target, newest)
         changes = replace(
@@ -84,7 +84,7 @@ class LakeRollback:
         )
         return self._committed(newest, changes, author, until_millis)
 
-    def _committed(self, newest: Snapshot, changes: Changes, author: str, until_millis: int) -> int:
+    def _committed(self, newest: MetastoreSnapshot, changes: Changes, author: str, until_millis: int) -> int:
         timed = replace(changes, author=author, commit_before_millis=until_millis)
         return self.metastore.commit(newest, timed, Isolation.SNAPSHOT).snapshot.version
 
@@ -100,5 +100,5 @@ class LakeRollback:
         raise AssertionError("the last attempt returns or raises")
 
 
-def _rollback_properties(target: Snapshot) -> dict[str, str]:
+def _rollback_properties(target: MetastoreSnapshot) -> dict[str, str]:
     return {ROLLED_BACK_TO: str(target.version)}

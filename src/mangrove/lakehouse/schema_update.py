@@ -32,7 +32,7 @@ from mangrove.tables.schema_evolution import (
 from mangrove.tables.table_properties import update_column_properties
 from mangrove.transaction.catalog import alter_table
 from mangrove.transaction.deltas import OpenTable, open_table, put_table_version
-from mangrove.transaction.transaction import Transaction
+from mangrove.transaction.transaction import StagedTransaction
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SchemaUpdate:
         self,
         locator: TableLocator,
         engines: Callable[[], Engines],
-        run: Callable[[Callable[[Transaction], None], str], None],
+        run: Callable[[Callable[[StagedTransaction], None], str], None],
     ) -> None:
         self._locator = locator
         self._engines = engines
@@ -90,7 +90,7 @@ class SchemaUpdate:
         if not changes:
             return
 
-        def statement(transaction: Transaction) -> None:
+        def statement(transaction: StagedTransaction) -> None:
             for change in changes:
                 self._apply(transaction.workspace, change)
 
@@ -207,7 +207,7 @@ class SchemaUpdate:
         alter_table(workspace, self._locator, put=renamed)
 
 
-def validate_new_checks(engines: Engines, transaction: Transaction, locator: TableLocator) -> None:
+def validate_new_checks(engines: Engines, transaction: StagedTransaction, locator: TableLocator) -> None:
     """Refuse check constraints that cannot be evaluated, in the transaction that creates the table."""
     state = load_table_state(transaction.workspace, locator, with_logs=False)
     for name, condition in check_constraints_of(state.version).items():

@@ -10,27 +10,27 @@ from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, ObjectChange, summarize_differences
 from mangrove.lakehouse.engine_port import Engines
-from mangrove.lakehouse.namespace import LakeNamespace
-from mangrove.lakehouse.table import CatalogClient, LakeTable
+from mangrove.lakehouse.namespace import Namespace
+from mangrove.lakehouse.table import CatalogClient, Table
 from mangrove.lakehouse.time_travel import parse_duration_millis
-from mangrove.lakehouse.transaction import LakeTransaction
-from mangrove.lakehouse.view import LakeView
-from mangrove.metastore import Isolation, Snapshot
+from mangrove.lakehouse.transaction import Transaction
+from mangrove.lakehouse.view import View
+from mangrove.metastore import Isolation, MetastoreSnapshot
 from mangrove.model.locators import DeltaLocator, TableLocator
-from mangrove.model.objects import Delta, SharedTransaction
+from mangrove.model.objects import Delta, SharedTransactionEntry
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
-from mangrove.transaction.transaction import Transaction, TransactionState, name_conflicting_tables
+from mangrove.transaction.transaction import StagedTransaction, TransactionState, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["SharedLakeTransaction"]
+__all__ = ["SharedTransaction"]
 
 T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeView]):
+class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     """Saved where its `with` block ends, so that others can join it; real only once somebody publishes it.
 
     Whoever publishes saves first what was done here, and publishes what all have
@@ -41,8 +41,8 @@ class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, Lake
     def __init__(
         self,
         shared: SharedTransactions,
-        value: SharedTransaction,
-        base: Snapshot,
+        value: SharedTransactionEntry,
+        base: MetastoreSnapshot,
         new_id: Callable[[], str],
         clients: Mapping[str, CatalogClient],
         engines: Engines | None = None,
@@ -50,7 +50,7 @@ class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, Lake
         self._shared = shared
         self._known = value
         self._base = base
-        self.published: Snapshot | None = None
+        self.published: MetastoreSnapshot | None = None
         self._new_id = new_id
         self.clients = clients
         self.engines = engines
@@ -64,7 +64,7 @@ class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, Lake
         return f"<{self.core.state.value} shared transaction {self.name} on version {self.base_version}>"
 
     @property
-    def core(self) -> Transaction:
+    def core(self) -> StagedTransaction:
         """What was staged here, on top of what was saved."""
         return self._work.core
 
@@ -92,7 +92,7 @@ class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, Lake
         """Return what it sees: its own writes over the version that it is based on."""
         return self._work.reading()
 
-    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:
+    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
         """Run a statement; it is published with all others."""
         return self._work.change(statement, message)
 
@@ -203,10 +203,10 @@ class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, Lake
         )
         return summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
 
-    def _begin(self) -> LakeTransaction:
+    def _begin(self) -> Transaction:
         """Return a transaction with what was saved."""
         work = load_shared_work(self._known)
-        core = Transaction(
+        core = StagedTransaction(
             self._shared.metastore,
             self._base,
             work.transaction_id,
@@ -217,4 +217,4 @@ class SharedLakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, Lake
             properties=work.properties,
             workspace=work.workspace(self._base),
         )
-        return LakeTransaction(core, self._new_id, self.clients, self.engines)
+        return Transaction(core, self._new_id, self.clients, self.engines)

@@ -10,9 +10,9 @@ from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.namespace import NamespaceSnapshot
 from mangrove.lakehouse.table import CatalogClient, TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.objects import Namespace, Table, View
+from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     # It makes these.
     from mangrove.lakehouse.lakehouse import Lakehouse
 
-__all__ = ["LakeSnapshot"]
+__all__ = ["Snapshot"]
 
 
-def _reopen(lake: "Lakehouse", version: int) -> "LakeSnapshot":
+def _reopen(lake: "Lakehouse", version: int) -> "Snapshot":
     return lake.at(version)
 
 
-class LakeSnapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
+class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
     """The whole lakehouse as of one version, to be read only."""
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: MetastoreSnapshot,
         clients: Mapping[str, CatalogClient],
         engines: Engines | None = None,
         lake: "Lakehouse | None" = None,
@@ -71,15 +71,15 @@ class LakeSnapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapsho
         """The lakehouse's own definition."""
         return self.snapshot.settings
 
-    def reading(self) -> Snapshot:
+    def reading(self) -> MetastoreSnapshot:
         """Return the version."""
         return self.snapshot
 
-    def _namespace_handle(self, locator: NamespaceLocator, value: Namespace) -> NamespaceSnapshot:
+    def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceSnapshot:
         return NamespaceSnapshot(self, locator, value)
 
-    def _table_handle(self, locator: TableLocator, value: Table) -> TableSnapshot:
+    def _table_handle(self, locator: TableLocator, value: TableEntry) -> TableSnapshot:
         return TableSnapshot(self, locator, value)
 
-    def _view_handle(self, locator: ViewLocator, value: View) -> ViewSnapshot:
+    def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> ViewSnapshot:
         return ViewSnapshot(self, locator, value)

@@ -41,7 +41,7 @@ from mangrove.maintenance.compaction import COMPACTION_LIMITS, is_for_spark, val
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
 from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableLocator
-from mangrove.model.objects import Delta, Partition, Table, TableType
+from mangrove.model.objects import Delta, Partition, TableEntry, TableType
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
@@ -70,7 +70,7 @@ from mangrove.transaction.deltas import (
     scan_partitions,
 )
 from mangrove.transaction.history import HistoryEntry
-from mangrove.transaction.transaction import Transaction
+from mangrove.transaction.transaction import StagedTransaction
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from mangrove.transaction.catalog import CatalogReader
 
 
-__all__ = ["CatalogClient", "LakeTable", "TableReader", "TableSnapshot"]
+__all__ = ["CatalogClient", "Table", "TableReader", "TableSnapshot"]
 
 _COMPACT: Final = "compact"
 _LOGGER: Final = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class _Historic(Protocol):
 class TableSnapshot:
     """A table that is only read. Its entry is as of the lookup; columns and rows are read from its catalog."""
 
-    def __init__(self, catalog: TableReader, locator: TableLocator, value: Table) -> None:
+    def __init__(self, catalog: TableReader, locator: TableLocator, value: TableEntry) -> None:
         self.catalog = catalog
         self.locator = locator
         self.value = value
@@ -322,7 +322,7 @@ class TableSnapshot:
         predicate = bind_predicate(to_condition(where), schema)
         return load_opened_table_state(reading, opened, predicate=predicate), predicate
 
-    def _changing(self, catalog: _Historic, table: Table) -> Iterator[HistoryEntry]:
+    def _changing(self, catalog: _Historic, table: TableEntry) -> Iterator[HistoryEntry]:
         for line in catalog.history():
             if line.version == 0:
                 return
@@ -355,12 +355,12 @@ class TableSnapshot:
         return client
 
 
-class LakeTable(TableSnapshot):
+class Table(TableSnapshot):
     """A table of a lakehouse or a transaction, which can be written."""
 
     catalog: WritableCatalog
 
-    def __init__(self, catalog: WritableCatalog, locator: TableLocator, value: Table) -> None:
+    def __init__(self, catalog: WritableCatalog, locator: TableLocator, value: TableEntry) -> None:
         super().__init__(catalog, locator, value)
 
     def append(
@@ -381,7 +381,7 @@ class LakeTable(TableSnapshot):
             return self._write("append to", plan, with_logs=False)
         given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
 
-        def statement(transaction: Transaction) -> RowCounts:
+        def statement(transaction: StagedTransaction) -> RowCounts:
             workspace = transaction.workspace
             state = load_table_state(workspace, self.locator, with_logs=False)
             version = evolve_schema(state.version, given(state))
@@ -528,7 +528,7 @@ class LakeTable(TableSnapshot):
         """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
         given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
 
-        def statement(transaction: Transaction) -> None:
+        def statement(transaction: StagedTransaction) -> None:
             workspace = transaction.workspace
             state = load_table_state(workspace, self.locator, with_logs=False)
             version = evolve_schema(state.version, given(state))
@@ -537,7 +537,7 @@ class LakeTable(TableSnapshot):
 
         self.catalog.change(statement, f"evolve {self.locator}")
 
-    def fill(self, transaction: Transaction, rows: object) -> None:
+    def fill(self, transaction: StagedTransaction, rows: object) -> None:
         """Add the first rows of a table in the transaction that makes it."""
         plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
         write = plan(load_table_state(transaction.workspace, self.locator, with_logs=False))
@@ -545,11 +545,11 @@ class LakeTable(TableSnapshot):
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
-    ) -> LakeTable:
+    ) -> Table:
         """Put or remove properties, or describe it anew."""
         return self.catalog.alter_table(self.locator, put, remove, description=description)
 
-    def rename(self, name: str | TableLocator) -> LakeTable:
+    def rename(self, name: str | TableLocator) -> Table:
         """Give it another name, in its namespace or in another."""
         return self.catalog.rename_table(self.locator, name)
 
@@ -564,7 +564,7 @@ class LakeTable(TableSnapshot):
         *,
         with_logs: bool | Callable[[TableState], bool] = True,
     ) -> RowCounts:
-        def statement(transaction: Transaction) -> tuple[RowCounts, TableState]:
+        def statement(transaction: StagedTransaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
             opened = open_table(workspace, self.locator)
             state = load_opened_table_state(workspace, opened, with_logs=with_logs is True)
@@ -627,8 +627,8 @@ class LakeTable(TableSnapshot):
         return plan
 
 
-def _is_about(locator: Locator, value: object, table: Table) -> bool:
-    if isinstance(value, Table):
+def _is_about(locator: Locator, value: object, table: TableEntry) -> bool:
+    if isinstance(value, TableEntry):
         return value.id == table.id
     return getattr(locator, "table_id", None) == table.id
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog, parse_table_argument
 from mangrove.lakehouse.engine_port import Engines, run_sql
-from mangrove.lakehouse.namespace import LakeNamespace
+from mangrove.lakehouse.namespace import Namespace
 from mangrove.lakehouse.new_table import validate_texts
-from mangrove.lakehouse.table import CatalogClient, LakeTable
-from mangrove.lakehouse.view import LakeView
+from mangrove.lakehouse.table import CatalogClient, Table
+from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
 from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import DeltaLocator, TableLocator
@@ -23,20 +23,20 @@ from mangrove.model.values import Value
 from mangrove.transaction.catalog import update_properties
 from mangrove.transaction.deltas import add_delta, put_table_version
 from mangrove.transaction.idempotency import QueryBatch, find_last_batch, stage_batch
-from mangrove.transaction.transaction import Transaction, TransactionState
+from mangrove.transaction.transaction import StagedTransaction, TransactionState
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
 
 
-__all__ = ["LakeTransaction", "begin_idempotent", "run_idempotent"]
+__all__ = ["Transaction", "begin_idempotent", "run_idempotent"]
 
 T = TypeVar("T")
 _CHANGEABLE = frozenset({"maximum_version_age_millis", "minimum_versions_to_keep"})
 
 
-class LakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable, LakeView]):
+class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     """Committed where its `with` block ends, forgotten where the block ends by an error.
 
     Without a block, `commit` and `rollback` end it.
@@ -44,7 +44,7 @@ class LakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable,
 
     def __init__(
         self,
-        transaction: Transaction,
+        transaction: StagedTransaction,
         new_id: Callable[[], str],
         clients: Mapping[str, CatalogClient],
         engines: Engines | None = None,
@@ -97,7 +97,7 @@ class LakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable,
         """Return what it sees: its own writes over the version on which it stands."""
         return self.core.workspace
 
-    def change(self, statement: Callable[[Transaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
+    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
         """Run a statement; it is committed with all others."""
         self.reading()
         return statement(self.core)
@@ -185,7 +185,7 @@ class LakeTransaction(WritableCatalog, ReadableCatalog[LakeNamespace, LakeTable,
 @contextmanager
 def begin_idempotent(
     lake: "Lakehouse", query: str, batch_id: int, isolation: Isolation | str
-) -> Iterator[LakeTransaction | None]:
+) -> Iterator[Transaction | None]:
     """Give a transaction for a batch of a query, or None where that batch or a later one is committed already."""
     batch = QueryBatch(query, batch_id, lake.effects.now_millis())
     transaction = lake.transaction(isolation, message=_message(batch))
@@ -203,13 +203,13 @@ def run_idempotent(
     lake: "Lakehouse",
     query: str,
     batch_id: int,
-    work: Callable[[LakeTransaction], object],
+    work: Callable[[Transaction], object],
     isolation: Isolation | str,
 ) -> bool:
     """Commit what `work` does for a batch, and begin again where a rival was faster; return whether it was needed."""
     batch = QueryBatch(query, batch_id, lake.effects.now_millis())
 
-    def noted(transaction: LakeTransaction) -> bool:
+    def noted(transaction: Transaction) -> bool:
         if _is_done(transaction, batch):
             return False
         work(transaction)
@@ -219,7 +219,7 @@ def run_idempotent(
     return lake.run(noted, isolation, message=_message(batch))
 
 
-def _is_done(transaction: LakeTransaction, batch: QueryBatch) -> bool:
+def _is_done(transaction: Transaction, batch: QueryBatch) -> bool:
     done = find_last_batch(transaction.reading(), batch.query)
     return done is not None and done.batch_id >= batch.batch_id
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mangrove.model.locators import ViewLocator
-from mangrove.model.objects import View
+from mangrove.model.objects import ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.transaction.catalog import CatalogReader
 
-__all__ = ["LakeView", "ViewReader", "ViewSnapshot"]
+__all__ = ["View", "ViewReader", "ViewSnapshot"]
 
 
 class ViewReader(Protocol):
@@ -27,7 +27,7 @@ class ViewReader(Protocol):
 class ViewSnapshot:
     """A view that is only read, as of the lookup."""
 
-    def __init__(self, catalog: ViewReader, locator: ViewLocator, value: View) -> None:
+    def __init__(self, catalog: ViewReader, locator: ViewLocator, value: ViewEntry) -> None:
         self.catalog = catalog
         self.locator = locator
         self.value = value
@@ -72,21 +72,21 @@ class ViewSnapshot:
         return self.value.description
 
 
-class LakeView(ViewSnapshot):
+class View(ViewSnapshot):
     """A view of a lakehouse or a transaction, which can be altered."""
 
     catalog: WritableCatalog
 
-    def __init__(self, catalog: WritableCatalog, locator: ViewLocator, value: View) -> None:
+    def __init__(self, catalog: WritableCatalog, locator: ViewLocator, value: ViewEntry) -> None:
         super().__init__(catalog, locator, value)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
-    ) -> LakeView:
+    ) -> View:
         """Put or remove properties, or describe it anew."""
         return self.catalog.alter_view(self.locator, put, remove, description=description)
 
-    def rename(self, name: str | ViewLocator) -> LakeView:
+    def rename(self, name: str | ViewLocator) -> View:
         """Give it another name, in its namespace or in another."""
         return self.catalog.rename_view(self.locator, name)
 

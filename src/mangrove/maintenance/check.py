@@ -18,7 +18,7 @@ from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_pro
 from mangrove.maintenance.reachability import resolve_paths, scan_changed_objects
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.maintenance.version_files import find_lost_versions, find_version_file, version_paths_of
-from mangrove.metastore import OpenFailure, Problem, Snapshot, check_clock
+from mangrove.metastore import MetastoreSnapshot, OpenFailure, Problem, check_clock
 from mangrove.model.locators import Kind
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
@@ -363,9 +363,9 @@ class _Walk:
         self.at = at
         self.problems: list[Problem] = []
 
-    def snapshots(self) -> Iterator[Snapshot]:
+    def snapshots(self) -> Iterator[MetastoreSnapshot]:
         """Yield the versions, and check the data files that each of them adds."""
-        before: Snapshot | None = None
+        before: MetastoreSnapshot | None = None
         while self.at < len(self._versions):
             try:
                 snapshot = self._lake.metastore.at_version(self._versions[self.at])

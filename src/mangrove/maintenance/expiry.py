@@ -17,10 +17,10 @@ from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.exports import list_exports
 from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
 from mangrove.maintenance.version_files import filter_versions_with_file
-from mangrove.metastore import Commit, Snapshot
+from mangrove.metastore import Commit, MetastoreSnapshot
 from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import Kind
-from mangrove.model.objects import SharedTransaction, SharedTransactionState
+from mangrove.model.objects import SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.times import format_iso_time
 from mangrove.transaction.transaction import youngest_expirable_millis
@@ -40,7 +40,7 @@ GRACE_MILLIS = 24 * 60 * 60 * 1000
 """The default minimum age of an unreferenced file before vacuum deletes it."""
 
 
-def is_live(shared: SharedTransaction, now_millis: int, transaction_limit_millis: int) -> bool:
+def is_live(shared: SharedTransactionEntry, now_millis: int, transaction_limit_millis: int) -> bool:
     """Return whether a shared transaction may still be published, allowing for clock differences."""
     return (
         shared.state is SharedTransactionState.OPEN and now_millis < shared.expires_at_millis + transaction_limit_millis
@@ -129,13 +129,13 @@ class RetentionPins:
     """Files of a shared transaction are written after it began, so they are protected by age."""
 
 
-def find_pins(newest: Snapshot, now_millis: int) -> RetentionPins:
+def find_pins(newest: MetastoreSnapshot, now_millis: int) -> RetentionPins:
     """Return the pins of the newest version."""
     limit_millis = time_limit_millis(newest.settings)
     live = [
         shared
         for _, shared in newest.children(Kind.SHARED_TRANSACTION, None)
-        if isinstance(shared, SharedTransaction) and is_live(shared, now_millis, limit_millis)
+        if isinstance(shared, SharedTransactionEntry) and is_live(shared, now_millis, limit_millis)
     ]
     named = {export.version for export in list_exports(newest.settings)}
     # Files have the store's time, the start has the client's; they differ by less than the limit.

@@ -30,7 +30,7 @@ from mangrove.maintenance.exports import (
 from mangrove.maintenance.progress import ProgressCallback, format_bytes, ignore_progress
 from mangrove.maintenance.reachability import resolve_paths, visit_reachable_files
 from mangrove.maintenance.version_files import HINT_PATHS, find_version_file
-from mangrove.metastore import Changes, Isolation, Parent, Snapshot
+from mangrove.metastore import Changes, Isolation, MetastoreSnapshot, Parent
 from mangrove.model.locators import (
     Kind,
     NamespaceLocator,
@@ -41,7 +41,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
 )
 from mangrove.model.names import split_name
-from mangrove.model.objects import Delta, Table
+from mangrove.model.objects import Delta, TableEntry
 from mangrove.storage.port import Store
 from mangrove.transaction.transaction import commit_deadline_millis, youngest_expirable_millis
 
@@ -143,10 +143,10 @@ def drop_export(lake: MaintenanceContext, name: str) -> Export:
 class _Plan:
     """What is copied: the version, its file, and the tables of a partial export."""
 
-    snapshot: Snapshot
+    snapshot: MetastoreSnapshot
     root: str | None
     mode: ExportMode
-    tables: tuple[Table, ...]
+    tables: tuple[TableEntry, ...]
     record: ExportRecord
 
 
@@ -185,7 +185,7 @@ def _check_possible(lake: MaintenanceContext, plan: _Plan, *, keep: bool) -> Non
     _check_retained(lake, plan.snapshot.version)
 
 
-def _snapshot(lake: MaintenanceContext, name: str, version: int | None) -> Snapshot:
+def _snapshot(lake: MaintenanceContext, name: str, version: int | None) -> MetastoreSnapshot:
     """Return the requested version, or that of an earlier attempt, or the newest."""
     newest = lake.metastore.latest()
     earlier = newest.settings.exported_snapshots.get(name)
@@ -319,24 +319,24 @@ def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
     return wanted - HINT_PATHS
 
 
-def _resolve_tables(snapshot: Snapshot, names: Sequence[str]) -> list[Table]:
-    chosen: list[Table] = []
+def _resolve_tables(snapshot: MetastoreSnapshot, names: Sequence[str]) -> list[TableEntry]:
+    chosen: list[TableEntry] = []
     for name in names:
         parts = split_name(name)
         if len(parts) == 1:
             namespace = NamespaceLocator(parts[0])
             if snapshot.get(namespace) is None:
                 raise NotFoundError(f"version {snapshot.version} has no namespace {name}")
-            chosen += [value for _, value in snapshot.children(Kind.TABLE, namespace) if isinstance(value, Table)]
+            chosen += [value for _, value in snapshot.children(Kind.TABLE, namespace) if isinstance(value, TableEntry)]
             continue
         table = snapshot.get(TableLocator(*parts)) if len(parts) == 2 else None
-        if not isinstance(table, Table):
+        if not isinstance(table, TableEntry):
             raise NotFoundError(f"version {snapshot.version} has no table {name}")
         chosen.append(table)
     return chosen
 
 
-def _deltas(snapshot: Snapshot, table: TableIdentity) -> Iterator[Delta]:
+def _deltas(snapshot: MetastoreSnapshot, table: TableIdentity) -> Iterator[Delta]:
     parents: list[Parent] = [table]
     for kind in (Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION):
         found = [way for parent in parents for way, _ in snapshot.children(kind, parent)]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import unquote
 
 from mangrove.maintenance.context import MaintenanceContext
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind
-from mangrove.model.objects import Delta, Object, Table
+from mangrove.model.objects import Delta, Object, TableEntry
 
 __all__ = ["resolve_paths", "scan_changed_objects", "visit_reachable_files"]
 
@@ -19,7 +19,7 @@ _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 
 
 def visit_reachable_files(
-    lake: MaintenanceContext, snapshots: Iterable[Snapshot], visit: Callable[[str], object]
+    lake: MaintenanceContext, snapshots: Iterable[MetastoreSnapshot], visit: Callable[[str], object]
 ) -> frozenset[str]:
     """Call `visit` with the path of each file that the versions reference, some more than once.
 
@@ -28,15 +28,15 @@ def visit_reachable_files(
     """
     folders: set[str] = set()
 
-    def passing() -> Iterator[Snapshot]:
-        before: Snapshot | None = None
+    def passing() -> Iterator[MetastoreSnapshot]:
+        before: MetastoreSnapshot | None = None
         for snapshot in snapshots:
             for value in scan_changed_objects(lake, before, snapshot, (Kind.TABLE, Kind.DELTA)):
                 if isinstance(value, Delta):
                     for file in value.manifest.entries:
                         for path in resolve_paths(file.location, lake.store.uri):
                             visit(path)
-                elif isinstance(value, Table) and value.location is not None:
+                elif isinstance(value, TableEntry) and value.location is not None:
                     folders.update(f"{path.rstrip('/')}/" for path in resolve_paths(value.location, lake.store.uri))
             before = snapshot
             yield snapshot
@@ -47,7 +47,7 @@ def visit_reachable_files(
 
 
 def scan_changed_objects(
-    lake: MaintenanceContext, before: Snapshot | None, snapshot: Snapshot, kinds: Sequence[Kind]
+    lake: MaintenanceContext, before: MetastoreSnapshot | None, snapshot: MetastoreSnapshot, kinds: Sequence[Kind]
 ) -> Iterator[Object]:
     """Yield the objects of some kinds that differ from the previous version."""
     if before is None:

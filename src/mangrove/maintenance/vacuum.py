@@ -22,9 +22,9 @@ from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.expiry import GRACE_MILLIS, find_pins
 from mangrove.maintenance.progress import Progress, ProgressCallback, format_bytes, ignore_progress
 from mangrove.maintenance.reachability import visit_reachable_files
-from mangrove.metastore import RetiredVersion, Snapshot
+from mangrove.metastore import MetastoreSnapshot, RetiredVersion
 from mangrove.model.locators import Kind, TableLocator
-from mangrove.model.objects import Table, TableType
+from mangrove.model.objects import TableEntry, TableType
 from mangrove.storage.port import ListEntry, ObjectInfo, Store
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, PARTS_SUFFIX, compute_published_name, decode_part_paths
 from mangrove.tables.table_state import TableState, load_opened_table_state
@@ -77,7 +77,7 @@ class IcebergMetadataFiles:
             return
         newest = lake.metastore.latest()
         for locator, table in lake.maintenance.objects(newest, Kind.TABLE):
-            if isinstance(locator, TableLocator) and isinstance(table, Table) and table.id in touched:
+            if isinstance(locator, TableLocator) and isinstance(table, TableEntry) and table.id in touched:
                 yield from _list_referenced_files(lake, self._last[table.id].path)
                 state = _state(newest, locator, table)
                 if state is not None:
@@ -99,7 +99,7 @@ def _list_referenced_files(lake: MaintenanceContext, metadata_path: str) -> Iter
         raise FormatError(f"{parts_path} is damaged; delete it and {beside}; they are derived files") from error
 
 
-def _state(newest: Snapshot, locator: TableLocator, table: Table) -> TableState | None:
+def _state(newest: MetastoreSnapshot, locator: TableLocator, table: TableEntry) -> TableState | None:
     """Return the published state of the table, or None if it cannot be published."""
     if table.table_type is not TableType.MANAGED:
         return None

@@ -26,18 +26,18 @@ __all__ = [
     "STREAM_FORMAT",
     "Delta",
     "DeltaType",
-    "Namespace",
+    "NamespaceEntry",
     "Object",
     "Partition",
-    "SharedTransaction",
+    "SharedTransactionEntry",
     "SharedTransactionState",
     "Stream",
     "StreamState",
-    "Table",
+    "TableEntry",
     "TableType",
     "TableVersion",
     "TableVersionState",
-    "View",
+    "ViewEntry",
     "kind_of",
 ]
 
@@ -98,7 +98,7 @@ class SharedTransactionState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Namespace:
+class NamespaceEntry:
     """A named set of tables and views."""
 
     id: str
@@ -113,7 +113,7 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableEntry:
     """A table. Its columns are in its table versions, unless its data is managed elsewhere."""
 
     id: str
@@ -153,7 +153,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ViewEntry:
     """A named query."""
 
     id: str
@@ -317,7 +317,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedTransaction:
+class SharedTransactionEntry:
     """A transaction that several processes join, stored until it is published or discarded."""
 
     name: str
@@ -337,15 +337,23 @@ class SharedTransaction:
 
 
 Object: TypeAlias = (
-    LakehouseSettings | Namespace | Table | View | SharedTransaction | TableVersion | Stream | Partition | Delta
+    LakehouseSettings
+    | NamespaceEntry
+    | TableEntry
+    | ViewEntry
+    | SharedTransactionEntry
+    | TableVersion
+    | Stream
+    | Partition
+    | Delta
 )
 
 _KINDS: Final[dict[type, Kind]] = {
     LakehouseSettings: Kind.LAKEHOUSE,
-    Namespace: Kind.NAMESPACE,
-    Table: Kind.TABLE,
-    View: Kind.VIEW,
-    SharedTransaction: Kind.SHARED_TRANSACTION,
+    NamespaceEntry: Kind.NAMESPACE,
+    TableEntry: Kind.TABLE,
+    ViewEntry: Kind.VIEW,
+    SharedTransactionEntry: Kind.SHARED_TRANSACTION,
     TableVersion: Kind.TABLE_VERSION,
     Stream: Kind.STREAM,
     Partition: Kind.PARTITION,

@@ -11,9 +11,9 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.objects import Namespace, Table
+from mangrove.model.objects import NamespaceEntry, TableEntry
 from mangrove.rest.errors import respond_iceberg_error
 from mangrove.rest.paging import PaginatedNames, paginate_names, parse_pagination
 from mangrove.rest.request import (
@@ -143,7 +143,7 @@ def handle_load_namespace(requested: RestRequest) -> Response:
     return respond_json({"namespace": [locator.name], "properties": namespace_properties_of(value)})
 
 
-def namespace_properties_of(value: Namespace) -> dict[str, str]:
+def namespace_properties_of(value: NamespaceEntry) -> dict[str, str]:
     """Return the properties of a namespace, with its description as `comment`."""
     comment = {COMMENT: value.description} if value.description else {}
     return {**comment, **value.properties}
@@ -179,7 +179,7 @@ def handle_report_metrics(requested: RestRequest) -> Response:
 
 
 def _respond_names(
-    requested: RestRequest, names: Callable[[LakeSnapshot, NamespaceLocator, str | None], Iterator[str]]
+    requested: RestRequest, names: Callable[[Snapshot, NamespaceLocator, str | None], Iterator[str]]
 ) -> Response:
     pagination = parse_pagination(requested.query)
     snapshot = requested.open_snapshot(pagination.version)
@@ -194,14 +194,14 @@ def _select_addressable(names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if is_addressable(name))
 
 
-def _list_tables(snapshot: LakeSnapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
+def _list_tables(snapshot: Snapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
     following = None if after is None else TableLocator(parent.name, after)
     for locator, value in snapshot.reading().children(Kind.TABLE, parent, after=following):
-        if isinstance(locator, TableLocator) and isinstance(value, Table) and is_publishable(value):
+        if isinstance(locator, TableLocator) and isinstance(value, TableEntry) and is_publishable(value):
             yield locator.name
 
 
-def _list_views(snapshot: LakeSnapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
+def _list_views(snapshot: Snapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
     following = None if after is None else ViewLocator(parent.name, after)
     for locator, _ in snapshot.reading().children(Kind.VIEW, parent, after=following):
         assert isinstance(locator, ViewLocator)

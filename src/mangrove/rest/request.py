@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.objects import Namespace, Table, TableType, View
+from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, ViewEntry
 from mangrove.rest.warehouses import open_version, parse_prefix
 from mangrove.transaction.catalog import load_namespace, load_table, load_view
 
@@ -78,7 +78,7 @@ class RestRequest:
         prefix = self.path_parameters.get("prefix")
         return None if prefix is None else parse_prefix(prefix)
 
-    def open_snapshot(self, version: int | None = None) -> LakeSnapshot:
+    def open_snapshot(self, version: int | None = None) -> Snapshot:
         """Return the snapshot of the path's prefix, else of `version`, else the newest."""
         path_version = self.version
         return open_version(self.served.lake, version if path_version is None else path_version)
@@ -110,19 +110,19 @@ NAMESPACE_SEPARATOR: Final = "\x1f"
 """Separator between the levels of a namespace in a path."""
 
 
-def find_namespace_by_levels(snapshot: LakeSnapshot, text: str) -> tuple[NamespaceLocator, Namespace]:
+def find_namespace_by_levels(snapshot: Snapshot, text: str) -> tuple[NamespaceLocator, NamespaceEntry]:
     """Return the namespace with these levels."""
     with _invalid_as_not_found("namespace"):
         locator = _locator(text)
         return locator, load_namespace(snapshot.reading(), locator)
 
 
-def find_namespace(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[NamespaceLocator, Namespace]:
+def find_namespace(snapshot: Snapshot, requested: RestRequest) -> tuple[NamespaceLocator, NamespaceEntry]:
     """Return the namespace of a request path."""
     return find_namespace_by_levels(snapshot, requested.path_parameters["namespace"])
 
 
-def find_table(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[TableLocator, Table]:
+def find_table(snapshot: Snapshot, requested: RestRequest) -> tuple[TableLocator, TableEntry]:
     """Return the managed table of a request path; external tables are not found."""
     with _invalid_as_not_found("table"):
         parameters = requested.path_parameters
@@ -133,7 +133,7 @@ def find_table(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[TableLoc
     return locator, value
 
 
-def find_view(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[ViewLocator, View]:
+def find_view(snapshot: Snapshot, requested: RestRequest) -> tuple[ViewLocator, ViewEntry]:
     """Return the view of a request path."""
     with _invalid_as_not_found("view"):
         parameters = requested.path_parameters
@@ -141,7 +141,7 @@ def find_view(snapshot: LakeSnapshot, requested: RestRequest) -> tuple[ViewLocat
         return locator, load_view(snapshot.reading(), locator)
 
 
-def is_publishable(value: Table) -> bool:
+def is_publishable(value: TableEntry) -> bool:
     """Return whether a table can be published as Iceberg: only managed tables can."""
     return value.table_type is TableType.MANAGED
 

@@ -20,7 +20,7 @@ from mangrove.iceberg.commit.transaction import (
     create_published_table,
 )
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
-from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.locators import TableLocator
 from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
@@ -73,7 +73,7 @@ def handle_load_table(requested: RestRequest) -> Response:
     return respond_load_table(published)
 
 
-def publish_table_at(served: ServedLakehouse, snapshot: LakeSnapshot, locator: TableLocator) -> PublishedTable:
+def publish_table_at(served: ServedLakehouse, snapshot: Snapshot, locator: TableLocator) -> PublishedTable:
     """Publish a table as of a snapshot."""
     state = load_table_state(snapshot.reading(), locator)
     return publish_table(served.lake.effects.store, state, snapshot.snapshot.commit.created_at_millis)

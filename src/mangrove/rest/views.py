@@ -22,7 +22,7 @@ from mangrove.iceberg.publish.view_metadata import build_view_metadata, build_vi
 from mangrove.iceberg.schemas import from_iceberg_schema
 from mangrove.lakehouse.engine_port import find_names_read
 from mangrove.model.locators import TableLocator, ViewLocator
-from mangrove.model.objects import Table, View
+from mangrove.model.objects import TableEntry, ViewEntry
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType
 from mangrove.rest.namespaces import COMMENT, respond_json, respond_no_content
@@ -78,7 +78,7 @@ def handle_view_exists(requested: RestRequest) -> Response:
     return respond_no_content()
 
 
-def _infer_schema(reading: CatalogReader, locator: ViewLocator, view: View) -> Schema:
+def _infer_schema(reading: CatalogReader, locator: ViewLocator, view: ViewEntry) -> Schema:
     if view.schema is not None:
         return view.schema
     if importlib.util.find_spec("pyspark") is None:
@@ -97,7 +97,7 @@ def _infer_schema(reading: CatalogReader, locator: ViewLocator, view: View) -> S
     return build_view_schema(columns)
 
 
-def _namespace_of(locator: ViewLocator, view: View) -> str:
+def _namespace_of(locator: ViewLocator, view: ViewEntry) -> str:
     return view.properties.get(VIEW_NAMESPACE, locator.namespace)
 
 
@@ -108,7 +108,7 @@ class _ViewColumns:
     reading: CatalogReader
     infer: _InferColumns
 
-    def columns(self, locator: ViewLocator, view: View, above: tuple[ViewLocator, ...]) -> _Columns | None:
+    def columns(self, locator: ViewLocator, view: ViewEntry, above: tuple[ViewLocator, ...]) -> _Columns | None:
         """Return the columns of a view; `above` are the views that reference it."""
         if view.schema is not None:
             return _columns_of(view.schema)
@@ -126,10 +126,10 @@ class _ViewColumns:
         except InvalidInputError:
             return None
         view = self.reading.get(view_locator)
-        if isinstance(view, View):
+        if isinstance(view, ViewEntry):
             return self.columns(view_locator, view, above)
         table = self.reading.get(table_locator)
-        if not isinstance(table, Table) or not is_publishable(table):
+        if not isinstance(table, TableEntry) or not is_publishable(table):
             return None
         return _columns_of(open_table(self.reading, table_locator).version.schema)
 
@@ -153,7 +153,7 @@ def handle_create_view(requested: RestRequest) -> Response:
     query = _ViewQuery.parse(document.get("view-version"), document.get("schema"))
     lake = requested.served.lake
     value = query.apply_to(
-        requested, locator, _with_properties(View(lake.new_id(), locator.name, query.sql), given, ())
+        requested, locator, _with_properties(ViewEntry(lake.new_id(), locator.name, query.sql), given, ())
     )
     lake.change(lambda core: create_view(core.workspace, locator, value), f"Iceberg client creates view {locator}")
     return handle_load_view(_at_view(requested, locator))
@@ -219,7 +219,7 @@ class _ViewQuery:
             raise InvalidInputError(f"invalid schema of the view: {error}") from error
         return _ViewQuery(sql, dialect, _parse_one_level(namespace), columns)
 
-    def apply_to(self, requested: RestRequest, locator: ViewLocator, value: View) -> View:
+    def apply_to(self, requested: RestRequest, locator: ViewLocator, value: ViewEntry) -> ViewEntry:
         """Return the view with this query."""
         schema, _ = from_iceberg_schema(self.schema)
         namespace = self.namespace or locator.namespace
@@ -234,8 +234,8 @@ class _ViewQuery:
 
 
 def _apply_updates(
-    requested: RestRequest, locator: ViewLocator, value: View, updates: Sequence[Mapping[str, Any]]
-) -> View:
+    requested: RestRequest, locator: ViewLocator, value: ViewEntry, updates: Sequence[Mapping[str, Any]]
+) -> ViewEntry:
     schema: object = None
     for update in updates:
         match update:
@@ -256,7 +256,7 @@ def _apply_updates(
     return value
 
 
-def _with_properties(value: View, put: Mapping[str, str], removed: Sequence[str]) -> View:
+def _with_properties(value: ViewEntry, put: Mapping[str, str], removed: Sequence[str]) -> ViewEntry:
     """Return the view with changed properties; clients send the description as `comment`."""
     properties = {
         name: text for name, text in {**value.properties, **put}.items() if name not in removed and name != COMMENT
@@ -265,7 +265,7 @@ def _with_properties(value: View, put: Mapping[str, str], removed: Sequence[str]
     return replace(value, properties=properties, description=description)
 
 
-def _check_requirements(requirements: object, value: View) -> None:
+def _check_requirements(requirements: object, value: ViewEntry) -> None:
     for one in requirements if isinstance(requirements, list) else [requirements]:
         match one:
             case {"type": "assert-view-uuid", "uuid": str(given)}:

@@ -10,8 +10,8 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.snapshot import LakeSnapshot
-from mangrove.metastore import Snapshot
+from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.storage.uri import expand_location, parse_root_uri
 
 __all__ = ["open_version", "parse_prefix", "prefix_of", "resolve_warehouse"]
@@ -73,16 +73,16 @@ def parse_prefix(prefix: str) -> int:
     return int(match[1])
 
 
-def open_version(lake: Lakehouse, version: int | None) -> LakeSnapshot:
+def open_version(lake: Lakehouse, version: int | None) -> Snapshot:
     """Return a snapshot of the lakehouse as of a version, or of the newest one.
 
     An expired version is invalid input and not a missing object: clients would otherwise
     try to create the missing table.
     """
-    return LakeSnapshot(_snapshot(lake, version), lake.clients, lake.engines)
+    return Snapshot(_snapshot(lake, version), lake.clients, lake.engines)
 
 
-def _snapshot(lake: Lakehouse, version: int | None) -> Snapshot:
+def _snapshot(lake: Lakehouse, version: int | None) -> MetastoreSnapshot:
     if version is None:
         return lake.metastore.latest()
     try:

@@ -16,7 +16,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.local.scan import select_columns
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.spark.data_source_writer import StreamTableWriter, TableWriter
 from mangrove.spark.errors import suppress_worker_traceback
 from mangrove.spark.source_options import SourceOptions, parse_options
@@ -33,7 +33,7 @@ from mangrove.tables.scan_plan import plan_scan
 __all__ = ["BatchReader", "MangroveSource", "has_stored_options", "resolve_snapshot"]
 
 
-def resolve_snapshot(options: SourceOptions) -> Snapshot:
+def resolve_snapshot(options: SourceOptions) -> MetastoreSnapshot:
     """Return the requested version, or the newest."""
     lake = options.opened()
     return lake.metastore.latest() if options.moment is None else lake.snapshot_at(options.moment)

@@ -16,14 +16,14 @@ from pyspark.sql.types import StructType
 
 from mangrove.errors import ConflictError, InvalidInputError, MangroveError
 from mangrove.lakehouse.table_staging import load_table_state, stage_write
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.engine import LocalEngine
 from mangrove.local.keys import check_keys_unique
 from mangrove.local.parquet import read_columns
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Table
+from mangrove.model.objects import TableEntry
 from mangrove.model.values import Value
 from mangrove.spark.errors import suppress_worker_traceback
 from mangrove.spark.source_options import SourceOptions
@@ -54,7 +54,7 @@ _METADATA: Final = "metadata"
 class WrittenFiles(WriterCommitMessage):
     """The files of one task and the table definition that it used."""
 
-    table: Table
+    table: TableEntry
     state: TableState
     files: tuple[tuple[tuple[Value | None, ...], DataFile], ...]
 
@@ -79,7 +79,7 @@ class _TaskWriter:
             self._state.checked_keys("an upsert")
             self._check_complete(given)
 
-    def _found(self, snapshot: Snapshot) -> TableLocator:  # noqa: ARG002 - those who follow a table look
+    def _found(self, snapshot: MetastoreSnapshot) -> TableLocator:  # noqa: ARG002 - those who follow a table look
         """Return the name under which the table is."""
         return self._options.table
 
@@ -106,7 +106,7 @@ class _TaskWriter:
         ]
         return WrittenFiles(self._table, self._state, tuple(files))
 
-    def _stage(self, transaction: LakeTransaction, messages: Sequence[WrittenFiles]) -> None:
+    def _stage(self, transaction: Transaction, messages: Sequence[WrittenFiles]) -> None:
         """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
         workspace = transaction.reading()
         locator = resolve_table(workspace, self._table, self._name)
@@ -172,7 +172,7 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
         query = f"{self._into()}{self._table.id}"
         self._options.opened().run_once(query, batchId, lambda transaction: self._stage(transaction, reported))
 
-    def _found(self, snapshot: Snapshot) -> TableLocator:
+    def _found(self, snapshot: MetastoreSnapshot) -> TableLocator:
         """Return the current name of the table; after a rename it is found by the query's last batch.
 
         Spark creates a new writer for every batch with the table name at the start of the

@@ -18,7 +18,7 @@ from mangrove.local.change_feed import CHANGE_TYPE
 from mangrove.local.engine import LocalEngine
 from mangrove.local.scan import build_predicate_mask, select_columns
 from mangrove.model.locators import TableLocator
-from mangrove.model.objects import Table
+from mangrove.model.objects import TableEntry
 from mangrove.model.schema import Schema
 from mangrove.spark.errors import suppress_worker_traceback
 from mangrove.spark.pyspark_versions import (
@@ -59,17 +59,17 @@ class TableHistory:
     """The immutable versions of one table, cached."""
 
     def __init__(
-        self, lake: Lakehouse, name: TableLocator, *, table: Table | None = None, fails_on_data_loss: bool = True
+        self, lake: Lakehouse, name: TableLocator, *, table: TableEntry | None = None, fails_on_data_loss: bool = True
     ) -> None:
         self._lake = lake
         self._locator = name
-        self._table: Table = open_table(lake.metastore.latest(), name).table if table is None else table
+        self._table: TableEntry = open_table(lake.metastore.latest(), name).table if table is None else table
         self._fails_on_data_loss = fails_on_data_loss
         self._states: LRUCache[int, TableState] = LRUCache(_STATES_MAX)
         self._first: StreamStep | None = None
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TableEntry:
         """The table, followed by id after a rename."""
         return self._table
 
@@ -169,7 +169,7 @@ class StreamInputPartition(InputPartition):
     reader: InputPartitionReader
     scans: tuple[FileScan, ...]
     version: int
-    changed: Table | None = None
+    changed: TableEntry | None = None
     """The table of the changes, because a former name cannot be resolved in a task."""
 
 
@@ -265,7 +265,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = piece.reader.rows(self._options.store(), piece.scans)
         return rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(_INSERT), rows.num_rows))
 
-    def _changes(self, piece: StreamInputPartition, table: Table) -> pa.Table:
+    def _changes(self, piece: StreamInputPartition, table: TableEntry) -> pa.Table:
         history, store = TableHistory(self._options.opened(), self._options.table, table=table), self._options.store()
         version = piece.reader.state.version
         before = replace(history.state(piece.version - 1), version=version)

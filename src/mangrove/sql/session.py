@@ -9,8 +9,8 @@ from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.new_table import parse_schema_argument
-from mangrove.lakehouse.snapshot import LakeSnapshot
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.schema import Schema
 from mangrove.spark.engine import SparkEngine
@@ -87,14 +87,14 @@ T = TypeVar("T")
 class SessionTransaction:
     """At most one open transaction; the caller ends one that it passed in."""
 
-    def __init__(self, lake: Lakehouse, transaction: LakeTransaction | None) -> None:
+    def __init__(self, lake: Lakehouse, transaction: Transaction | None) -> None:
         self._lake = lake
         self._transaction = transaction
         self._is_ours = transaction is None
         self._savepoints: dict[str, WorkspaceSavepoint] = {}
 
     @property
-    def open(self) -> LakeTransaction | None:
+    def open(self) -> Transaction | None:
         """The open transaction, if there is one."""
         if self._transaction is not None and self._transaction.state is not TransactionState.OPEN:
             self._forget()
@@ -126,13 +126,13 @@ class SessionTransaction:
             case _:
                 assert_never(statement)
 
-    def changed(self, work: Callable[[LakeTransaction], T], message: str) -> tuple[T, int | None]:
+    def changed(self, work: Callable[[Transaction], T], message: str) -> tuple[T, int | None]:
         """Run work in the open transaction, or in its own; a failure leaves no changes."""
         transaction = self.open
         if transaction is None:
-            attempts: list[LakeTransaction] = []
+            attempts: list[Transaction] = []
 
-            def attempt(own: LakeTransaction) -> T:
+            def attempt(own: Transaction) -> T:
                 attempts.append(own)
                 return work(own)
 
@@ -151,7 +151,7 @@ class SessionTransaction:
         self._transaction = self._lake.transaction(statement.isolation or "snapshot", message=statement.message)
         return Result("transaction", f"a transaction began on version {self._transaction.base_version}")
 
-    def _set(self, name: str, transaction: LakeTransaction) -> Result:
+    def _set(self, name: str, transaction: Transaction) -> Result:
         # One that is set again is the newest, so its old place among the others goes.
         self._savepoints.pop(name, None)
         self._savepoints[name] = transaction.reading().savepoint()
@@ -162,13 +162,13 @@ class SessionTransaction:
         del self._savepoints[name]
         return Result("transaction", f"savepoint {name} is forgotten")
 
-    def _rolled_back(self, transaction: LakeTransaction) -> Result:
+    def _rolled_back(self, transaction: Transaction) -> Result:
         self._check_ours()
         transaction.rollback()
         self._forget()
         return Result("transaction", "the transaction is rolled back")
 
-    def _rolled_back_to(self, name: str, transaction: LakeTransaction) -> Result:
+    def _rolled_back_to(self, name: str, transaction: Transaction) -> Result:
         transaction.reading().restore(self._savepoint(name))
         names = list(self._savepoints)
         for later in names[names.index(name) + 1 :]:
@@ -211,7 +211,7 @@ class SqlSession:
     to commit or to roll back.
     """
 
-    def __init__(self, lake: Lakehouse, *, transaction: LakeTransaction | None = None, prunes: bool = True) -> None:
+    def __init__(self, lake: Lakehouse, *, transaction: Transaction | None = None, prunes: bool = True) -> None:
         self.lake = lake
         self.namespace = _FIRST_NAMESPACE
         self._transaction = SessionTransaction(lake, transaction)
@@ -339,7 +339,7 @@ class SqlSession:
     def _create_resolver(self, catalog: Catalog | None = None) -> NameResolver:
         if catalog is None:
             # One version for the whole statement, whatever is committed meanwhile.
-            catalog = self._transaction.open or LakeSnapshot(self.lake.reading(), self.lake.clients, self.lake.engines)
+            catalog = self._transaction.open or Snapshot(self.lake.reading(), self.lake.clients, self.lake.engines)
         return NameResolver(
             catalog,
             self.lake.at,
@@ -377,7 +377,7 @@ class SqlSession:
         return Result("information", answer=InlineResult("plan string", (("\n".join(lines),),)), scans=bound.scans)
 
     def _rows_changed(self, statement: DmlStatement, source: StatementSource) -> Result:
-        def work(transaction: LakeTransaction) -> RowCounts:
+        def work(transaction: Transaction) -> RowCounts:
             binder = self._binder(self._create_resolver(transaction), source)
             return execute_dml(
                 statement, transaction, binder, source, lambda query: self._bound(query, source, transaction)
@@ -430,7 +430,7 @@ class SqlSession:
         return drop_temporary_view(self.engine.session, name.parts[0])
 
     def _defined(self, statement: Any, source: StatementSource) -> Result:
-        def work(transaction: LakeTransaction) -> str:
+        def work(transaction: Transaction) -> str:
             return execute_ddl(
                 statement,
                 transaction,
@@ -449,7 +449,7 @@ def _main_place(statement: Statement, start: int) -> int:
     return name.start if isinstance(name, SqlName) else start
 
 
-def run_sql(lake: Lakehouse, transaction: LakeTransaction | None, text: str, arguments: Arguments = None) -> Frame:
+def run_sql(lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Arguments = None) -> Frame:
     """Return the rows of the last statement as Spark's; what was not a query tells what it did.
 
     A transaction that the text begins must end in it: nobody could end it later.

@@ -21,10 +21,10 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import (
-    Namespace,
+    NamespaceEntry,
     Object,
-    Table,
-    View,
+    TableEntry,
+    ViewEntry,
 )
 from mangrove.storage.port import Store
 from mangrove.testing import strategies
@@ -80,7 +80,7 @@ class RandomHistory:
         locator = NamespaceLocator(self.draw(st.sampled_from(_NAMES)))
         before = self.live.get(locator)
         made = self.draw(strategies.namespaces())
-        object_id = before.id if isinstance(before, Namespace) else self.new_id()
+        object_id = before.id if isinstance(before, NamespaceEntry) else self.new_id()
         self.commit({locator: replace(made, id=object_id, name=locator.name)})
 
     def create_table(self) -> None:
@@ -92,7 +92,7 @@ class RandomHistory:
         if at in self.live:
             return
         home = self.live[namespace]
-        assert isinstance(home, Namespace)
+        assert isinstance(home, NamespaceEntry)
         table_id, stream_id, partition_id = self.new_id(), self.new_id(), self.new_id()
         made = self.draw(strategies.tables())
         version = TableVersionLocator(home.id, table_id, 1)
@@ -134,7 +134,7 @@ class RandomHistory:
             at = ViewLocator(namespace.name, self.draw(st.sampled_from(["v", "w"])))
             before = self.live.get(at)
             made = self.draw(strategies.views())
-            view_id = before.id if isinstance(before, View) else self.new_id()
+            view_id = before.id if isinstance(before, ViewEntry) else self.new_id()
             self.commit({at: replace(made, id=view_id, name=at.name)})
 
     def rename_table(self) -> None:
@@ -144,7 +144,7 @@ class RandomHistory:
             return
         to = TableLocator(at.namespace, self.draw(st.sampled_from(_NAMES)))
         table = self.live[at]
-        assert isinstance(table, Table)
+        assert isinstance(table, TableEntry)
         if to not in self.live:
             self.commit({to: replace(table, name=to.name)}, frozenset([at]))
 
@@ -155,7 +155,7 @@ class RandomHistory:
             return
         to = NamespaceLocator(self.draw(st.sampled_from(_NAMES)))
         namespace = self.live[at]
-        assert isinstance(namespace, Namespace)
+        assert isinstance(namespace, NamespaceEntry)
         if to in self.live:
             return
         inside = [way for way in self.live if isinstance(way, TableLocator | ViewLocator) and way.namespace == at.name]
@@ -169,7 +169,7 @@ class RandomHistory:
         if at is None:
             return
         table = self.live[at]
-        assert isinstance(table, Table)
+        assert isinstance(table, TableEntry)
         below = [way for way in self.live if getattr(way, "table_id", None) == table.id]
         self.commit({}, frozenset([at, *below]))
 

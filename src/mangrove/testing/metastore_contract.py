@@ -11,7 +11,7 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, Scan, Snapshot
+from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, MetastoreSnapshot, Scan
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -23,7 +23,17 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Partition, Stream, Table, TableVersion, View
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    NamespaceEntry,
+    Object,
+    Partition,
+    Stream,
+    TableEntry,
+    TableVersion,
+    ViewEntry,
+)
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 
@@ -47,14 +57,14 @@ def make_id() -> str:
     return str(uuid.uuid4())
 
 
-def make_namespace(name: str, **fields: Any) -> tuple[NamespaceLocator, Namespace]:
+def make_namespace(name: str, **fields: Any) -> tuple[NamespaceLocator, NamespaceEntry]:
     """Return a namespace with a fresh id and the way to it."""
-    return NamespaceLocator(name), Namespace(make_id(), name, **fields)
+    return NamespaceLocator(name), NamespaceEntry(make_id(), name, **fields)
 
 
-def make_table(where: str, name: str, namespace_id: str = "home", **fields: Any) -> tuple[TableLocator, Table]:
+def make_table(where: str, name: str, namespace_id: str = "home", **fields: Any) -> tuple[TableLocator, TableEntry]:
     """Return a table with a fresh id and the way to it."""
-    return TableLocator(where, name), Table(make_id(), namespace_id, name, **fields)
+    return TableLocator(where, name), TableEntry(make_id(), namespace_id, name, **fields)
 
 
 def make_delta(partition: PartitionLocator, position: int, **properties: str) -> tuple[DeltaLocator, Delta]:
@@ -71,7 +81,7 @@ def make_delta_locator(below: PartitionLocator, position: int) -> DeltaLocator:
 
 def commit_objects(
     metastore: Metastore,
-    base: Snapshot,
+    base: MetastoreSnapshot,
     *objects: tuple[Locator, Object],
     isolation: Isolation = Isolation.SNAPSHOT,
     **fields: Any,
@@ -81,7 +91,7 @@ def commit_objects(
     return metastore.commit(base, Changes(make_id(), puts=puts, **fields), isolation)
 
 
-def list_table_names(snapshot: Snapshot, where: str, **fields: Any) -> list[str]:
+def list_table_names(snapshot: MetastoreSnapshot, where: str, **fields: Any) -> list[str]:
     """Return the names of the tables in a namespace."""
     return [str(way.parts[-1]) for way, _ in snapshot.children(Kind.TABLE, NamespaceLocator(where), **fields)]
 
@@ -142,7 +152,7 @@ class IsolationContract:
     ) -> None:
         read, written = make_table("sales", "read"), make_table("sales", "written")
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales"), read).snapshot
-        commit_objects(metastore, base, (read[0], Table(read[1].id, "home", "read", description="changed")))
+        commit_objects(metastore, base, (read[0], TableEntry(read[1].id, "home", "read", description="changed")))
         if isolation is Isolation.SNAPSHOT:
             assert (
                 commit_objects(
@@ -313,7 +323,7 @@ class MetastoreContract(IsolationContract):
             [
                 make_namespace("sales"),
                 make_table("sales", "orders", properties={"a": "b"}),
-                (ViewLocator("sales", "daily"), View(make_id(), "daily", "select 1", reads=("sales.orders",))),
+                (ViewLocator("sales", "daily"), ViewEntry(make_id(), "daily", "select 1", reads=("sales.orders",))),
                 (version, TableVersion(1, None, latest_stream_id="stream-id")),
                 (stream, Stream("stream-id")),
                 (PARTITION, Partition("partition-id", ("2026-11-15", 7, None))),
@@ -386,7 +396,7 @@ class MetastoreContract(IsolationContract):
         (old, value), sales = make_table("sales", "orders"), make_namespace("sales")
         before = commit_objects(metastore, metastore.latest(), sales, (old, value)).snapshot
         new = TableLocator("sales", "purchases")
-        renamed = Table(value.id, value.namespace_id, "purchases")
+        renamed = TableEntry(value.id, value.namespace_id, "purchases")
         after = commit_objects(metastore, before, (new, renamed), deletes=frozenset([old])).snapshot
         assert (after.get(old), after.get(new)) == (None, renamed)
         assert before.get(old) == value
@@ -396,7 +406,7 @@ class MetastoreContract(IsolationContract):
         tables = [make_table("sales", name, value.id) for name in ("orders", "users")]
         before = commit_objects(metastore, metastore.latest(), (old, value), *tables).snapshot
         after = commit_objects(
-            metastore, before, (NamespaceLocator("shop"), Namespace(value.id, "shop")), deletes=frozenset([old])
+            metastore, before, (NamespaceLocator("shop"), NamespaceEntry(value.id, "shop")), deletes=frozenset([old])
         ).snapshot
         assert list_table_names(after, "shop") == ["orders", "users"]
         assert after.get(TableLocator("shop", "users")) == tables[1][1]
@@ -411,7 +421,7 @@ class MetastoreContract(IsolationContract):
             metastore, metastore.latest(), (old, value), make_table("sales", "orders", value.id)
         ).snapshot
         moved = commit_objects(
-            metastore, before, (NamespaceLocator("shop"), Namespace(value.id, "shop")), deletes=frozenset([old])
+            metastore, before, (NamespaceLocator("shop"), NamespaceEntry(value.id, "shop")), deletes=frozenset([old])
         ).snapshot
         again = commit_objects(metastore, moved, make_namespace("sales"), make_table("sales", "fresh")).snapshot
         assert list_table_names(again, "sales") == ["fresh"]
@@ -428,7 +438,7 @@ class MetastoreContract(IsolationContract):
             make_table("two", "in-second"),
         ).snapshot
         after = commit_objects(
-            metastore, before, (one, Namespace(second.id, "one")), (two, Namespace(first.id, "two"))
+            metastore, before, (one, NamespaceEntry(second.id, "one")), (two, NamespaceEntry(first.id, "two"))
         ).snapshot
         assert list_table_names(after, "one") == ["in-second"]
         assert list_table_names(after, "two") == ["in-first"]

@@ -24,18 +24,18 @@ from mangrove.model.names import join_name
 from mangrove.model.objects import (
     Delta,
     DeltaType,
-    Namespace,
+    NamespaceEntry,
     Object,
     Partition,
-    SharedTransaction,
+    SharedTransactionEntry,
     SharedTransactionState,
     Stream,
     StreamState,
-    Table,
+    TableEntry,
     TableType,
     TableVersion,
     TableVersionState,
-    View,
+    ViewEntry,
 )
 from mangrove.model.partitioning import (
     Bucket,
@@ -363,17 +363,17 @@ def lakehouse_settings() -> st.SearchStrategy[LakehouseSettings]:
     )
 
 
-def namespaces() -> st.SearchStrategy[Namespace]:
+def namespaces() -> st.SearchStrategy[NamespaceEntry]:
     """Return namespaces."""
-    return st.builds(Namespace, ids(), names(), properties(), st.none() | texts())
+    return st.builds(NamespaceEntry, ids(), names(), properties(), st.none() | texts())
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> Table:
+def tables(draw: st.DrawFn) -> TableEntry:
     """Return tables of every type."""
     table_type = draw(st.sampled_from(TableType))
     schema = draw(st.none() | schemas())
-    return Table(
+    return TableEntry(
         id=draw(ids()),
         namespace_id=draw(ids()),
         name=draw(names()),
@@ -390,11 +390,11 @@ def tables(draw: st.DrawFn) -> Table:
     )
 
 
-def views() -> st.SearchStrategy[View]:
+def views() -> st.SearchStrategy[ViewEntry]:
     """Return views."""
     dotted = st.lists(names(), min_size=1, max_size=2).map(lambda parts: join_name(*parts))
     return st.builds(
-        View,
+        ViewEntry,
         id=ids(),
         name=names(),
         sql=texts().map(lambda text: f"select '{text}'"),
@@ -469,10 +469,10 @@ def deltas(draw: st.DrawFn) -> Delta:
     )
 
 
-def shared_transactions() -> st.SearchStrategy[SharedTransaction]:
+def shared_transactions() -> st.SearchStrategy[SharedTransactionEntry]:
     """Return shared transactions."""
     return st.builds(
-        lambda name, version, times, state, payload: SharedTransaction(
+        lambda name, version, times, state, payload: SharedTransactionEntry(
             name, version, min(times), max(times), state, payload
         ),
         names(),

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.metastore import Scan, Snapshot
+from mangrove.metastore import MetastoreSnapshot, Scan
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -25,7 +25,7 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.names import check_new_name, join_name, split_name
-from mangrove.model.objects import Namespace, Stream, Table, TableType, TableVersion, View
+from mangrove.model.objects import NamespaceEntry, Stream, TableEntry, TableType, TableVersion, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import check_new_columns
 from mangrove.transaction.workspace import Workspace
@@ -59,24 +59,24 @@ __all__ = [
     "update_properties",
 ]
 
-CatalogReader = Snapshot | Workspace
+CatalogReader = MetastoreSnapshot | Workspace
 """The source of reads: a version, or a transaction on one."""
 
 _SUGGESTED_FROM_MAX: Final = 1_000
 
 
-def load_namespace(reading: CatalogReader, locator: NamespaceLocator) -> Namespace:
+def load_namespace(reading: CatalogReader, locator: NamespaceLocator) -> NamespaceEntry:
     """Return the namespace; raise `NotFoundError` with similar names if it does not exist."""
     value = reading.get(locator)
-    if isinstance(value, Namespace):
+    if isinstance(value, NamespaceEntry):
         return value
     raise NotFoundError(f"namespace {locator} does not exist{_suggest_names(reading, locator)}")
 
 
-def load_table(reading: CatalogReader, locator: TableLocator) -> Table:
+def load_table(reading: CatalogReader, locator: TableLocator) -> TableEntry:
     """Return the table; raise `NotFoundError` with similar names if it does not exist."""
     value = reading.get(locator)
-    if isinstance(value, Table):
+    if isinstance(value, TableEntry):
         return value
     load_namespace(reading, locator.parent)
     if reading.get(ViewLocator(locator.namespace, locator.name)) is not None:
@@ -84,10 +84,10 @@ def load_table(reading: CatalogReader, locator: TableLocator) -> Table:
     raise NotFoundError(f"table {locator} does not exist{_suggest_names(reading, locator)}")
 
 
-def load_view(reading: CatalogReader, locator: ViewLocator) -> View:
+def load_view(reading: CatalogReader, locator: ViewLocator) -> ViewEntry:
     """Return the view; raise `NotFoundError` with similar names if it does not exist."""
     value = reading.get(locator)
-    if isinstance(value, View):
+    if isinstance(value, ViewEntry):
         return value
     load_namespace(reading, locator.parent)
     if reading.get(TableLocator(locator.namespace, locator.name)) is not None:
@@ -114,7 +114,7 @@ def check_name_free(workspace: Workspace, locator: NamespaceLocator | TableLocat
             workspace.guard(taken)
 
 
-def load_table_names(requested: set[TableIdentity], *snapshots: Snapshot) -> dict[TableIdentity, str]:
+def load_table_names(requested: set[TableIdentity], *snapshots: MetastoreSnapshot) -> dict[TableIdentity, str]:
     """Return the names of tables by id, from the first version that has them.
 
     There is no index from ids to names, so this lists tables until all are found.
@@ -126,7 +126,7 @@ def load_table_names(requested: set[TableIdentity], *snapshots: Snapshot) -> dic
                 return names
             assert isinstance(space, NamespaceLocator)
             for locator, table in snapshot.children(Kind.TABLE, space):
-                identity = TableIdentity(table.namespace_id, table.id) if isinstance(table, Table) else None
+                identity = TableIdentity(table.namespace_id, table.id) if isinstance(table, TableEntry) else None
                 if identity in requested:
                     names.setdefault(identity, str(locator))
     return names
@@ -157,8 +157,8 @@ def _suggest_names(reading: CatalogReader, locator: Locator) -> str:
     return f"; list the {locator.kind.word}s of {parent}" if there else f"; {parent} has no {locator.kind.word}s"
 
 
-CatalogEntry = TypeVar("CatalogEntry", Namespace, Table, View)
-NamedEntry = TypeVar("NamedEntry", Table, View)
+CatalogEntry = TypeVar("CatalogEntry", NamespaceEntry, TableEntry, ViewEntry)
+NamedEntry = TypeVar("NamedEntry", TableEntry, ViewEntry)
 
 
 def alter_entry(
@@ -194,12 +194,12 @@ def rename_entry(
 class NewTable:
     """A table to create; a managed one has its first table version and stream."""
 
-    table: Table
+    table: TableEntry
     table_version: TableVersion | None = None
     stream: Stream | None = None
 
 
-def identity_of(table: Table) -> TableIdentity:
+def identity_of(table: TableEntry) -> TableIdentity:
     """Return the identity by which all objects below the table are located."""
     return TableIdentity(table.namespace_id, table.id)
 
@@ -275,7 +275,7 @@ def _ids(version: TableVersionLocator) -> tuple[str, str, int]:
     return version.namespace_id, version.table_id, version.version
 
 
-def create_namespace(workspace: Workspace, locator: NamespaceLocator, value: Namespace) -> None:
+def create_namespace(workspace: Workspace, locator: NamespaceLocator, value: NamespaceEntry) -> None:
     """Create a namespace."""
     check_name_free(workspace, locator)
     workspace.put(locator, value)
@@ -326,11 +326,11 @@ VIEW_NAMESPACE: Final = "sql.namespace"
 """The view property with the namespace of unqualified names; the default is the view's own namespace."""
 
 
-def create_view(workspace: Workspace, locator: ViewLocator, value: View, *, or_replace: bool = False) -> None:
+def create_view(workspace: Workspace, locator: ViewLocator, value: ViewEntry, *, or_replace: bool = False) -> None:
     """Create a view; with `or_replace` it may replace another view and keeps its id."""
     _check_reads(workspace, locator, value)
     before = workspace.get(locator) if or_replace else None
-    if isinstance(before, View):
+    if isinstance(before, ViewEntry):
         check_new_columns(value.schema, before.schema)
         workspace.put(locator, replace(value, id=before.id))
         return
@@ -365,7 +365,7 @@ def drop_view(workspace: Workspace, locator: ViewLocator) -> None:
     workspace.delete(locator)
 
 
-def _check_reads(workspace: Workspace, locator: ViewLocator, value: View, was: ViewLocator | None = None) -> None:
+def _check_reads(workspace: Workspace, locator: ViewLocator, value: ViewEntry, was: ViewLocator | None = None) -> None:
     """Raise an error for a view that would read itself; `was` is its former name."""
     paths: list[tuple[ViewLocator, ...]] = [(locator, read) for read in _views_read(locator, value)]
     seen = {was}
@@ -379,11 +379,11 @@ def _check_reads(workspace: Workspace, locator: ViewLocator, value: View, was: V
         seen.add(last)
         workspace.guard(last)
         there = workspace.get(last)
-        if isinstance(there, View):
+        if isinstance(there, ViewEntry):
             paths += [(*path, last, read) for read in _views_read(last, there)]
 
 
-def _views_read(locator: ViewLocator, value: View) -> list[ViewLocator]:
+def _views_read(locator: ViewLocator, value: ViewEntry) -> list[ViewLocator]:
     """Return the names that a view reads, as view locators; unqualified names are in the view's namespace."""
     parts = [split_name(read) for read in value.reads]
     named = [(locator.namespace, *names) if len(names) == 1 else tuple(names) for names in parts]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from mangrove.errors import ConflictError, NotFoundError
-from mangrove.metastore import Changes, Commit, Difference, Metastore, Parent, Scan, Snapshot
+from mangrove.metastore import Changes, Commit, Difference, Metastore, MetastoreSnapshot, Parent, Scan
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -18,7 +18,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Namespace, Object, SharedTransaction, SharedTransactionState, Table
+from mangrove.model.objects import NamespaceEntry, Object, SharedTransactionEntry, SharedTransactionState, TableEntry
 
 __all__ = [
     "SupportsRollback",
@@ -35,26 +35,28 @@ __all__ = [
 class _SupportsDiff(Protocol):
     """A metastore that compares versions by reading only what they do not share."""
 
-    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]: ...
+    def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]: ...
 
 
 @runtime_checkable
 class SupportsRollback(Protocol):
     """A metastore with its own rollback."""
 
-    def roll_back(self, to: Snapshot, changes: Changes) -> Snapshot:
+    def roll_back(self, to: MetastoreSnapshot, changes: Changes) -> MetastoreSnapshot:
         """Commit the content of `to` as the next version."""
         ...
 
 
-def diff_snapshots(metastore: Metastore, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+def diff_snapshots(metastore: Metastore, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
     """Yield the objects that differ; reads both versions in full if the layout cannot compare them."""
     if isinstance(metastore, _SupportsDiff):
         return metastore.differences(before, after)
     return _diff_by_scan(before, after)
 
 
-def find_changing_commit(metastore: Metastore, locator: Locator, before: Snapshot, after: Snapshot) -> Commit:
+def find_changing_commit(
+    metastore: Metastore, locator: Locator, before: MetastoreSnapshot, after: MetastoreSnapshot
+) -> Commit:
     """Return a commit after `before` in which the object got its state in `after`, if the two differ.
 
     This bisects. Changes of expired versions are attributed to the first live version
@@ -76,7 +78,7 @@ def find_changing_commit(metastore: Metastore, locator: Locator, before: Snapsho
     return found
 
 
-def scan_all_objects(snapshot: Snapshot) -> Iterator[tuple[Locator, Object]]:
+def scan_all_objects(snapshot: MetastoreSnapshot) -> Iterator[tuple[Locator, Object]]:
     """Yield every reachable object of a version."""
     yield from snapshot.children(Kind.SHARED_TRANSACTION, None)
     spaces = list(snapshot.children(Kind.NAMESPACE, None))
@@ -87,7 +89,7 @@ def scan_all_objects(snapshot: Snapshot) -> Iterator[tuple[Locator, Object]]:
         yield from snapshot.children(Kind.VIEW, space)
         for locator, table in snapshot.children(Kind.TABLE, space):
             yield locator, table
-            assert isinstance(table, Table)
+            assert isinstance(table, TableEntry)
             parents.append(TableIdentity(table.namespace_id, table.id))
     for kind in (Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION, Kind.DELTA):
         found = [entry for parent in parents for entry in snapshot.children(kind, parent)]
@@ -126,11 +128,11 @@ def build_restore_changes(differences: Iterable[Difference], transaction_id: str
 
 def _renamed_with_namespace(differences: Sequence[Difference]) -> set[Locator]:
     """Return the tables and views that differ only by the name of their namespace; renaming it restores them."""
-    was = {one.before.id: one.locator for one in differences if isinstance(one.before, Namespace)}
+    was = {one.before.id: one.locator for one in differences if isinstance(one.before, NamespaceEntry)}
     renamed = {
         was[one.after.id]: one.locator
         for one in differences
-        if isinstance(one.after, Namespace) and was.get(one.after.id, one.locator) != one.locator
+        if isinstance(one.after, NamespaceEntry) and was.get(one.after.id, one.locator) != one.locator
     }
     now = {one.locator: one.after for one in differences}
     moved: set[Locator] = set()
@@ -155,7 +157,7 @@ def _scans_below(locator: Locator) -> set[Locator | Scan]:
     return set()
 
 
-def _diff_by_scan(before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+def _diff_by_scan(before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
     was, now = dict(scan_all_objects(before)), dict(scan_all_objects(after))
     for locator in sorted(was.keys() | now.keys()):
         if was.get(locator) != now.get(locator):
@@ -201,7 +203,7 @@ def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], ve
 
 def _is_batch_record(difference: Difference) -> bool:
     value = difference.after or difference.before
-    return isinstance(value, SharedTransaction) and value.state is SharedTransactionState.PUBLISHED
+    return isinstance(value, SharedTransactionEntry) and value.state is SharedTransactionState.PUBLISHED
 
 
 def _ancestors(locator: Locator) -> Iterator[Locator]:

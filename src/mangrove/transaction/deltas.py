@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.json_codec import value_to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -20,7 +20,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import normalize_values
 from mangrove.model.names import split_name
-from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, Table, TableType, TableVersion
+from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, TableEntry, TableType, TableVersion
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
@@ -48,15 +48,15 @@ __all__ = [
 ]
 
 
-def resolve_table(reading: CatalogReader, known: Table, last: TableLocator) -> TableLocator:
+def resolve_table(reading: CatalogReader, known: TableEntry, last: TableLocator) -> TableLocator:
     """Return the name in this version of a table that was `last` seen under another or the same name.
 
     The last name is looked up first; all tables are searched only after a rename.
     """
     there = reading.get(last)
-    if isinstance(there, Table) and there.id == known.id:
+    if isinstance(there, TableEntry) and there.id == known.id:
         return last
-    snapshot: Snapshot = reading.snapshot if isinstance(reading, Workspace) else reading
+    snapshot: MetastoreSnapshot = reading.snapshot if isinstance(reading, Workspace) else reading
     name = load_table_names({identity_of(known)}, snapshot).get(identity_of(known))
     if name is None:
         raise NotFoundError(
@@ -65,12 +65,12 @@ def resolve_table(reading: CatalogReader, known: Table, last: TableLocator) -> T
     return TableLocator(*split_name(name))
 
 
-def find_table_by_id(snapshot: Snapshot, table_id: str) -> TableLocator | None:
+def find_table_by_id(snapshot: MetastoreSnapshot, table_id: str) -> TableLocator | None:
     """Return the name of the table with an id in this version; searches all tables."""
     for space, _ in snapshot.children(Kind.NAMESPACE, None):
         assert isinstance(space, NamespaceLocator)
         for locator, table in snapshot.children(Kind.TABLE, space):
-            if isinstance(locator, TableLocator) and isinstance(table, Table) and table.id == table_id:
+            if isinstance(locator, TableLocator) and isinstance(table, TableEntry) and table.id == table_id:
                 return locator
     return None
 
@@ -88,7 +88,7 @@ class OpenTable:
     """A managed table with its active table version and stream, and their locators."""
 
     locator: TableLocator
-    table: Table
+    table: TableEntry
     version_locator: TableVersionLocator
     version: TableVersion
     stream_locator: StreamLocator

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mangrove.errors import MangroveError, StorageError
-from mangrove.metastore import Changes, CommitResult, Isolation, Parent, Scan, Snapshot
+from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot, Parent, Scan
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
 from mangrove.model.objects import Object
 from mangrove.model.transaction_record import TransactionRecord, encode_members, summarize_writes
@@ -60,7 +60,7 @@ _MEMBERS_MAX: Final = 64
 class GroupCommitRequest:
     """The commit request of one thread."""
 
-    base: Snapshot
+    base: MetastoreSnapshot
     changes: Changes
     isolation: Isolation
 
@@ -183,7 +183,7 @@ class GroupCommitter:
     _waiting: list[_PendingRequest] = field(default_factory=list)
     _is_busy: bool = False
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, possibly together with those of other threads."""
         if changes.is_empty:
             return self.metastore.commit(base, changes, isolation)

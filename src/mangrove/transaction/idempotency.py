@@ -18,7 +18,7 @@ from typing import Final
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.model.locators import LARGEST_INTEGER, Kind, SharedTransactionLocator
 from mangrove.model.names import check_text
-from mangrove.model.objects import SharedTransaction, SharedTransactionState
+from mangrove.model.objects import SharedTransactionEntry, SharedTransactionState
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.workspace import Workspace
 
@@ -49,7 +49,7 @@ class QueryBatch:
 def find_last_batch(reading: CatalogReader, query: str) -> QueryBatch | None:
     """Return the last committed batch of a query, or None; one lookup."""
     value = reading.get(_locator(query))
-    return _decode_batch(value) if isinstance(value, SharedTransaction) else None
+    return _decode_batch(value) if isinstance(value, SharedTransactionEntry) else None
 
 
 def stage_batch(workspace: Workspace, batch: QueryBatch) -> None:
@@ -58,13 +58,13 @@ def stage_batch(workspace: Workspace, batch: QueryBatch) -> None:
     payload = json.dumps({"query": batch.query, "batch": batch.batch_id}, sort_keys=True).encode()
     at_millis = batch.noted_at_millis
     published = SharedTransactionState.PUBLISHED
-    workspace.put(locator, SharedTransaction(locator.name, 0, at_millis, at_millis, published, payload))
+    workspace.put(locator, SharedTransactionEntry(locator.name, 0, at_millis, at_millis, published, payload))
 
 
 def list_query_batches(reading: CatalogReader) -> Iterator[QueryBatch]:
     """Yield the last batch of every query."""
     for _, value in reading.children(Kind.SHARED_TRANSACTION, None, prefix=_PREFIX):
-        if isinstance(value, SharedTransaction) and value.state is SharedTransactionState.PUBLISHED:
+        if isinstance(value, SharedTransactionEntry) and value.state is SharedTransactionState.PUBLISHED:
             yield _decode_batch(value)
 
 
@@ -81,7 +81,7 @@ def _locator(query: str) -> SharedTransactionLocator:
     return SharedTransactionLocator(f"{_PREFIX}{uuid.uuid5(_NAMESPACE, query)}")
 
 
-def _decode_batch(value: SharedTransaction) -> QueryBatch:
+def _decode_batch(value: SharedTransactionEntry) -> QueryBatch:
     try:
         fields = json.loads(value.payload)
         return QueryBatch(fields["query"], fields["batch"], value.began_at_millis)

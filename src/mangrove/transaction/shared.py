@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from mangrove.conflicts import assign_positions, build_conflict_error
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Difference, Isolation, Metastore, Parent, Scan, Snapshot
+from mangrove.metastore import Changes, Difference, Isolation, Metastore, MetastoreSnapshot, Parent, Scan
 from mangrove.model.json_codec import from_json, to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -30,14 +30,14 @@ from mangrove.model.locators import (
 from mangrove.model.names import check_text
 from mangrove.model.objects import (
     Delta,
-    Namespace,
+    NamespaceEntry,
     Object,
     Partition,
-    SharedTransaction,
+    SharedTransactionEntry,
     Stream,
-    Table,
+    TableEntry,
     TableVersion,
-    View,
+    ViewEntry,
 )
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.transaction.catalog import load_table_names
@@ -61,9 +61,9 @@ _FORM_VERSION: Final = 1
 _IDENTITY: Final = "table id"
 _KINDS: Final = {kind.word: kind for kind in Kind}
 _CLASSES: Final[dict[Kind, tuple[type, type]]] = {
-    Kind.NAMESPACE: (NamespaceLocator, Namespace),
-    Kind.TABLE: (TableLocator, Table),
-    Kind.VIEW: (ViewLocator, View),
+    Kind.NAMESPACE: (NamespaceLocator, NamespaceEntry),
+    Kind.TABLE: (TableLocator, TableEntry),
+    Kind.VIEW: (ViewLocator, ViewEntry),
     Kind.TABLE_VERSION: (TableVersionLocator, TableVersion),
     Kind.STREAM: (StreamLocator, Stream),
     Kind.PARTITION: (PartitionLocator, Partition),
@@ -93,7 +93,7 @@ class SharedWork:
         object.__setattr__(self, "properties", Properties(self.properties))
         object.__setattr__(self, "origins", Properties(self.origins))
 
-    def workspace(self, base: Snapshot) -> Workspace:
+    def workspace(self, base: MetastoreSnapshot) -> Workspace:
         """Return a workspace with the work on its base; reads and guards are recorded from now on."""
         workspace = Workspace(base)
         for locator, value in self.puts.items():
@@ -301,10 +301,10 @@ def _assign_positions(saved: Mapping[Locator, Object], ours: _Written) -> Iterat
 _ATTEMPTS_MAX = 20
 
 
-def load_shared_transaction(snapshot: Snapshot, name: str, now_millis: int) -> SharedTransaction:
+def load_shared_transaction(snapshot: MetastoreSnapshot, name: str, now_millis: int) -> SharedTransactionEntry:
     """Return the open shared transaction with that name."""
     value = snapshot.get(SharedTransactionLocator(name))
-    if not isinstance(value, SharedTransaction):
+    if not isinstance(value, SharedTransactionEntry):
         raise NotFoundError(
             f"shared transaction {name!r} does not exist; it was published, discarded or never begun; see the history"
         )
@@ -316,7 +316,7 @@ def load_shared_transaction(snapshot: Snapshot, name: str, now_millis: int) -> S
     return value
 
 
-def load_shared_work(shared: SharedTransaction) -> SharedWork:
+def load_shared_work(shared: SharedTransactionEntry) -> SharedWork:
     """Return its last saved work."""
     return decode_work(shared.payload, f"shared transaction {shared.name!r}")
 
@@ -328,29 +328,31 @@ class SharedTransactions:
     effects: Effects
     metastore: Metastore
 
-    def listed(self) -> Iterator[SharedTransaction]:
+    def listed(self) -> Iterator[SharedTransactionEntry]:
         """Yield the open shared transactions."""
         now_millis = self.effects.now_millis()
         for _, value in self.metastore.latest().children(Kind.SHARED_TRANSACTION, None):
-            if isinstance(value, SharedTransaction) and now_millis < value.expires_at_millis:
+            if isinstance(value, SharedTransactionEntry) and now_millis < value.expires_at_millis:
                 yield value
 
-    def begin(self, name: str, work: SharedWork, lives_millis: int) -> SharedTransaction:
+    def begin(self, name: str, work: SharedWork, lives_millis: int) -> SharedTransactionEntry:
         """Begin a shared transaction on the newest version; an expired one of the same name is replaced."""
         newest, now_millis = self.metastore.latest(), self.effects.now_millis()
         there = newest.get(SharedTransactionLocator(name))
-        if isinstance(there, SharedTransaction) and now_millis < there.expires_at_millis:
+        if isinstance(there, SharedTransactionEntry) and now_millis < there.expires_at_millis:
             raise AlreadyExistsError(f"shared transaction {name!r} already exists; join it, or choose another name")
         newest.settings.check_object_name(Kind.SHARED_TRANSACTION, name)
-        made = SharedTransaction(name, newest.version, now_millis, now_millis + lives_millis, payload=encode_work(work))
+        made = SharedTransactionEntry(
+            name, newest.version, now_millis, now_millis + lives_millis, payload=encode_work(work)
+        )
         self._put(newest, made, f"begin shared transaction {name}")
         return made
 
-    def join(self, name: str) -> SharedTransaction:
+    def join(self, name: str) -> SharedTransactionEntry:
         """Return its last saved state."""
         return load_shared_transaction(self.metastore.latest(), name, self.effects.now_millis())
 
-    def save(self, known: SharedTransaction, mine: SharedWork) -> SharedTransaction:
+    def save(self, known: SharedTransactionEntry, mine: SharedWork) -> SharedTransactionEntry:
         """Save the participant's changes since `known`, merged with those that others saved meanwhile."""
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
@@ -364,7 +366,7 @@ class SharedTransactions:
                 return saved
         raise AssertionError("the last attempt raises")
 
-    def extend(self, known: SharedTransaction, lives_millis: int) -> SharedTransaction:
+    def extend(self, known: SharedTransactionEntry, lives_millis: int) -> SharedTransactionEntry:
         """Extend its time to live, counted from now."""
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
@@ -388,7 +390,7 @@ class SharedTransactions:
                 return
         raise AssertionError("the last attempt raises")
 
-    def publish(self, known: SharedTransaction) -> Snapshot:
+    def publish(self, known: SharedTransactionEntry) -> MetastoreSnapshot:
         """Commit all of its changes on the newest version and end it, in one commit."""
         for attempt in range(_ATTEMPTS_MAX):
             now_millis, newest = self.effects.now_millis(), self.metastore.latest()
@@ -412,13 +414,13 @@ class SharedTransactions:
 
     def _committed(
         self,
-        newest: Snapshot,
+        newest: MetastoreSnapshot,
         changes: Changes,
         isolation: Isolation,
         attempt: int,
         workspace: Workspace,
         locator: SharedTransactionLocator,
-    ) -> Snapshot | None:
+    ) -> MetastoreSnapshot | None:
         """Return the version, or None if a participant saved concurrently and a retry is needed."""
         try:
             return self.metastore.commit(newest, changes, isolation).snapshot
@@ -433,7 +435,7 @@ class SharedTransactions:
         changes: Changes,
         isolation: Isolation,
         since: Iterable[Difference],
-        newest: Snapshot,
+        newest: MetastoreSnapshot,
         workspace: Workspace,
     ) -> Changes:
         """Return the changes rebased on the newest version; raise `ConflictError` on a conflict."""
@@ -457,7 +459,7 @@ class SharedTransactions:
             raise name_conflicting_tables(error, _names_for(clash[0], newest, base))
         return assign_positions(rest, newest)
 
-    def _same(self, newest: Snapshot, known: SharedTransaction) -> SharedTransaction:
+    def _same(self, newest: MetastoreSnapshot, known: SharedTransactionEntry) -> SharedTransactionEntry:
         there = load_shared_transaction(newest, known.name, self.effects.now_millis())
         if (
             there.began_at_millis != known.began_at_millis
@@ -468,14 +470,14 @@ class SharedTransactions:
             )
         return there
 
-    def _is_put(self, newest: Snapshot, value: SharedTransaction, message: str, attempt: int) -> bool:
+    def _is_put(self, newest: MetastoreSnapshot, value: SharedTransactionEntry, message: str, attempt: int) -> bool:
         puts: dict[Locator, Object] = {SharedTransactionLocator(value.name): value}
         return self._is_committed(newest, Changes(self.effects.new_id(), puts, message=message), attempt)
 
-    def _put(self, newest: Snapshot, value: SharedTransaction, message: str) -> None:
+    def _put(self, newest: MetastoreSnapshot, value: SharedTransactionEntry, message: str) -> None:
         self._is_put(newest, value, message, _ATTEMPTS_MAX - 1)
 
-    def _is_committed(self, newest: Snapshot, changes: Changes, attempt: int) -> bool:
+    def _is_committed(self, newest: MetastoreSnapshot, changes: Changes, attempt: int) -> bool:
         """Commit and return whether it succeeded; a conflict on the shared transaction itself needs a retry."""
         limit_millis = commit_deadline_millis(newest.settings, self.effects.now_millis())
         try:
@@ -488,7 +490,7 @@ class SharedTransactions:
         return True
 
 
-def _names_for(locator: Locator, *snapshots: Snapshot) -> dict[TableIdentity, str]:
+def _names_for(locator: Locator, *snapshots: MetastoreSnapshot) -> dict[TableIdentity, str]:
     """Return the name of the table that an object belongs to."""
     if locator.kind < Kind.TABLE_VERSION:
         return {}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.metastore import Changes, CommitResult, Isolation, Snapshot
+from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot
 from mangrove.model.clock import TIME_LIMIT_PROPERTY, time_limit_millis
 from mangrove.model.locators import TableIdentity
 from mangrove.model.names import check_text
@@ -23,7 +23,7 @@ from mangrove.transaction.workspace import Workspace
 
 __all__ = [
     "Committer",
-    "Transaction",
+    "StagedTransaction",
     "TransactionState",
     "check_time_limit",
     "commit_deadline_millis",
@@ -62,7 +62,7 @@ def check_time_limit(transaction_id: str, began_at_millis: int, now_millis: int,
 class Committer(Protocol):
     """Commits changes: a metastore, or a group commit in front of one."""
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         ...
 
@@ -76,13 +76,13 @@ class TransactionState(enum.Enum):
     FAILED = "failed"
 
 
-class Transaction:
+class StagedTransaction:
     """A workspace that can be committed. Nothing is visible or written to storage before `commit`."""
 
     def __init__(
         self,
         committer: Committer,
-        snapshot: Snapshot,
+        snapshot: MetastoreSnapshot,
         transaction_id: str,
         now_millis: Callable[[], int],
         isolation: Isolation = Isolation.SNAPSHOT,

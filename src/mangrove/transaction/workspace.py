@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mangrove.errors import InvalidInputError
-from mangrove.metastore import BelowTable, Changes, Difference, Parent, Scan, Snapshot
+from mangrove.metastore import BelowTable, Changes, Difference, MetastoreSnapshot, Parent, Scan
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -22,7 +22,7 @@ from mangrove.model.locators import (
     TableLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Namespace, Object, Partition, Table
+from mangrove.model.objects import NamespaceEntry, Object, Partition, TableEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 
@@ -124,7 +124,7 @@ class _Known(NamedTuple):
 class Workspace:
     """One transaction's view of the lakehouse; used by one thread at a time."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: MetastoreSnapshot) -> None:
         self.snapshot = snapshot
         self.staged = WriteOverlay()
         self.reads: set[Locator] = set()
@@ -175,7 +175,7 @@ class Workspace:
         self.met |= {
             TableIdentity(value.namespace_id, value.id): locator
             for locator, value in found.items()
-            if isinstance(value, Table)
+            if isinstance(value, TableEntry)
         }
         return [self.staged.puts.get(locator, found.get(locator)) for locator in locators]
 
@@ -256,10 +256,10 @@ class Workspace:
         elif (there := self._there(item)) is not None:
             self.guards.add(there)
 
-    def move_namespace(self, old: NamespaceLocator, new: NamespaceLocator, value: Namespace) -> None:
+    def move_namespace(self, old: NamespaceLocator, new: NamespaceLocator, value: NamespaceEntry) -> None:
         """Rename a namespace, including the objects that this transaction wrote in it."""
         before = self.snapshot.get(old)
-        if isinstance(before, Namespace) and before.id == value.id:
+        if isinstance(before, NamespaceEntry) and before.id == value.id:
             self.origins[value.id] = old.name
         inside = [*self.staged.below(Kind.TABLE, old), *self.staged.below(Kind.VIEW, old)]
         for locator, moved in inside:
@@ -321,13 +321,13 @@ class Workspace:
         if not isinstance(parent, NamespaceLocator):
             return parent
         value = self.staged.puts.get(parent)
-        if not isinstance(value, Namespace):
+        if not isinstance(value, NamespaceEntry):
             return _NOWHERE if parent in self.staged.deletes else parent
         origin = self.origins.get(value.id)
         if origin is not None:
             return NamespaceLocator(origin)
         before = self.snapshot.get(parent)
-        return parent if isinstance(before, Namespace) and before.id == value.id else _NOWHERE
+        return parent if isinstance(before, NamespaceEntry) and before.id == value.id else _NOWHERE
 
     def _guard_namespace(self, locator: Locator) -> None:
         if isinstance(locator, TableLocator | ViewLocator):

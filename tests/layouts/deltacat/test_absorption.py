@@ -17,7 +17,7 @@ from mangrove.maintenance.check import check_lakehouse
 from mangrove.maintenance.clock_repair import repair_clock
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.convert.conversion import convert_lakehouse
-from mangrove.metastore import Changes, Snapshot
+from mangrove.metastore import Changes, MetastoreSnapshot
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -27,7 +27,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.objects import Delta, Namespace, Object, Partition, Stream, Table, TableVersion
+from mangrove.model.objects import Delta, NamespaceEntry, Object, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -54,8 +54,8 @@ def _with_a_table(effects: Effects) -> CatalogMetastore:
     commit_objects(
         catalog,
         catalog.latest(),
-        (NamespaceLocator("sales"), Namespace("n", "sales")),
-        (ORDERS, Table("t", "n", "orders")),
+        (NamespaceLocator("sales"), NamespaceEntry("n", "sales")),
+        (ORDERS, TableEntry("t", "n", "orders")),
         (VERSION, TableVersion(1, None, latest_stream_id="s")),
         (STREAM, Stream("s")),
         (PARTITION, Partition("p")),
@@ -82,7 +82,7 @@ def _beside(
     return transaction
 
 
-def _positions(snapshot: Snapshot) -> list[str | int]:
+def _positions(snapshot: MetastoreSnapshot) -> list[str | int]:
     return [way.parts[-1] for way, _ in snapshot.children(Kind.DELTA, PARTITION)]
 
 
@@ -126,10 +126,10 @@ def test_a_writer_that_stays_looks_again_after_a_minute(effects: Effects) -> Non
 def test_a_write_that_deltacat_contests_is_refused(effects: Effects) -> None:
     catalog = _with_a_table(effects)
     renamed = TableLocator("sales", "purchases")
-    _beside(effects, catalog.latest(), (renamed, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    _beside(effects, catalog.latest(), (renamed, TableEntry("t", "n", "purchases")), deletes=frozenset([ORDERS]))
     other = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     with pytest.raises(ConflictError, match="changed it first"):
-        commit_objects(other, other.latest(), (ORDERS, Table("t", "n", "orders", description="ours")))
+        commit_objects(other, other.latest(), (ORDERS, TableEntry("t", "n", "orders", description="ours")))
     assert other.latest().get(renamed) is not None
 
 
@@ -171,14 +171,16 @@ def test_our_own_transactions_are_not_absorbed(catalog: CatalogMetastore) -> Non
 
 def test_renames_of_deltacat_are_followed(catalog: CatalogMetastore, effects: Effects) -> None:
     new, space = TableLocator("sales", "purchases"), NamespaceLocator("shop")
-    _beside(effects, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]), unique="one")
+    _beside(
+        effects, catalog.latest(), (new, TableEntry("t", "n", "purchases")), deletes=frozenset([ORDERS]), unique="one"
+    )
     catalog.import_foreign_commits()
     assert catalog.latest().get(ORDERS) is None
-    assert catalog.latest().get(new) == Table("t", "n", "purchases")
+    assert catalog.latest().get(new) == TableEntry("t", "n", "purchases")
     old = frozenset([NamespaceLocator("sales")])
-    _beside(effects, catalog.latest(), (space, Namespace("n", "shop")), deletes=old, unique="two")
+    _beside(effects, catalog.latest(), (space, NamespaceEntry("n", "shop")), deletes=old, unique="two")
     catalog.import_foreign_commits()
-    assert catalog.latest().get(TableLocator("shop", "purchases")) == Table("t", "n", "purchases")
+    assert catalog.latest().get(TableLocator("shop", "purchases")) == TableEntry("t", "n", "purchases")
     assert catalog.latest().get(NamespaceLocator("sales")) is None
     commit_objects(catalog, catalog.latest(), deletes=frozenset([TableLocator("shop", "purchases")]))
     assert list(catalog.latest().children(Kind.TABLE, space)) == []

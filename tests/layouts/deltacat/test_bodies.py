@@ -20,12 +20,12 @@ from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, Stream
 from mangrove.model.objects import (
     Delta,
     DeltaType,
-    Namespace,
+    NamespaceEntry,
     Object,
     Partition,
     Stream,
     StreamState,
-    Table,
+    TableEntry,
     TableVersion,
     kind_of,
 )
@@ -37,9 +37,9 @@ from mangrove.testing import strategies
 
 def _folder(value: Object) -> str:
     match value:
-        case Namespace():
+        case NamespaceEntry():
             return value.id
-        case Table():
+        case TableEntry():
             return f"{value.namespace_id}/{value.id}"
         case TableVersion():
             return f"n/t/{value.version}"
@@ -94,7 +94,7 @@ def test_fields_that_are_not_known_survive_a_change(value: Object, unknown: dict
 
 
 def test_a_namespaces_body_has_golden_bytes() -> None:
-    value = Namespace("some-id", "sales", {"owner": "qa"})
+    value = NamespaceEntry("some-id", "sales", {"owner": "qa"})
     assert encode_map(_fields(value)) == (
         b"\x84\xb0namespaceLocator\x81\xa9namespace\xa5sales\xaaproperties\x81\xa5owner\xa2qa"
         b"\xacancestor_ids\x90\xa2id\xa7some-id"
@@ -165,11 +165,13 @@ def test_what_deltacat_changed_counts_over_what_we_noted() -> None:
 
 
 def test_properties_that_are_no_text_keep_their_type_when_something_else_changes() -> None:
-    before = _fields(Table("t", "n", "orders")) | {"properties": {"records": 4_000_000, "readers": ["a"], "x": "1"}}
+    before = _fields(TableEntry("t", "n", "orders")) | {
+        "properties": {"records": 4_000_000, "readers": ["a"], "x": "1"}
+    }
     value = decode_body(Kind.TABLE, encode_map(before), "n/t", "a body").value
-    assert isinstance(value, Table)
+    assert isinstance(value, TableEntry)
     assert value.properties == {"records": "4000000", "readers": '["a"]', "x": "1"}
-    renamed = Table("t", "n", "purchases", properties=dict(value.properties) | {"x": "2"})
+    renamed = TableEntry("t", "n", "purchases", properties=dict(value.properties) | {"x": "2"})
     assert _fields(renamed, before)["properties"] == {"records": 4_000_000, "readers": ["a"], "x": "2"}
 
 

@@ -15,7 +15,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.objects import Namespace, Object, Partition, Stream, Table, TableVersion
+from mangrove.model.objects import NamespaceEntry, Object, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
@@ -42,8 +42,8 @@ class Counted:
             build_deterministic_effects(self.store), LakehouseSettings(), Changes("made"), revision
         )
         puts: dict[Locator, Object] = {
-            NamespaceLocator("sales"): Namespace("n", "sales"),
-            TableLocator("sales", "orders"): Table("t", "n", "orders"),
+            NamespaceLocator("sales"): NamespaceEntry("n", "sales"),
+            TableLocator("sales", "orders"): TableEntry("t", "n", "orders"),
             TableVersionLocator("n", "t", 1): TableVersion(1, None, latest_stream_id="s"),
             StreamLocator("n", "t", 1, "s"): Stream("s"),
             _PARTITION: Partition("p"),
@@ -101,7 +101,8 @@ def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revis
     counted = Counted(revision)
     count = 1000
     tables: dict[Locator, Object] = {
-        TableLocator("sales", f"t{number:04d}"): Table(f"id-{number}", "n", f"t{number:04d}") for number in range(count)
+        TableLocator("sales", f"t{number:04d}"): TableEntry(f"id-{number}", "n", f"t{number:04d}")
+        for number in range(count)
     }
     counted.catalog.commit(counted.catalog.latest(), Changes("many", puts=tables), Isolation.SNAPSHOT)
     for number in range(20):
@@ -116,18 +117,19 @@ def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revis
 def test_renames_take_as_many_requests_however_much_lies_below(revision: CatalogRevision) -> None:
     counted = Counted(revision)
     tables: dict[Locator, Object] = {
-        TableLocator("sales", f"t{number:04d}"): Table(f"id-{number}", "n", f"t{number:04d}") for number in range(300)
+        TableLocator("sales", f"t{number:04d}"): TableEntry(f"id-{number}", "n", f"t{number:04d}")
+        for number in range(300)
     }
     counted.catalog.commit(counted.catalog.latest(), Changes("many", puts=tables), Isolation.SNAPSHOT)
     for number in range(100):
         counted.append(counted.catalog, number)
     before = counted.store.requests
-    puts: dict[Locator, Object] = {NamespaceLocator("shop"): Namespace("n", "shop")}
+    puts: dict[Locator, Object] = {NamespaceLocator("shop"): NamespaceEntry("n", "shop")}
     gone = frozenset([NamespaceLocator("sales")])
     counted.catalog.commit(counted.catalog.latest(), Changes("rename", puts=puts, deletes=gone), Isolation.SNAPSHOT)
     assert (counted.store.requests - before).total <= _WARM_MAX
     before = counted.store.requests
-    new: dict[Locator, Object] = {TableLocator("shop", "purchases"): Table("t", "n", "purchases")}
+    new: dict[Locator, Object] = {TableLocator("shop", "purchases"): TableEntry("t", "n", "purchases")}
     old = frozenset([TableLocator("shop", "orders")])
     counted.catalog.commit(counted.catalog.latest(), Changes("again", puts=new, deletes=old), Isolation.SNAPSHOT)
     assert (counted.store.requests - before).total <= _WARM_MAX

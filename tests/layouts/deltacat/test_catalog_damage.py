@@ -21,7 +21,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Namespace, Partition, Stream, Table, TableVersion, View
+from mangrove.model.objects import NamespaceEntry, Partition, Stream, TableEntry, TableVersion, ViewEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
@@ -43,9 +43,9 @@ def catalog(request: pytest.FixtureRequest, effects: Effects) -> CatalogMetastor
     commit_objects(
         catalog,
         catalog.latest(),
-        (NamespaceLocator("sales"), Namespace("n", "sales", {"owner": "ana"})),
-        (TableLocator("sales", "orders"), Table("t", "n", "orders")),
-        (ViewLocator("sales", "daily"), View("v", "daily", "select 1")),
+        (NamespaceLocator("sales"), NamespaceEntry("n", "sales", {"owner": "ana"})),
+        (TableLocator("sales", "orders"), TableEntry("t", "n", "orders")),
+        (ViewLocator("sales", "daily"), ViewEntry("v", "daily", "select 1")),
         (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
         (StreamLocator("n", "t", 1, "s"), Stream("s")),
         (PARTITION, Partition("p")),

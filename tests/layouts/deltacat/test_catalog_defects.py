@@ -15,7 +15,7 @@ from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, parse_numbered_path
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision, digest_of
 from mangrove.layouts.deltacat.staging import stage_changes
 from mangrove.layouts.deltacat.transaction_log import parse_log_path
-from mangrove.metastore import Changes, Isolation, Snapshot
+from mangrove.metastore import Changes, Isolation, MetastoreSnapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -31,11 +31,11 @@ from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import (
     Delta,
     DeltaType,
-    Namespace,
+    NamespaceEntry,
     Object,
     Partition,
     Stream,
-    Table,
+    TableEntry,
     TableVersion,
 )
 from mangrove.model.partitioning import Bucket, Identity, PartitionField, PartitionScheme
@@ -51,7 +51,7 @@ from mangrove.testing.metastore_contract import commit_objects, make_delta
 STREAM = StreamLocator("n", "t", 1, "s")
 PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 ORDERS = TableLocator("sales", "orders")
-ORDERS_TABLE = Table("t", "n", "orders", latest_table_version=1, latest_active_table_version=1)
+ORDERS_TABLE = TableEntry("t", "n", "orders", latest_table_version=1, latest_active_table_version=1)
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
@@ -80,7 +80,7 @@ def _with_a_table(effects: Effects, revision: CatalogRevision) -> CatalogMetasto
     commit_objects(
         catalog,
         catalog.latest(),
-        (NamespaceLocator("sales"), Namespace("n", "sales")),
+        (NamespaceLocator("sales"), NamespaceEntry("n", "sales")),
         (ORDERS, ORDERS_TABLE),
         (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
         (STREAM, Stream("s")),
@@ -89,7 +89,7 @@ def _with_a_table(effects: Effects, revision: CatalogRevision) -> CatalogMetasto
     return catalog
 
 
-def _positions(snapshot: Snapshot) -> list[str | int]:
+def _positions(snapshot: MetastoreSnapshot) -> list[str | int]:
     return [way.parts[-1] for way, _ in snapshot.children(Kind.DELTA, PARTITION)]
 
 
@@ -159,7 +159,7 @@ def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: CatalogMetastore, 
         assert {millis: _positions(catalog.at_time(millis)) for millis in answers} == answers
 
 
-def _replace_stream(catalog: CatalogMetastore, base: Snapshot) -> None:
+def _replace_stream(catalog: CatalogMetastore, base: MetastoreSnapshot) -> None:
     version = TableVersionLocator("n", "t", 1)
     new = StreamLocator("n", "t", 1, "s2")
     commit_objects(
@@ -196,7 +196,7 @@ def test_an_append_across_a_drop_is_refused(catalog: CatalogMetastore, isolation
 
 
 def test_an_uncommitted_rename_is_not_seen_by_others(catalog: CatalogMetastore, effects: Effects) -> None:
-    renamed = Table("t", "n", "purchases")
+    renamed = TableEntry("t", "n", "purchases")
     changes = Changes("r", puts={TableLocator("sales", "purchases"): renamed}, deletes=frozenset([ORDERS]))
     staged = stage_changes(catalog.latest(), changes, "1800000009999_crashed")
     effects.store.put_many(staged.files)
@@ -210,10 +210,12 @@ def test_an_uncommitted_rename_is_not_seen_by_others(catalog: CatalogMetastore, 
 def test_as_of_before_renames_finds_the_old_names(catalog: CatalogMetastore, effects: Effects) -> None:
     before = catalog.latest().version
     new = TableLocator("sales", "purchases")
-    commit_objects(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    commit_objects(catalog, catalog.latest(), (new, TableEntry("t", "n", "purchases")), deletes=frozenset([ORDERS]))
     between = catalog.latest().version
     old_space = frozenset([NamespaceLocator("sales")])
-    commit_objects(catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=old_space)
+    commit_objects(
+        catalog, catalog.latest(), (NamespaceLocator("shop"), NamespaceEntry("n", "shop")), deletes=old_space
+    )
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     times = {line.version: line.created_at_millis for line in catalog.history()}
     bare = _without_guards(effects.store)
@@ -231,9 +233,9 @@ def test_a_name_can_be_dropped_and_given_again_many_times(catalog: CatalogMetast
     for number in range(5):
         commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
         assert catalog.latest().get(ORDERS) is None
-        commit_objects(catalog, catalog.latest(), (ORDERS, Table(f"t{number}", "n", "orders")))
+        commit_objects(catalog, catalog.latest(), (ORDERS, TableEntry(f"t{number}", "n", "orders")))
     for found in (catalog, _reopened(effects), _without_guards(effects.store)):
-        assert found.latest().get(ORDERS) == Table("t4", "n", "orders")
+        assert found.latest().get(ORDERS) == TableEntry("t4", "n", "orders")
 
 
 def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: CatalogMetastore) -> None:
@@ -252,15 +254,15 @@ def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: CatalogMetastore
 
 def test_an_object_can_have_more_than_999_revisions(catalog: CatalogMetastore, effects: Effects) -> None:
     for number in range(1, 1051):
-        value = Table("t", "n", "orders", description=f"revision {number}")
+        value = TableEntry("t", "n", "orders", description=f"revision {number}")
         commit_objects(catalog, catalog.latest(), (ORDERS, value))
     then = catalog.at_version(500).commit.created_at_millis
     for found in (catalog, _reopened(effects), _without_guards(effects.store)):
         table = found.latest().get(ORDERS)
-        assert isinstance(table, Table)
+        assert isinstance(table, TableEntry)
         assert table.description == "revision 1050"
         earlier = found.at_time(then).get(ORDERS)
-        assert isinstance(earlier, Table)
+        assert isinstance(earlier, TableEntry)
         assert earlier.description == "revision 499"
 
 
@@ -344,8 +346,8 @@ def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
     commit_objects(
         catalog,
         catalog.latest(),
-        (NamespaceLocator("b"), Namespace("b-id", "b")),
-        (TableLocator("b", "x"), Table("x", "b-id", "x")),
+        (NamespaceLocator("b"), NamespaceEntry("b-id", "b")),
+        (TableLocator("b", "x"), TableEntry("x", "b-id", "x")),
     )
     commit_objects(catalog, catalog.latest(), deletes=frozenset([TableLocator("b", "x")]))
     bare = _without_guards(effects.store)

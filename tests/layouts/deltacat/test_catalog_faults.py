@@ -14,9 +14,9 @@ from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
 from mangrove.layouts.deltacat.transaction_log import parse_log_path
-from mangrove.metastore import Changes, Isolation, Snapshot
+from mangrove.metastore import Changes, Isolation, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, PartitionLocator, TableLocator
-from mangrove.model.objects import Delta, Namespace, Object, Partition, Table
+from mangrove.model.objects import Delta, NamespaceEntry, Object, Partition, TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
@@ -61,7 +61,7 @@ class Stopping(FaultyStore):
             self.writes_left -= 1
 
 
-def _state(snapshot: Snapshot) -> dict[Locator, Object]:
+def _state(snapshot: MetastoreSnapshot) -> dict[Locator, Object]:
     """Return everything that these tests write, as one version has it."""
     found: dict[Locator, Object] = {}
     for way, value in snapshot.children(Kind.NAMESPACE, None):
@@ -174,16 +174,16 @@ class Commits(RuleBasedStateMachine):
             if way in deletes:
                 continue
             there = before.get(way)
-            space_id = there.id if isinstance(there, Namespace) else f"id-{self._next()}"
-            puts[way] = Namespace(space_id, space, {"count": str(self._next())})
+            space_id = there.id if isinstance(there, NamespaceEntry) else f"id-{self._next()}"
+            puts[way] = NamespaceEntry(space_id, space, {"count": str(self._next())})
             at = TableLocator(space, name)
             old = next((one for one in before if isinstance(one, TableLocator) and one.namespace == space), None)
             value = None if old is None else before[old]
-            if old is not None and old != at and isinstance(value, Table) and old not in puts:
+            if old is not None and old != at and isinstance(value, TableEntry) and old not in puts:
                 deletes.add(old)
-                puts[at] = Table(value.id, value.namespace_id, name)
+                puts[at] = TableEntry(value.id, value.namespace_id, name)
             elif at not in before:
-                puts[at] = Table(f"id-{self._next()}", space_id, name)
+                puts[at] = TableEntry(f"id-{self._next()}", space_id, name)
         last = max((at.parts[-1] for at in before if at.kind is Kind.DELTA), default=0)
         assert isinstance(last, int)
         puts |= dict(make_delta(_PARTITION, last + place, number=str(self._next())) for place in range(1, deltas + 1))

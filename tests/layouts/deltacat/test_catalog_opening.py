@@ -26,7 +26,7 @@ from mangrove.layouts.deltacat.paths import VERSION_FOLDER, guard_path
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
-from mangrove.model.objects import Namespace, Table
+from mangrove.model.objects import NamespaceEntry, TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -61,8 +61,8 @@ def test_the_seed_is_the_default_and_looks_as_the_seed_says() -> None:
     assert catalog.revision is SEED
     unique = "20444dca-7e3d-4dd2-af70-23b8bc890966"
     puts = {
-        NamespaceLocator("MyNamespace"): Namespace("ns-id", "MyNamespace"),
-        TableLocator("MyNamespace", "MyTable"): Table("t-id", "ns-id", "MyTable"),
+        NamespaceLocator("MyNamespace"): NamespaceEntry("ns-id", "MyNamespace"),
+        TableLocator("MyNamespace", "MyTable"): TableEntry("t-id", "ns-id", "MyTable"),
     }
     catalog.commit(catalog.latest(), Changes(unique, puts=puts), Isolation.SNAPSHOT)  # type: ignore[arg-type]
     paths = [entry.path for entry in effects.store.list() if unique in entry.path]

@@ -10,7 +10,7 @@ from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog
 from mangrove.layouts.deltacat.paths import HINT_PATH, MANGROVE_FOLDER, guard_path
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
 from mangrove.layouts.deltacat.staging import stage_changes
-from mangrove.metastore import Changes, Isolation, MetastoreMaintenance, Snapshot
+from mangrove.metastore import Changes, Isolation, MetastoreMaintenance, MetastoreSnapshot
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -21,7 +21,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Namespace, Object, Partition, Stream, Table, TableVersion, View
+from mangrove.model.objects import NamespaceEntry, Object, Partition, Stream, TableEntry, TableVersion, ViewEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
@@ -50,17 +50,17 @@ def catalog(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
     commit_objects(
         catalog,
         catalog.latest(),
-        (SALES, Namespace("n", "sales")),
-        (ORDERS, Table("t", "n", "orders")),
+        (SALES, NamespaceEntry("n", "sales")),
+        (ORDERS, TableEntry("t", "n", "orders")),
         (TableVersionLocator("n", "t", 1), TableVersion(1, None, latest_stream_id="s")),
         (StreamLocator("n", "t", 1, "s"), Stream("s")),
         (PARTITION, Partition("p")),
-        (ViewLocator("sales", "daily"), View("v", "daily", "select 1")),
+        (ViewLocator("sales", "daily"), ViewEntry("v", "daily", "select 1")),
     )
     return catalog
 
 
-def _everything(catalog: CatalogMetastore, snapshot: Snapshot) -> dict[Locator, Object]:
+def _everything(catalog: CatalogMetastore, snapshot: MetastoreSnapshot) -> dict[Locator, Object]:
     return {way: value for kind in Kind if kind is not Kind.LAKEHOUSE for way, value in catalog.objects(snapshot, kind)}
 
 
@@ -76,9 +76,9 @@ def test_it_offers_what_maintenance_needs(catalog: CatalogMetastore) -> None:
 
 def test_differences_are_what_two_versions_hold_differently(catalog: CatalogMetastore) -> None:
     commit_objects(
-        catalog, catalog.latest(), make_delta(PARTITION, 1), (TableLocator("sales", "x"), Table("x", "n", "x"))
+        catalog, catalog.latest(), make_delta(PARTITION, 1), (TableLocator("sales", "x"), TableEntry("x", "n", "x"))
     )
-    commit_objects(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description="new")))
+    commit_objects(catalog, catalog.latest(), (ORDERS, TableEntry("t", "n", "orders", description="new")))
     commit_objects(catalog, catalog.latest(), deletes=frozenset([TableLocator("sales", "x")]))
     versions = range(catalog.latest().version + 1)
     for before in versions:
@@ -94,7 +94,7 @@ def test_differences_are_what_two_versions_hold_differently(catalog: CatalogMeta
 
 def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: CatalogMetastore) -> None:
     commit_objects(
-        catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES])
+        catalog, catalog.latest(), (NamespaceLocator("shop"), NamespaceEntry("n", "shop")), deletes=frozenset([SALES])
     )
     changed = _changed(catalog, 1, 2)
     assert set(changed) == {
@@ -105,7 +105,7 @@ def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: CatalogMeta
         TableLocator("shop", "orders"),
         ViewLocator("shop", "daily"),
     }
-    assert changed[ORDERS] == (Table("t", "n", "orders"), None)
+    assert changed[ORDERS] == (TableEntry("t", "n", "orders"), None)
 
 
 def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
@@ -117,10 +117,13 @@ def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
     below = {way for way in wanted if way.kind >= Kind.TABLE_VERSION}
     commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS, *below]))
     commit_objects(
-        catalog, catalog.latest(), (NamespaceLocator("shop"), Namespace("n", "shop")), deletes=frozenset([SALES])
+        catalog, catalog.latest(), (NamespaceLocator("shop"), NamespaceEntry("n", "shop")), deletes=frozenset([SALES])
     )
     commit_objects(
-        catalog, catalog.latest(), (ORDERS.parent, Namespace("m", "sales")), (ORDERS, Table("u", "m", "orders"))
+        catalog,
+        catalog.latest(),
+        (ORDERS.parent, NamespaceEntry("m", "sales")),
+        (ORDERS, TableEntry("u", "m", "orders")),
     )
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 3), settings=LakehouseSettings(name="changed"))
     before = catalog.latest()
@@ -142,7 +145,7 @@ def test_a_rollback_contests_whatever_is_being_committed(catalog: CatalogMetasto
     base = catalog.latest()
     catalog.roll_back(catalog.at_version(0), Changes("undo"))
     with pytest.raises(ConflictError, match="rolled back"):
-        commit_objects(catalog, base, (NamespaceLocator("other"), Namespace("o", "other")))
+        commit_objects(catalog, base, (NamespaceLocator("other"), NamespaceEntry("o", "other")))
     with pytest.raises(InvalidInputError, match="cannot contain other changes"):
         catalog.roll_back(base, Changes("undo", deletes=frozenset([SALES])))
 
@@ -257,10 +260,10 @@ def test_repair_completes_the_newest_version_and_the_hint(catalog: CatalogMetast
 
 def test_every_object_has_its_history(catalog: CatalogMetastore, effects: Effects) -> None:
     for number in range(3):
-        commit_objects(catalog, catalog.latest(), (ORDERS, Table("t", "n", "orders", description=f"{number}")))
+        commit_objects(catalog, catalog.latest(), (ORDERS, TableEntry("t", "n", "orders", description=f"{number}")))
     then = catalog.latest()
     new = TableLocator("sales", "purchases")
-    commit_objects(catalog, catalog.latest(), (new, Table("t", "n", "purchases")), deletes=frozenset([ORDERS]))
+    commit_objects(catalog, catalog.latest(), (new, TableEntry("t", "n", "purchases")), deletes=frozenset([ORDERS]))
     for entry in list(effects.store.list("n/t/rev/")):
         transaction = entry.path.rpartition("_")[0].rpartition("_")[2]
         effects.store.put(entry.path.replace(f"{transaction}_", "1799999999999999983_"), b"an orphan")
@@ -270,7 +273,7 @@ def test_every_object_has_its_history(catalog: CatalogMetastore, effects: Effect
         (1, "create"),
         *((number, "update") for number in range(2, 6)),
     ]
-    assert [one.value.name for one in found if isinstance(one.value, Table)] == ["orders"] * 4 + ["purchases"]
+    assert [one.value.name for one in found if isinstance(one.value, TableEntry)] == ["orders"] * 4 + ["purchases"]
     assert catalog.list_revisions(then, ORDERS) == found[:4]
     assert catalog.list_revisions(newest, ORDERS) == []
     commit_objects(catalog, newest, make_delta(PARTITION, 1))

@@ -18,7 +18,17 @@ from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
 from mangrove.model.json_codec import to_json
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
-from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Stream, Table, TableType, TableVersion, kind_of
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    NamespaceEntry,
+    Object,
+    Stream,
+    TableEntry,
+    TableType,
+    TableVersion,
+    kind_of,
+)
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.types import Column, Int64
@@ -106,9 +116,9 @@ def test_what_is_unknown_goes_with_what_is_removed() -> None:
 
 def test_fields_of_trinitylake_that_we_do_not_use_survive() -> None:
     distribution_keys_and_unique_columns = b"\x1a\x01\x02\x32\x01\x03"
-    data = encode_definition(Table("t", "n", "orders")) + distribution_keys_and_unique_columns
+    data = encode_definition(TableEntry("t", "n", "orders")) + distribution_keys_and_unique_columns
     found, unknown = decode_definition(Kind.TABLE, data, PATH)
-    assert isinstance(found, Table)
+    assert isinstance(found, TableEntry)
     renamed = encode_definition(dataclasses.replace(found, name="sold"), unknown)
     assert b"\x1a\x01\x02" in renamed
     assert b"\x32\x01\x03" in renamed
@@ -185,15 +195,15 @@ def test_definitions_written_by_trinitylakes_java_program_are_read() -> None:
     assert settings == LakehouseSettings(namespace_name_max_size_bytes=8, table_name_max_size_bytes=8)
     namespace = NamespaceLocator("default")
     assert decode_definition(Kind.NAMESPACE, bytes.fromhex("12060a016b120176"), PATH, namespace) == (
-        Namespace("default", "default", {"k": "v"}),
+        NamespaceEntry("default", "default", {"k": "v"}),
         b"",
     )
-    assert decode_definition(Kind.NAMESPACE, b"", PATH, NamespaceLocator("ns2"))[0] == Namespace("ns2", "ns2")
+    assert decode_definition(Kind.NAMESPACE, b"", PATH, NamespaceLocator("ns2"))[0] == NamespaceEntry("ns2", "ns2")
     table = TableLocator("default", "table")
-    expected = Table("table", "default", "table", TableType.MANAGED, "ICEBERG")
+    expected = TableEntry("table", "default", "table", TableType.MANAGED, "ICEBERG")
     assert decode_definition(Kind.TABLE, bytes.fromhex("4a0749434542455247"), PATH, table) == (expected, b"")
     empty, _ = decode_definition(Kind.TABLE, b"", PATH, TableLocator("default", "a"))
-    assert isinstance(empty, Table)
+    assert isinstance(empty, TableEntry)
     assert (empty.name, empty.table_format) == ("a", "")
 
 

@@ -22,7 +22,7 @@ from mangrove.layouts.tree.root import Root
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, PartitionLocator, TableLocator
-from mangrove.model.objects import Object, Partition, Stream, Table, TableVersion
+from mangrove.model.objects import Object, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -188,7 +188,7 @@ def test_a_key_that_no_object_can_have_is_a_problem_and_hides_nothing(lake: Lake
     real = lake.key(TableLocator("sales", "orders"))
     pairs = sorted([(key, "x"), (real, lake.pointer(TableLocator("sales", "orders")))])
     metastore = lake.commit(Node(tuple(name for name, _ in pairs), tuple(value for _, value in pairs)))
-    assert isinstance(metastore.latest().get(TableLocator("sales", "orders")), Table)
+    assert isinstance(metastore.latest().get(TableLocator("sales", "orders")), TableEntry)
     assert any(repr(key) in problem.rule for problem in metastore.problems(metastore.latest()))
 
 

@@ -18,7 +18,7 @@ from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.node_rows import NodeRows
 from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.objects import Table, TableType
+from mangrove.model.objects import TableEntry, TableType
 
 SIZES = NameSizes(8, 8, 10)
 
@@ -100,7 +100,7 @@ def entry(key: bytes, value: bytes) -> bytes:
 def test_a_table_of_olympia_gives_all_its_texts() -> None:
     data = field(2, b"EXTERNAL") + field(3, b"ICEBERG") + field(4, entry(b"a", b"1")) + field(5, entry(b"b", b"2"))
     table = decode_java_object(OLYMPIA_JAVA.numbers, TableLocator("ns", "t"), data, "def/x")
-    assert isinstance(table, Table)
+    assert isinstance(table, TableEntry)
     assert (table.table_type, table.table_format) == (TableType.EXTERNAL, "ICEBERG")
     assert (dict(table.format_properties), dict(table.properties)) == ({"a": "1"}, {"b": "2"})
 
@@ -108,7 +108,7 @@ def test_a_table_of_olympia_gives_all_its_texts() -> None:
 def test_fields_that_nobody_reads_may_have_any_shape() -> None:
     data = b"\x79" + bytes(8) + b"\x7d" + bytes(4) + field(9, b"ICEBERG") + b"\x78\x01"
     table = decode_java_object(TRINITYLAKE_JAVA.numbers, TableLocator("ns", "t"), data, "def/x")
-    assert isinstance(table, Table)
+    assert isinstance(table, TableEntry)
     assert table.table_format == "ICEBERG"
 
 

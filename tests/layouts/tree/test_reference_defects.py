@@ -11,7 +11,7 @@ from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.metastore import Changes, Isolation, Scan
 from mangrove.model.locators import Kind, NamespaceLocator, SharedTransactionLocator, TableLocator
-from mangrove.model.objects import SharedTransaction, SharedTransactionState
+from mangrove.model.objects import SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -180,13 +180,13 @@ def test_a_namespace_made_again_does_not_show_the_dropped_ones_tables(
 
 def test_a_saved_transaction_can_be_committed_by_another_process(effects: Effects, metastore: TreeMetastore) -> None:
     way = SharedTransactionLocator("load")
-    begun = SharedTransaction("load", metastore.latest().version, 1, 2**40, SharedTransactionState.OPEN, b"staged")
+    begun = SharedTransactionEntry("load", metastore.latest().version, 1, 2**40, SharedTransactionState.OPEN, b"staged")
     commit_objects(metastore, metastore.latest(), (way, begun))
     other = opened(effects)
     newest = other.latest()
     saved = newest.get(way)
     assert saved == begun
-    published = SharedTransaction("load", begun.base_version, 1, 2**40, SharedTransactionState.PUBLISHED, b"")
+    published = SharedTransactionEntry("load", begun.base_version, 1, 2**40, SharedTransactionState.PUBLISHED, b"")
     commit_objects(other, newest, (way, published), make_table("sales", "orders"), isolation=Isolation.SERIALIZABLE)
     assert list(tables(opened(effects))) == ["orders"]
     assert opened(effects).latest().get(way) == published

@@ -16,7 +16,7 @@ from mangrove.layouts.tree.root import Root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
-from mangrove.model.objects import Table
+from mangrove.model.objects import TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import find_newest_version, find_version_at
 from mangrove.storage.memory import MemoryStore
@@ -72,7 +72,7 @@ def test_a_fresh_reader_finds_everything_after_many_commits_with_random_names(
 
 def test_a_fresh_reader_finds_what_is_left_after_updates_and_deletes(effects: Effects) -> None:
     metastore, chance = made(effects), random.Random(2)
-    model: dict[str, Table] = {}
+    model: dict[str, TableEntry] = {}
     for _ in range(400):
         name = f"t{chance.randrange(60):02d}"
         way, value = make_table("sales", name, description=str(chance.random()))

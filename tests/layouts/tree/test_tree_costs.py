@@ -12,10 +12,10 @@ from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.metastore import Changes, Snapshot
+from mangrove.metastore import Changes, MetastoreSnapshot
 from mangrove.model.locators import DeltaLocator, Kind, NamespaceLocator, TableLocator
 from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
-from mangrove.model.objects import Delta, DeltaType, Namespace, Table
+from mangrove.model.objects import Delta, DeltaType, NamespaceEntry, TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
@@ -25,7 +25,7 @@ from mangrove.testing.metastore_contract import commit_objects, make_table
 
 TABLES_PER_NAMESPACE = 100
 SHARED = "1111/0000/1111/00000000-table-shared-by-all-11111111-1111-4111-8111-111111111111.binpb"
-NAMELESS = encode_definition(Table("id", "home", "x")).removeprefix(b"\n\x01x")
+NAMELESS = encode_definition(TableEntry("id", "home", "x")).removeprefix(b"\n\x01x")
 """A definition that does not say the table's name, as other programs write it, can be shared by many tables."""
 
 PUT_APART = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
@@ -75,7 +75,7 @@ def test_a_warm_commit_of_one_object_is_one_definition_and_one_root_nine_times_i
     for number in range(2_500):
         way = TableLocator(lake.any_table(chance).namespace, f"new{number}")
         before = lake.store.requests
-        committed = commit_objects(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name)))
+        committed = commit_objects(metastore, snapshot, (way, TableEntry(f"id-{way.name}", "home", way.name)))
         costs.append(lake.store.requests - before)
         assert isinstance(committed.snapshot, TreeSnapshot)
         snapshot = committed.snapshot
@@ -96,7 +96,7 @@ def test_bytes_of_a_commit_stay_small(lake: Lake) -> None:
     before = lake.store.requests
     for number in range(500):
         way = TableLocator(lake.any_table(chance).namespace, f"bytes{number}")
-        after = commit_objects(metastore, snapshot, (way, Table(f"id-{way.name}", "home", way.name))).snapshot
+        after = commit_objects(metastore, snapshot, (way, TableEntry(f"id-{way.name}", "home", way.name))).snapshot
         assert isinstance(after, TreeSnapshot)
         snapshot = after
     assert (lake.store.requests - before).bytes_written / 500 <= 100_000
@@ -119,7 +119,7 @@ def test_listing_a_namespace_reads_its_leaves_and_no_others(lake: Lake) -> None:
     before = lake.store.requests
     listed = list(newest.children(Kind.TABLE, NamespaceLocator("n00003")))
     cost = lake.store.requests - before
-    definitions = len({value.id for _, value in listed if isinstance(value, Table)})
+    definitions = len({value.id for _, value in listed if isinstance(value, TableEntry)})
     assert len(listed) >= TABLES_PER_NAMESPACE
     assert cost.reads - definitions <= tall + len(listed) / 60
 
@@ -150,7 +150,7 @@ def test_asking_for_the_latest_is_one_request_where_nobody_else_committed(lake: 
 def test_renaming_a_namespace_of_many_tables_costs_what_renaming_an_empty_one_does(lake: Lake) -> None:
     metastore = lake.opened()
     base = metastore.latest()
-    named = Namespace("id-of-n00000", "n00000")
+    named = NamespaceEntry("id-of-n00000", "n00000")
     base = metastore.latest()
     way = NamespaceLocator("n00000")
     written = commit_objects(metastore, base, (way, named)).snapshot
@@ -158,7 +158,7 @@ def test_renaming_a_namespace_of_many_tables_costs_what_renaming_an_empty_one_do
     renamed = commit_objects(
         metastore,
         written,
-        (NamespaceLocator("renamed"), Namespace("id-of-n00000", "renamed")),
+        (NamespaceLocator("renamed"), NamespaceEntry("id-of-n00000", "renamed")),
         deletes=frozenset([way]),
     ).snapshot
     assert (lake.store.requests - before).total <= 8
@@ -201,7 +201,7 @@ def test_nodes_full_of_definitions_keep_to_their_size() -> None:
     settings = LakehouseSettings(order=16, node_file_max_size_bytes=60_000)
     store = MemoryStore()
     metastore = create_tree(build_deterministic_effects(store), settings, Changes("made"))
-    snapshot: Snapshot = metastore.latest()
+    snapshot: MetastoreSnapshot = metastore.latest()
     ids = iter(range(3_000))
     while batch := list(itertools.islice(ids, settings.order // 2)):
         ways = [DeltaLocator("home", "t" * 36, 1, "s" * 36, "p" * 36, 1 + number * 7_919 % 9_973) for number in batch]

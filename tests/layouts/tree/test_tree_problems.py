@@ -16,7 +16,7 @@ from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import Changes, Problem
 from mangrove.model.locators import Locator, NamespaceLocator, PartitionLocator, TableLocator
-from mangrove.model.objects import Object, Partition, Stream, Table, TableVersion
+from mangrove.model.objects import Object, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -37,7 +37,7 @@ def made(effects: Effects, settings: LakehouseSettings = APART, revision: TreeRe
     commit_objects(metastore, metastore.latest(), make_namespace("sales"))
     for number in range(30):
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
-    value = Table("orders-id", "home", "orders")
+    value = TableEntry("orders-id", "home", "orders")
     partition = PartitionLocator("home", value.id, 1, "s", "p")
     below: list[tuple[Locator, Object]] = [
         (partition.parent.parent, TableVersion(1, None)),

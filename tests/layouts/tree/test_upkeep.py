@@ -17,7 +17,7 @@ from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tre
 from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.versions import read_root
-from mangrove.metastore import Changes, Difference, MetastoreMaintenance, Snapshot
+from mangrove.metastore import Changes, Difference, MetastoreMaintenance, MetastoreSnapshot
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -28,7 +28,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.objects import Namespace, Object, Partition, Stream, Table, TableVersion
+from mangrove.model.objects import NamespaceEntry, Object, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
@@ -63,7 +63,7 @@ def opened(effects: Effects) -> TreeMetastore:
     return open_tree(build_deterministic_effects(effects.store, first_id=10**9))
 
 
-def everything(metastore: TreeMetastore, snapshot: Snapshot) -> dict[Locator, Object]:
+def everything(metastore: TreeMetastore, snapshot: MetastoreSnapshot) -> dict[Locator, Object]:
     kinds = [kind for kind in Kind if kind is not Kind.LAKEHOUSE]
     return dict(pair for kind in kinds for pair in metastore.objects(snapshot, kind))
 
@@ -88,16 +88,16 @@ def some_history(metastore: TreeMetastore, commits: int, seed: int = 1) -> None:
             commit_objects(metastore, newest, make_namespace(f"n{chance.randrange(6)}"))
         elif choice < 0.25:
             way, value = chance.choice(spaces)
-            assert isinstance(value, Namespace)
+            assert isinstance(value, NamespaceEntry)
             new = f"r{number}"
             commit_objects(
-                metastore, newest, (NamespaceLocator(new), Namespace(value.id, new)), deletes=frozenset([way])
+                metastore, newest, (NamespaceLocator(new), NamespaceEntry(value.id, new)), deletes=frozenset([way])
             )
         elif choice < 0.4 and tables:
             commit_objects(metastore, newest, deletes=frozenset([chance.choice(tables)[0]]))
         elif choice < 0.6 and tables:
             _, value = chance.choice(tables)
-            assert isinstance(value, Table)
+            assert isinstance(value, TableEntry)
             partition = PartitionLocator(value.namespace_id, value.id, 1, "s", "p")
             below: list[tuple[Locator, Object]] = [
                 (partition.parent.parent, TableVersion(1, None)),
@@ -107,7 +107,7 @@ def some_history(metastore: TreeMetastore, commits: int, seed: int = 1) -> None:
             commit_objects(metastore, newest, *below, make_delta(partition, number + 1))
         else:
             way, value = chance.choice(spaces)
-            assert isinstance(value, Namespace)
+            assert isinstance(value, NamespaceEntry)
             commit_objects(
                 metastore, newest, make_table(value.name, f"t{chance.randrange(40)}", value.id, description=str(number))
             )
@@ -142,7 +142,7 @@ def test_everything_of_a_kind_is_what_its_parents_list(effects: Effects, revisio
     assert dict(metastore.objects(newest, Kind.TABLE)) == listed
 
 
-def tables_in(snapshot: Snapshot, space: NamespaceLocator) -> Iterator[tuple[Locator, Object]]:
+def tables_in(snapshot: MetastoreSnapshot, space: NamespaceLocator) -> Iterator[tuple[Locator, Object]]:
     return snapshot.children(Kind.TABLE, space)
 
 

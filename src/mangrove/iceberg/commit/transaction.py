@@ -50,10 +50,10 @@ from mangrove.iceberg.publish.metadata_writer import (
 )
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import guard_logs, load_table_state, stage_write, validate_property_changes
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
 from mangrove.model.locators import TableLocator
-from mangrove.model.objects import Table, TableVersion
+from mangrove.model.objects import TableEntry, TableVersion
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     append_client_snapshot,
@@ -154,7 +154,7 @@ def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: New
 
 
 def _publish_after_commit(
-    lake: Lakehouse, transaction: LakeTransaction, tables: Sequence[TableLocator]
+    lake: Lakehouse, transaction: Transaction, tables: Sequence[TableLocator]
 ) -> dict[TableLocator, PublishedTable]:
     """Publish the tables after a commit; raise StorageError on any failure.
 
@@ -175,7 +175,7 @@ def _publish_after_commit(
 class _CommitStager:
     """Stages the changes of one request in one transaction."""
 
-    def __init__(self, lake: Lakehouse, transaction: LakeTransaction) -> None:
+    def __init__(self, lake: Lakehouse, transaction: Transaction) -> None:
         self._lake = lake
         self._transaction = transaction
         self._store = lake.effects.store
@@ -183,7 +183,7 @@ class _CommitStager:
 
     def is_applied(self, commit: TableCommit) -> bool:
         """Return whether the last snapshot of the request was already committed."""
-        if not commit.request.snapshot_ids or not isinstance(self._workspace.get(commit.table), Table):
+        if not commit.request.snapshot_ids or not isinstance(self._workspace.get(commit.table), TableEntry):
             return False
         last_id = str(commit.request.snapshot_ids[-1])
         state = load_table_state(self._workspace, commit.table)
@@ -212,7 +212,7 @@ class _CommitStager:
 
     def _create(self, commit: TableCommit) -> None:
         """Create a staged table, with its first rows if the client wrote some."""
-        if isinstance(self._workspace.get(commit.table), Table):
+        if isinstance(self._workspace.get(commit.table), TableEntry):
             raise AlreadyExistsError(f"table {commit.table} already exists; load it, or choose another name")
         check_requirements(commit.request, None)
         metadata = build_new_metadata(commit.request.updates)
@@ -257,7 +257,7 @@ class _CommitStager:
         assert version.schema is not None
         assert changed.schema is not None
         entry = self._workspace.get(table)
-        assert isinstance(entry, Table)
+        assert isinstance(entry, TableEntry)
         following = update_column_properties(str(table), entry.properties, version.schema, changed.schema)
         # Files written concurrently with the old columns still fit, because ids stay, unless the table is replaced.
         put_table_version(self._workspace, table, changed, stops_writers=requested.replaces)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mangrove.iceberg.schemas import to_iceberg_schema
-from mangrove.model.objects import View
+from mangrove.model.objects import ViewEntry
 from mangrove.model.schema import Schema, assign_fresh_ids
 from mangrove.model.types import Column, DataType
 
@@ -21,7 +21,9 @@ def build_view_schema(columns: Iterable[tuple[str, DataType]]) -> Schema:
     return Schema(assign_fresh_ids(Column(0, name, kind) for name, kind in columns))
 
 
-def build_view_metadata(view: View, schema: Schema, namespace: str, location: str, at_millis: int) -> dict[str, Any]:
+def build_view_metadata(
+    view: ViewEntry, schema: Schema, namespace: str, location: str, at_millis: int
+) -> dict[str, Any]:
     """Return the Iceberg metadata of a view.
 
     `namespace` is the default namespace of names in the query. Iceberg requires a location;

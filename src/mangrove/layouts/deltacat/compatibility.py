@@ -12,7 +12,7 @@ from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
 from mangrove.model.manifests import FileKind
-from mangrove.model.objects import Delta, DeltaType, Namespace, Object, Table, TableType
+from mangrove.model.objects import Delta, DeltaType, NamespaceEntry, Object, TableEntry, TableType
 from mangrove.model.paths import is_uri
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 
@@ -42,7 +42,7 @@ def _problem(base: CatalogSnapshot, changes: Changes, locator: Locator, value: O
         return "is a view"
     if isinstance(value, Delta):
         return _delta_problem(value)
-    if isinstance(value, Table) and isinstance(locator, TableLocator):
+    if isinstance(value, TableEntry) and isinstance(locator, TableLocator):
         if value.table_type is not TableType.MANAGED:
             return f"is {value.table_type.value}"
         if _namespace_id(base, changes, locator.namespace) != value.namespace_id:
@@ -63,4 +63,4 @@ def _delta_problem(delta: Delta) -> str:
 
 def _namespace_id(base: CatalogSnapshot, changes: Changes, name: str) -> str | None:
     made = changes.puts.get(NamespaceLocator(name))
-    return made.id if isinstance(made, Namespace) else base.namespace_id(name)
+    return made.id if isinstance(made, NamespaceEntry) else base.namespace_id(name)

@@ -42,7 +42,7 @@ from mangrove.layouts.deltacat.staging import DELETE
 from mangrove.layouts.deltacat.transaction_log import FLAT_LOG, MINUTE_LOG, LoggedTransaction, parse_log_path
 from mangrove.metastore import Commit
 from mangrove.model.locators import Kind
-from mangrove.model.objects import Namespace, Table
+from mangrove.model.objects import NamespaceEntry, TableEntry
 from mangrove.storage.port import ObjectInfo, Prefix, Store
 
 __all__ = [
@@ -202,7 +202,7 @@ def _name_values(
 
 def _name(base: CatalogSnapshot, wanted: RevisionRef) -> str:
     (body,) = base.files.bodies([wanted])
-    assert isinstance(body.value, Namespace | Table)
+    assert isinstance(body.value, NamespaceEntry | TableEntry)
     return body.value.name
 
 

@@ -35,9 +35,9 @@ from mangrove.metastore import (
     CommitResult,
     Difference,
     Isolation,
+    MetastoreSnapshot,
     Problem,
     RetiredVersion,
-    Snapshot,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
@@ -123,7 +123,7 @@ class CatalogMetastore:
         if first > 0:
             yield from (guard.commit for guard in reversed(self._foreign.guards()[:following]))
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         own = self._own(base)
         if changes.is_empty:
@@ -172,11 +172,11 @@ class CatalogMetastore:
         newest = self.latest()
         return [] if newest.guard.is_foreign else list_foreign_commits(newest, self._effects.now_millis())
 
-    def list_revisions(self, snapshot: Snapshot, locator: Locator) -> list[ObjectRevision]:
+    def list_revisions(self, snapshot: MetastoreSnapshot, locator: Locator) -> list[ObjectRevision]:
         """Return the history of one object up to a version, oldest first."""
         return list_revisions(self._own(snapshot), locator)
 
-    def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
+    def list_unmapped_fields(self, snapshot: MetastoreSnapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
         """Return for each object the fields of its body that a conversion would drop."""
         bodies = self._own(snapshot).bodies(locators)
         return [() if body is None else tuple(list_unmapped_fields(body)) for body in bodies]
@@ -190,7 +190,7 @@ class CatalogMetastore:
         """Return the live versions, oldest first."""
         return list(self.history())[::-1]
 
-    def roll_back(self, to: Snapshot, changes: Changes) -> CatalogSnapshot:
+    def roll_back(self, to: MetastoreSnapshot, changes: Changes) -> CatalogSnapshot:
         """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         target = self._own(to)
         newest = self.latest()
@@ -199,15 +199,15 @@ class CatalogMetastore:
         self._guard(target.version)  # it may have expired since it was read
         return self._seen(roll_back(self._effects, newest, target, changes))
 
-    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
         """Yield the objects that differ, in locator order; reads only what the versions do not share."""
         return diff_snapshots(self._own(before), self._own(after))
 
-    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+    def objects(self, snapshot: MetastoreSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
         """Yield every object of a kind in the whole version."""
         return scan_objects(self._own(snapshot), kind)
 
-    def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+    def files_of(self, snapshots: Iterable[MetastoreSnapshot]) -> Iterator[str]:
         """Yield the paths of the metadata files that these versions reference, each once, without data files."""
         return list_reachable_files(map(self._own, snapshots), self.latest)
 
@@ -232,7 +232,7 @@ class CatalogMetastore:
             for path, guard in read_retired_guards(store, maybe)
         ]
 
-    def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
+    def problems(self, snapshot: MetastoreSnapshot) -> Iterator[Problem]:
         """Yield each violated invariant of this version."""
         return find_problems(self._own(snapshot))
 
@@ -244,7 +244,7 @@ class CatalogMetastore:
         ]
         return imported_transactions + repair_log_and_hint(self.latest())
 
-    def _own(self, snapshot: Snapshot) -> CatalogSnapshot:
+    def _own(self, snapshot: MetastoreSnapshot) -> CatalogSnapshot:
         if not isinstance(snapshot, CatalogSnapshot) or snapshot.files is not self._files:
             raise InvalidInputError("the snapshot belongs to another metastore")
         return snapshot

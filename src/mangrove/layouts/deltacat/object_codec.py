@@ -14,15 +14,23 @@ from mangrove.layouts.deltacat.msgpack_maps import MsgpackMap, decode_map
 from mangrove.layouts.deltacat.table_codec import decode_delta, decode_partition, decode_stream, decode_table_version
 from mangrove.model.json_codec import Json, from_json, to_json
 from mangrove.model.locators import Kind
-from mangrove.model.objects import Namespace, Object, SharedTransaction, Table, TableType, TableVersion, View
+from mangrove.model.objects import (
+    NamespaceEntry,
+    Object,
+    SharedTransactionEntry,
+    TableEntry,
+    TableType,
+    TableVersion,
+    ViewEntry,
+)
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["ObjectBody", "decode_body", "encode_named_object", "list_unmapped_fields"]
 
 _WHOLE: Final[dict[Kind, type]] = {
-    Kind.VIEW: View,
-    Kind.SHARED_TRANSACTION: SharedTransaction,
+    Kind.VIEW: ViewEntry,
+    Kind.SHARED_TRANSACTION: SharedTransactionEntry,
     Kind.LAKEHOUSE: LakehouseSettings,
 }
 """Kinds unknown to DeltaCAT: all their fields are extras."""
@@ -51,7 +59,7 @@ def encode_named_object(value: Object, before: MsgpackMap | None) -> dict[str, A
     """Return the body of a named object, or of the lakehouse itself."""
     fields = dict(before or {})
     match value:
-        case Namespace():
+        case NamespaceEntry():
             fields |= {
                 "namespaceLocator": {"namespace": value.name},
                 "properties": merge_properties(value.properties, fields.get("properties")),
@@ -59,7 +67,7 @@ def encode_named_object(value: Object, before: MsgpackMap | None) -> dict[str, A
                 "id": value.id,
             }
             return add_extras(fields, {"description": value.description})
-        case Table():
+        case TableEntry():
             return _table_fields(value, fields)
         case _:
             every = to_json(value)
@@ -67,7 +75,7 @@ def encode_named_object(value: Object, before: MsgpackMap | None) -> dict[str, A
             return add_extras(fields, every)
 
 
-def _table_fields(table: Table, fields: dict[str, Any]) -> dict[str, Any]:
+def _table_fields(table: TableEntry, fields: dict[str, Any]) -> dict[str, Any]:
     fields |= {
         "tableLocator": {"namespaceLocator": {"namespace": table.id}, "tableName": table.name},
         "description": table.description,
@@ -89,9 +97,9 @@ def _table_fields(table: Table, fields: dict[str, Any]) -> dict[str, Any]:
     return add_extras(fields, extras)
 
 
-def _namespace_of(stored: BodyFields, folder: str) -> Namespace:
+def _namespace_of(stored: BodyFields, folder: str) -> NamespaceEntry:
     description = stored.extras.get("description")
-    return Namespace(
+    return NamespaceEntry(
         id=folder,
         name=stored.inner("namespaceLocator").must("namespace", str),
         properties=stored.properties(),
@@ -99,7 +107,7 @@ def _namespace_of(stored: BodyFields, folder: str) -> Namespace:
     )
 
 
-def _table_of(stored: BodyFields, folder: str) -> Table:
+def _table_of(stored: BodyFields, folder: str) -> TableEntry:
     namespace_id, _, table_id = folder.rpartition("/")
     extras: Any = stored.extras
     try:
@@ -107,7 +115,7 @@ def _table_of(stored: BodyFields, folder: str) -> Table:
     except ValueError as error:
         raise stored.refused(f"{error}") from error
     schema = extras.get("schema")
-    return Table(
+    return TableEntry(
         id=table_id,
         namespace_id=namespace_id,
         name=stored.inner("tableLocator").must("tableName", str),

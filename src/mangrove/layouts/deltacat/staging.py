@@ -61,15 +61,15 @@ from mangrove.model.locators import (
 from mangrove.model.objects import (
     Delta,
     DeltaType,
-    Namespace,
+    NamespaceEntry,
     Object,
     Partition,
-    SharedTransaction,
+    SharedTransactionEntry,
     Stream,
     StreamState,
-    Table,
+    TableEntry,
     TableVersion,
-    View,
+    ViewEntry,
 )
 from mangrove.model.settings import LakehouseSettings
 
@@ -317,7 +317,7 @@ class _NameStaging:
         if not isinstance(locator, TableLocator | ViewLocator):
             return ""
         new = self.changes.puts.get(locator.parent)
-        namespace_id = new.id if isinstance(new, Namespace) else self.draft.base.namespace_id(locator.namespace)
+        namespace_id = new.id if isinstance(new, NamespaceEntry) else self.draft.base.namespace_id(locator.namespace)
         if namespace_id is None:
             raise NotFoundError(f"the namespace of the {describe_object(locator)} does not exist; create it first")
         return namespace_id
@@ -336,13 +336,13 @@ class _NameStaging:
 
 def _folder(value: Object) -> str:
     match value:
-        case Namespace():
+        case NamespaceEntry():
             return value.id
-        case Table():
+        case TableEntry():
             return f"{value.namespace_id}/{value.id}"
-        case View():
+        case ViewEntry():
             return view_folder(value.id)
-        case SharedTransaction():
+        case SharedTransactionEntry():
             return shared_transaction_folder(digest_of(value.name))
         case _:
             raise AssertionError(f"{value} has no name")
@@ -356,13 +356,13 @@ def _tombstone_of_named(locator: _Locator, folder: str) -> Object:
     """Return the body of a delete revision, with the fields that DeltaCAT needs to read it."""
     match locator:
         case NamespaceLocator(name):
-            return Namespace(folder, name)
+            return NamespaceEntry(folder, name)
         case TableLocator(_, name):
-            return Table(_id(folder), folder.rpartition("/")[0], name)
+            return TableEntry(_id(folder), folder.rpartition("/")[0], name)
         case ViewLocator(_, name):
-            return View(_id(folder), name, "select 1")
+            return ViewEntry(_id(folder), name, "select 1")
         case SharedTransactionLocator(name):
-            return SharedTransaction(name, 0, 0, 0)
+            return SharedTransactionEntry(name, 0, 0, 0)
 
 
 def stage_table_descendants(draft: WriteDraft, changes: Changes) -> None:

@@ -24,18 +24,18 @@ from mangrove.layouts.tree.definition_schemas import (
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import (
-    Namespace,
+    NamespaceEntry,
     Object,
     Partition,
-    SharedTransaction,
+    SharedTransactionEntry,
     SharedTransactionState,
     Stream,
     StreamState,
-    Table,
+    TableEntry,
     TableType,
     TableVersion,
     TableVersionState,
-    View,
+    ViewEntry,
     kind_of,
 )
 from mangrove.model.settings import KNOWN_MAJOR_VERSION, LakehouseSettings
@@ -119,19 +119,19 @@ def _lakehouse_of(message: pb.Lakehouse, _: Locator | None) -> LakehouseSettings
     )
 
 
-def _fill_namespace(message: pb.Namespace, namespace: Namespace) -> None:
+def _fill_namespace(message: pb.Namespace, namespace: NamespaceEntry) -> None:
     message.id = namespace.id
     message.name = namespace.name
     message.properties.update(namespace.properties)
     _fill_optional(message, namespace, "description")
 
 
-def _namespace_of(message: pb.Namespace, locator: Locator | None) -> Namespace:
+def _namespace_of(message: pb.Namespace, locator: Locator | None) -> NamespaceEntry:
     name = message.name or (locator.name if isinstance(locator, NamespaceLocator) else "")
-    return Namespace(message.id or name, name, message.properties, _optional(message, "description"))
+    return NamespaceEntry(message.id or name, name, message.properties, _optional(message, "description"))
 
 
-def _fill_table(message: pb.Table, table: Table) -> None:
+def _fill_table(message: pb.Table, table: TableEntry) -> None:
     message.id = table.id
     message.namespace_id = table.namespace_id
     message.name = table.name
@@ -145,13 +145,13 @@ def _fill_table(message: pb.Table, table: Table) -> None:
     _fill_optional(message, table, "description", "location", "latest_table_version", "latest_active_table_version")
 
 
-def _table_of(message: pb.Table, locator: Locator | None) -> Table:
+def _table_of(message: pb.Table, locator: Locator | None) -> TableEntry:
     by_name = locator if isinstance(locator, TableLocator) else None
     name = message.name or (by_name.name if by_name else "")
     word = message.table_type or TableType.MANAGED.name
     if word not in TableType.__members__:
         raise FormatError(f"unknown table_type {word!r}; expected one of {', '.join(TableType.__members__)}")
-    return Table(
+    return TableEntry(
         id=message.id or name,
         namespace_id=message.namespace_id or (by_name.namespace if by_name else ""),
         name=name,
@@ -168,7 +168,7 @@ def _table_of(message: pb.Table, locator: Locator | None) -> Table:
     )
 
 
-def _fill_view(message: pb.View, view: View) -> None:
+def _fill_view(message: pb.View, view: ViewEntry) -> None:
     message.id = view.id
     message.name = view.name
     message.representation.type = _SQL
@@ -181,11 +181,11 @@ def _fill_view(message: pb.View, view: View) -> None:
     _fill_optional(message, view, "description")
 
 
-def _view_of(message: pb.View, locator: Locator | None) -> View:
+def _view_of(message: pb.View, locator: Locator | None) -> ViewEntry:
     name = message.name or (locator.name if isinstance(locator, ViewLocator) else "")
     if message.representation.type not in ("", _SQL):
         raise FormatError(f"unknown representation {message.representation.type!r}; expected sql")
-    return View(
+    return ViewEntry(
         id=message.id or name,
         name=name,
         sql=message.representation.sql,
@@ -197,7 +197,7 @@ def _view_of(message: pb.View, locator: Locator | None) -> View:
     )
 
 
-def _fill_shared_transaction(message: pb.SharedTransaction, transaction: SharedTransaction) -> None:
+def _fill_shared_transaction(message: pb.SharedTransaction, transaction: SharedTransactionEntry) -> None:
     message.name = transaction.name
     message.base_version = transaction.base_version
     message.began_at_millis = transaction.began_at_millis
@@ -206,8 +206,8 @@ def _fill_shared_transaction(message: pb.SharedTransaction, transaction: SharedT
     message.payload = transaction.payload
 
 
-def _shared_transaction_of(message: pb.SharedTransaction, _: Locator | None) -> SharedTransaction:
-    return SharedTransaction(
+def _shared_transaction_of(message: pb.SharedTransaction, _: Locator | None) -> SharedTransactionEntry:
+    return SharedTransactionEntry(
         name=message.name,
         base_version=message.base_version,
         began_at_millis=message.began_at_millis,

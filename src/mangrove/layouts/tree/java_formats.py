@@ -29,7 +29,7 @@ from mangrove.layouts.tree.node_rows import N_KEYS, NodeRows, NodeSections, read
 from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import LAKEHOUSE_DEFINITION, NEWER, OLDER, NodeColumns, TreeRevision
 from mangrove.model.locators import Locator, NamespaceLocator, TableLocator
-from mangrove.model.objects import Namespace, Table, TableType
+from mangrove.model.objects import NamespaceEntry, TableEntry, TableType
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -145,14 +145,16 @@ def decode_java_settings(numbers: JavaFieldNumbers, data: bytes, path: str) -> J
     return JavaSettings(settings, sizes)
 
 
-def decode_java_object(numbers: JavaFieldNumbers, locator: Locator, data: bytes, path: str) -> Namespace | Table:
+def decode_java_object(
+    numbers: JavaFieldNumbers, locator: Locator, data: bytes, path: str
+) -> NamespaceEntry | TableEntry:
     """Return the object at `locator` from its definition at `path`."""
     message = _Message(data, path)
     try:
         if isinstance(locator, NamespaceLocator):
-            return Namespace(_id(numbers, locator.name), locator.name, message.texts_by_key(2))
+            return NamespaceEntry(_id(numbers, locator.name), locator.name, message.texts_by_key(2))
         if isinstance(locator, TableLocator):
-            return Table(
+            return TableEntry(
                 id=_id(numbers, locator.namespace, locator.name),
                 namespace_id=_id(numbers, locator.namespace),
                 name=locator.name,

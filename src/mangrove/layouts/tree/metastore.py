@@ -40,9 +40,9 @@ from mangrove.metastore import (
     CommitResult,
     Difference,
     Isolation,
+    MetastoreSnapshot,
     Problem,
     RetiredVersion,
-    Snapshot,
     check_deadline,
     commit_time_after,
 )
@@ -130,7 +130,7 @@ class TreeMetastore:
                 yield from (root.commit for root in read_live_roots(self._files.store, self._names, older[::-1]))
                 return
 
-    def commit(self, base: Snapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         known = self._own(base)
         if changes.is_empty:
@@ -177,7 +177,7 @@ class TreeMetastore:
         check_deadline(changes, self._effects.now_millis())
         return self._seen(TreeSnapshot(self._files, root)) if create_root(self._effects, root, base.settings) else None
 
-    def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
+    def list_unmapped_fields(self, snapshot: MetastoreSnapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
         """Return for each object the fields of its definition that a conversion would drop."""
         own = self._own(snapshot)
         own.get_many(locators)
@@ -193,21 +193,21 @@ class TreeMetastore:
         taken = list_taken_versions(self._files.store, self._names)
         return [root.commit for root in read_live_roots(self._files.store, self._names, taken)]
 
-    def roll_back(self, to: Snapshot, changes: Changes) -> TreeSnapshot:
+    def roll_back(self, to: MetastoreSnapshot, changes: Changes) -> TreeSnapshot:
         """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         newest = self.latest()
         newest.root.revision.check_writable()
         return self._seen(roll_back(self._effects, self._files, newest, self._own(to), changes))
 
-    def differences(self, before: Snapshot, after: Snapshot) -> Iterator[Difference]:
+    def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
         """Yield the objects that differ, in locator order; reads only what the versions do not share."""
         return diff_snapshots(self._own(before), self._own(after), self._birthplaces)
 
-    def objects(self, snapshot: Snapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+    def objects(self, snapshot: MetastoreSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
         """Yield every object of a kind in the whole version."""
         return scan_objects(self._own(snapshot), kind, self._birthplaces)
 
-    def files_of(self, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+    def files_of(self, snapshots: Iterable[MetastoreSnapshot]) -> Iterator[str]:
         """Yield the paths of the metadata files that these versions reference, each once, without data files."""
         return list_reachable_files(map(self._own, snapshots))
 
@@ -230,7 +230,7 @@ class TreeMetastore:
         found = read_retired_roots(store, self._names, maybe)
         return [RetiredVersion(path, TreeSnapshot(self._files, root)) for path, root in found]
 
-    def problems(self, snapshot: Snapshot) -> Iterator[Problem]:
+    def problems(self, snapshot: MetastoreSnapshot) -> Iterator[Problem]:
         """Yield each violated invariant of this version."""
         return find_problems(self._own(snapshot))
 
@@ -238,7 +238,7 @@ class TreeMetastore:
         """Rewrite a missing or wrong hint, and return what was repaired."""
         return repair_hint(self._effects, self.latest().root)
 
-    def _own(self, snapshot: Snapshot) -> TreeSnapshot:
+    def _own(self, snapshot: MetastoreSnapshot) -> TreeSnapshot:
         if not isinstance(snapshot, TreeSnapshot) or snapshot.files is not self._files:
             raise InvalidInputError("the snapshot belongs to another metastore")
         return snapshot

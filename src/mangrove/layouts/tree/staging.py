@@ -21,7 +21,7 @@ from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator
-from mangrove.model.objects import Delta, Namespace, Object
+from mangrove.model.objects import Delta, NamespaceEntry, Object
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -171,13 +171,13 @@ def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Locato
     now = {
         locator.name: value.id
         for locator, value in changes.puts.items()
-        if isinstance(locator, NamespaceLocator) and isinstance(value, Namespace)
+        if isinstance(locator, NamespaceLocator) and isinstance(value, NamespaceEntry)
     }
     touched = [*now, *(locator.name for locator in changes.deletes if isinstance(locator, NamespaceLocator))]
     if not touched:
         return base.root.key_names, base.keys
     there = base.get_many([NamespaceLocator(name) for name in touched])
-    before = {name: value.id for name, value in zip(touched, there, strict=True) if isinstance(value, Namespace)}
+    before = {name: value.id for name, value in zip(touched, there, strict=True) if isinstance(value, NamespaceEntry)}
     names = base.root.key_names.after(before, now, base.settings.namespace_name_max_size_bytes)
     former = {name: base.root.key_names.key_name_of(name) or name for name in before if name not in now}
     # Also namespaces renamed back to their key name, which may be a former name here.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from mangrove.errors import FormatError
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.exports import find_export, format_export_location
-from mangrove.metastore import Changes, Commit, Difference, Snapshot
+from mangrove.metastore import Changes, Commit, Difference, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta, Object, SharedTransaction, SharedTransactionState
+from mangrove.model.objects import Delta, Object, SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -46,10 +46,10 @@ class ConversionMapping:
         match value:
             case Delta():
                 return self._delta(value)
-            case SharedTransaction(state=SharedTransactionState.PUBLISHED):
+            case SharedTransactionEntry(state=SharedTransactionState.PUBLISHED):
                 # It records the progress of a stream and has no base version.
                 return value
-            case SharedTransaction():
+            case SharedTransactionEntry():
                 base = self.numbers.get(value.base_version)
                 return replace(value, base_version=base) if self.keeps_shared and base is not None else None
             case _:
@@ -120,8 +120,8 @@ _KINDS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
 class VersionStep:
     """One version of the source and its predecessor."""
 
-    before: Snapshot | None
-    after: Snapshot
+    before: MetastoreSnapshot | None
+    after: MetastoreSnapshot
 
     @property
     def commit(self) -> Commit:
@@ -192,10 +192,10 @@ def find_rollback_target(lake: MaintenanceContext, versions: Sequence[int], numb
     return None
 
 
-def _same_settings(before: Snapshot, after: Snapshot) -> bool:
+def _same_settings(before: MetastoreSnapshot, after: MetastoreSnapshot) -> bool:
     """Return whether two versions have the same definition, ignoring the version bookkeeping."""
 
-    def content(snapshot: Snapshot) -> LakehouseSettings:
+    def content(snapshot: MetastoreSnapshot) -> LakehouseSettings:
         return replace(snapshot.settings, exported_snapshots={}, maximum_version_age_millis_overrides={})
 
     return content(before) == content(after)

@@ -25,7 +25,7 @@ from mangrove.maintenance.convert.history import (
 )
 from mangrove.maintenance.convert.survey import Survey
 from mangrove.maintenance.progress import Progress, ProgressCallback
-from mangrove.metastore import Changes, Commit, Isolation, Metastore, MetastoreMaintenance, Snapshot
+from mangrove.metastore import Changes, Commit, Isolation, Metastore, MetastoreMaintenance, MetastoreSnapshot
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.port import Store
 
@@ -129,7 +129,7 @@ class HistoryReplay:
             later=lambda _: None,
         )
         self._made = place.open(self._effects)
-        self._newest: Snapshot | None = None
+        self._newest: MetastoreSnapshot | None = None
 
     @property
     def made(self) -> MaintenanceContext:
@@ -191,7 +191,7 @@ class HistoryReplay:
                 f"version {commit.version} has the time of the previous version; its time is increased by a millisecond"
             )
 
-    def _committed(self, changes: Changes, target: int | None) -> Snapshot:
+    def _committed(self, changes: Changes, target: int | None) -> MetastoreSnapshot:
         """Return the destination's next version: a rollback, or the changes on the newest."""
         assert self._made is not None, "there is a first version"
         assert self._newest is not None, "there is a first version"

@@ -15,9 +15,9 @@ from mangrove.maintenance.convert.history import (
 from mangrove.maintenance.copy import load_file_sizes
 from mangrove.maintenance.progress import Progress, ProgressCallback
 from mangrove.maintenance.reachability import resolve_paths
-from mangrove.metastore import Snapshot
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator
-from mangrove.model.objects import Delta, Object, Table
+from mangrove.model.objects import Delta, Object, TableEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.port import ObjectInfo, Store
 
@@ -31,7 +31,9 @@ _NOTES_MAX = 100
 class _HasUnmappedFields(Protocol):
     """A layout whose files can contain more than the objects represent."""
 
-    def list_unmapped_fields(self, snapshot: Snapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]: ...
+    def list_unmapped_fields(
+        self, snapshot: MetastoreSnapshot, locators: Sequence[Locator]
+    ) -> list[tuple[str, ...]]: ...
 
 
 @runtime_checkable
@@ -58,7 +60,7 @@ class Survey:
         if len(self.notes) < _NOTES_MAX:
             self.notes[what] = None
 
-    def note_unmapped_fields(self, lake: MaintenanceContext, snapshot: Snapshot) -> None:
+    def note_unmapped_fields(self, lake: MaintenanceContext, snapshot: MetastoreSnapshot) -> None:
         """Note the fields of the changed objects that the destination cannot represent, each kind once."""
         changed, self.changed = self.changed, []
         if not isinstance(lake.maintenance, _HasUnmappedFields):
@@ -140,7 +142,7 @@ def _survey_step(
             survey.note(f"{where} is based on a version that is not converted; it is dropped")
         if isinstance(value, Delta):
             survey.locations.update(entry.location for entry in value.manifest.entries)
-        elif isinstance(value, Table) and value.location is not None:
+        elif isinstance(value, TableEntry) and value.location is not None:
             survey.note(f"{where} has its data at {value.location}, which is not copied")
 
 

@@ -5,10 +5,10 @@ from typing import Any, Protocol, assert_never
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.lakehouse.table import LakeTable
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, split_path
-from mangrove.model.objects import Table
+from mangrove.model.objects import TableEntry
 from mangrove.model.schema import Schema
 from mangrove.spark.statements import Frame
 from mangrove.sql.execute.query import BoundQuery
@@ -50,7 +50,7 @@ class _Bound(Protocol):
     def __call__(self, query: Query, above: tuple[str, ...] = ()) -> BoundQuery: ...
 
 
-def execute_ddl(statement: DdlStatement, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+def execute_ddl(statement: DdlStatement, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     """Execute the DDL statement and return a message; `bound` returns the rows of a query."""
     match statement:
         case CreateNamespace():
@@ -78,7 +78,7 @@ def execute_ddl(statement: DdlStatement, catalog: LakeTransaction, resolver: Nam
             assert_never(statement)
 
 
-def _alter_namespace(statement: AlterNamespace, catalog: LakeTransaction, resolver: NameResolver) -> str:
+def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: NameResolver) -> str:
     namespace = resolver.namespace_of(statement.name)
     match statement.action:
         case RenameTo(name):
@@ -96,12 +96,12 @@ def _alter_namespace(statement: AlterNamespace, catalog: LakeTransaction, resolv
     return f"namespace {namespace} is altered"
 
 
-def _create_table(statement: CreateTable, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+def _create_table(statement: CreateTable, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.table(statement.name)
     there = catalog.reading().get(locator)
-    if isinstance(there, Table) and statement.if_not_exists:
+    if isinstance(there, TableEntry) and statement.if_not_exists:
         return f"table {locator} was there already"
-    if statement.must_exist and not isinstance(there, Table):
+    if statement.must_exist and not isinstance(there, TableEntry):
         raise NotFoundError(f"table {locator} does not exist; use CREATE OR REPLACE TABLE")
     said = _build_create_arguments(statement, catalog, resolver)
     rows: Frame | None = None
@@ -113,7 +113,7 @@ def _create_table(statement: CreateTable, catalog: LakeTransaction, resolver: Na
     return f"table {locator} is there"
 
 
-def _build_create_arguments(statement: CreateTable, catalog: LakeTransaction, resolver: NameResolver) -> dict[str, Any]:
+def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolver: NameResolver) -> dict[str, Any]:
     """Return the arguments of `create_table`."""
     said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
     if statement.like is not None:
@@ -142,7 +142,7 @@ def _build_create_arguments(statement: CreateTable, catalog: LakeTransaction, re
     return said
 
 
-def _like(table: LakeTable) -> dict[str, Any]:
+def _like(table: Table) -> dict[str, Any]:
     said: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
     if table.table_type.value == "managed":
         said |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
@@ -162,7 +162,7 @@ def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
     return named
 
 
-def _alter_table(statement: AlterTable, catalog: LakeTransaction, resolver: NameResolver) -> str:
+def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameResolver) -> str:
     table = catalog.table(resolver.table(statement.name))
     match statement.action:
         case RenameTo(name):
@@ -204,7 +204,7 @@ def _alter_table(statement: AlterTable, catalog: LakeTransaction, resolver: Name
     return f"table {table} is altered"
 
 
-def _alter_column(table: LakeTable, action: AlterColumn) -> None:
+def _alter_column(table: Table, action: AlterColumn) -> None:
     name = join_name(*action.path)
     match action.what:
         case "type":
@@ -227,7 +227,7 @@ def _alter_column(table: LakeTable, action: AlterColumn) -> None:
             raise AssertionError(other)
 
 
-def _free_check(table: LakeTable) -> str:
+def _free_check(table: Table) -> str:
     return next(name for number in count(1) if (name := f"check_{number}") not in table.checks)
 
 
@@ -239,7 +239,7 @@ def _resolve_cluster_by(columns: tuple[str, ...], schema: Schema | None) -> str:
     return ", ".join(columns)
 
 
-def _create_view(statement: CreateView, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+def _create_view(statement: CreateView, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.view(statement.name)
     if statement.if_not_exists and catalog.reading().get(locator) is not None:
         return f"view {locator} was there already"
@@ -273,7 +273,7 @@ def _check_view_query(query: Query) -> str:
     return query.piece.text
 
 
-def _alter_view(statement: AlterView, catalog: LakeTransaction, resolver: NameResolver, bound: _Bound) -> str:
+def _alter_view(statement: AlterView, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.view(statement.name)
     view = catalog.view(locator)
     match statement.action:
@@ -303,7 +303,7 @@ def _alter_view(statement: AlterView, catalog: LakeTransaction, resolver: NameRe
     return f"view {locator} is altered"
 
 
-def _drop(statement: DropObject, catalog: LakeTransaction, resolver: NameResolver) -> str:
+def _drop(statement: DropObject, catalog: Transaction, resolver: NameResolver) -> str:
     if statement.kind == "namespace":
         namespace = resolver.namespace_of(statement.name)
         catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)
@@ -322,7 +322,7 @@ def _drop(statement: DropObject, catalog: LakeTransaction, resolver: NameResolve
     return f"{statement.kind} {table} is dropped"
 
 
-def _beside(name: SqlName, table: LakeTable) -> SqlName:
+def _beside(name: SqlName, table: Table) -> SqlName:
     """Return a new name; an unqualified one is in the namespace of the table."""
     return name if len(name.parts) > 1 else SqlName((table.locator.namespace, *name.parts), name.start, name.end)
 

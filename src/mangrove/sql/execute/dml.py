@@ -13,8 +13,8 @@ from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr
 from mangrove.lakehouse.merge import TableMerge
-from mangrove.lakehouse.table import LakeTable
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.schema import Schema
 from mangrove.model.types import Struct
@@ -75,7 +75,7 @@ def qualify_columns(text: str, columns: Collection[str], name: str) -> str:
 
 
 def execute_update_delete_merge(
-    statement: Update | Delete | Merge, transaction: LakeTransaction, expressions: StatementExpressions
+    statement: Update | Delete | Merge, transaction: Transaction, expressions: StatementExpressions
 ) -> RowCounts:
     """Execute UPDATE, DELETE or MERGE."""
     table = load_managed_table(transaction, expressions.binder.resolver, statement.table)
@@ -87,9 +87,7 @@ def execute_update_delete_merge(
         raise error from error.__cause__
 
 
-def _execute_change(
-    statement: Update | Delete | Merge, table: LakeTable, expressions: StatementExpressions
-) -> RowCounts:
+def _execute_change(statement: Update | Delete | Merge, table: Table, expressions: StatementExpressions) -> RowCounts:
     match statement:
         case Delete():
             return _delete(statement, table, expressions)
@@ -101,7 +99,7 @@ def _execute_change(
             assert_never(statement)
 
 
-def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressions: StatementExpressions) -> None:
+def _find_refusal(statement: Update | Delete | Merge, table: Table, expressions: StatementExpressions) -> None:
     """Raise Spark's error for a condition or value, with its position in the statement."""
     quoted = quote_name(statement.alias or statement.table.parts[-1])
     tables = f"{quote_name(table.locator.namespace)}.{quote_name(table.name)} AS {quoted}"
@@ -126,7 +124,7 @@ def _find_refusal(statement: Update | Delete | Merge, table: LakeTable, expressi
             expressions.try_out(piece, over)
 
 
-def _delete(statement: Delete, table: LakeTable, expressions: StatementExpressions) -> RowCounts:
+def _delete(statement: Delete, table: Table, expressions: StatementExpressions) -> RowCounts:
     if statement.condition is None:
         return table.overwrite([])
     condition = expressions.text(statement.condition)
@@ -137,7 +135,7 @@ def _delete(statement: Delete, table: LakeTable, expressions: StatementExpressio
     return table.delete(_where(condition, statement, table, expressions), engine="spark")
 
 
-def _update(statement: Update, table: LakeTable, expressions: StatementExpressions) -> RowCounts:
+def _update(statement: Update, table: Table, expressions: StatementExpressions) -> RowCounts:
     schema = require_schema(table)
     names = _names(statement.table, statement.alias)
     values = _build_assignments(statement.assignments, schema, names, expressions, table)
@@ -155,7 +153,7 @@ def _update(statement: Update, table: LakeTable, expressions: StatementExpressio
 
 
 def _where(
-    condition: str, statement: Update | Delete, table: LakeTable, expressions: StatementExpressions
+    condition: str, statement: Update | Delete, table: Table, expressions: StatementExpressions
 ) -> str | Predicate | SparkCondition:
     """Return the condition as a predicate for file pruning if it is equivalent or implied."""
     binder = expressions.binder
@@ -172,15 +170,13 @@ def _where(
     return text if certain is None else SparkCondition(text, certain)
 
 
-def _merge_single_row(
-    table: LakeTable, name: SqlName, alias: str | None, expressions: StatementExpressions
-) -> TableMerge:
+def _merge_single_row(table: Table, name: SqlName, alias: str | None, expressions: StatementExpressions) -> TableMerge:
     """Return a merge with one row that matches all, so that subqueries can use the table's alias."""
     one = create_one_row(expressions.binder.engine.session, "mangrove one")
     return table.merge(one, "true", target_name=alias or name.parts[-1], source_name="mangrove one", engine="spark")
 
 
-def _merge(statement: Merge, table: LakeTable, expressions: StatementExpressions) -> RowCounts:
+def _merge(statement: Merge, table: Table, expressions: StatementExpressions) -> RowCounts:
     source = expressions.rows(statement.source)
     if statement.source_columns:
         source = rename_columns(source, statement.source_columns)
@@ -222,7 +218,7 @@ def _with_clause(
     clause: MergeWhenClause,
     schema: Schema,
     source_columns: list[str],
-    about: tuple[LakeTable, Merge, StatementExpressions, dict[tuple[str, ...], str | None]],
+    about: tuple[Table, Merge, StatementExpressions, dict[tuple[str, ...], str | None]],
 ) -> TableMerge:
     table, statement, expressions, names = about
     shared = {column.name.casefold() for column in schema.columns} & {name.casefold() for name in source_columns}
@@ -255,7 +251,7 @@ def _with_clause(
 
 
 def _resolve_positional_columns(
-    assignments: tuple[Assignment, ...], schema: Schema, table: LakeTable
+    assignments: tuple[Assignment, ...], schema: Schema, table: Table
 ) -> tuple[Assignment, ...]:
     """Return the assignments with the columns of positional values resolved."""
     if not assignments or assignments[0].column:
@@ -273,7 +269,7 @@ def _build_assignments(
     schema: Schema,
     names: list[tuple[str, ...]],
     expressions: StatementExpressions,
-    table: LakeTable,
+    table: Table,
 ) -> dict[str, str]:
     """Return the new value of each column; assigning a struct field rebuilds the struct."""
     found: dict[str, str] = {}
@@ -333,7 +329,7 @@ def _names(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
     return [folded, folded[-1:]]
 
 
-def _full_name(name: SqlName, table: LakeTable, alias: str | None) -> dict[tuple[str, ...], str | None]:
+def _full_name(name: SqlName, table: Table, alias: str | None) -> dict[tuple[str, ...], str | None]:
     """Return how a name with its namespace is said where the table goes by one name."""
     if alias is not None:
         return {}
@@ -351,7 +347,7 @@ DmlStatement: TypeAlias = Insert | MultiInsert | Update | Delete | Merge | Trunc
 
 def execute_dml(
     statement: DmlStatement,
-    transaction: LakeTransaction,
+    transaction: Transaction,
     binder: QueryBinder,
     source: StatementSource,
     bound: Callable[[Query], BoundQuery],

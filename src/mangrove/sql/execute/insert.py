@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.table import LakeTable
-from mangrove.lakehouse.transaction import LakeTransaction
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
@@ -37,7 +37,7 @@ class PreparedInsert:
     """An insert whose rows are bound to the current tables, before anything is written."""
 
     statement: Insert
-    table: LakeTable
+    table: Table
     rows: Frame
     fixed: dict[str, str]
     """The values of partition columns that the statement says, as SQL."""
@@ -45,7 +45,7 @@ class PreparedInsert:
 
 def prepare_insert(
     statement: Insert,
-    transaction: LakeTransaction,
+    transaction: Transaction,
     resolver: NameResolver,
     bound: Callable[[Query], BoundQuery],
     expressions: StatementExpressions,
@@ -80,12 +80,12 @@ def execute_insert(work: PreparedInsert, expressions: StatementExpressions) -> R
     return _overwrite_rows(statement, table, require_schema(table), work.rows, work.fixed, expressions.binder.engine)
 
 
-def execute_truncate(statement: TruncateStatement, transaction: LakeTransaction, resolver: NameResolver) -> RowCounts:
+def execute_truncate(statement: TruncateStatement, transaction: Transaction, resolver: NameResolver) -> RowCounts:
     """Delete all rows."""
     return load_managed_table(transaction, resolver, statement.table).overwrite([])
 
 
-def load_managed_table(transaction: LakeTransaction, resolver: NameResolver, name: SqlName) -> LakeTable:
+def load_managed_table(transaction: Transaction, resolver: NameResolver, name: SqlName) -> Table:
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
     locator = resolver.table(name)
     if transaction.reading().get(resolver.view_at(locator)) is not None:
@@ -157,7 +157,7 @@ def _targets(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[s
 
 def _fit_rows(
     statement: Insert,
-    table: LakeTable,
+    table: Table,
     schema: Schema,
     rows: Frame,
     fixed: dict[str, str],
@@ -177,7 +177,7 @@ def _fit_rows(
 
 
 def _overwrite_rows(
-    statement: Insert, table: LakeTable, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SparkEngine
+    statement: Insert, table: Table, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SparkEngine
 ) -> RowCounts:
     where = " and ".join(
         _build_partition_condition(quote_name(schema.column(name).name), value) for name, value in fixed.items()
@@ -198,7 +198,7 @@ def _build_partition_condition(column: str, value: str) -> str:
     return f"{column} is null" if {*words} <= {"NULL", "(", ")"} else f"{column} <=> {value}"
 
 
-def require_schema(table: LakeTable) -> Schema:
+def require_schema(table: Table) -> Schema:
     """Return the columns of a table; raise an error if it has none yet."""
     schema = table.schema
     if schema is None:

@@ -10,10 +10,10 @@ from sqlglot import exp
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.predicates import Predicate, render_predicate_sql
 from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.snapshot import LakeSnapshot
+from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, join_name, quote_name
-from mangrove.model.objects import Table, TableType, View
+from mangrove.model.objects import TableEntry, TableType, ViewEntry
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import (
     Arguments,
@@ -115,7 +115,7 @@ class ResolvedName:
 
     catalog: Catalog
     locator: TableLocator | ViewLocator
-    value: Table | View
+    value: TableEntry | ViewEntry
     moment: int | str | None = None
     state: TableState | None = None
     """That of a table whose files are in the lakehouse."""
@@ -161,7 +161,7 @@ class ResolvedQuery:
         found = self.found.get(self._places.get(id(table), -1))
         if found is None:
             return None
-        if isinstance(found.value, View):
+        if isinstance(found.value, ViewEntry):
             return self.inside(found).columns
         return None if found.state is None else [(one.name, one.type) for one in found.state.schema.columns]
 
@@ -404,18 +404,18 @@ class QueryBinder:
             return None
         table, view = catalog.reading().get_many([TableLocator(namespace, name), ViewLocator(namespace, name)])
         found = join_name(namespace, name)
-        if isinstance(table, Table):
+        if isinstance(table, TableEntry):
             self.names.append(found)
             locator = TableLocator(namespace, name)
             return ResolvedName(catalog, locator, table, table_ref.moment, self._state(catalog, locator, table))
-        if isinstance(view, View):
+        if isinstance(view, ViewEntry):
             self.names.append(found)
             return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.moment)
         if table_ref.moment is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
             raise NotFoundError(f"table or view {found} does not exist as of {table_ref.moment!r}")
         return None
 
-    def _state(self, catalog: Catalog, locator: TableLocator, value: Table) -> TableState | None:
+    def _state(self, catalog: Catalog, locator: TableLocator, value: TableEntry) -> TableState | None:
         """Return the cached state of a managed table."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
@@ -430,7 +430,7 @@ class QueryBinder:
         if is_cached(self.engine, join_name(found.locator.namespace, found.locator.name)):
             # Spark finds what it keeps only where the same columns are read.
             wanted = replace(wanted, columns=require_all_columns)
-        if isinstance(value, View):
+        if isinstance(value, ViewEntry):
             return self._view_rows(found, wanted, constants or ConstantResolver(self.time_zone))
         if found.state is None:
             return read_external_files(
@@ -522,7 +522,7 @@ class QueryBinder:
 
 def _whole(view: ResolvedName) -> SqlFragment:
     """Return the text of a view."""
-    assert isinstance(view.value, View)
+    assert isinstance(view.value, ViewEntry)
     return SqlFragment(view.value.sql, 0)
 
 
@@ -532,7 +532,7 @@ def _identity(instead: Frame | str) -> object:
 
 def _version_of(catalog: Catalog) -> int | None:
     """Return the fixed version of a catalog, or None if it may still change."""
-    return catalog.version if isinstance(catalog, LakeSnapshot) else None
+    return catalog.version if isinstance(catalog, Snapshot) else None
 
 
 def evaluate_constant(piece: SqlFragment, binder: QueryBinder, whole: str) -> object:

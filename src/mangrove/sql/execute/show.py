@@ -13,7 +13,7 @@ from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import FileKind
 from mangrove.model.names import join_name, quote_name
-from mangrove.model.objects import TableType, View
+from mangrove.model.objects import TableType, ViewEntry
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type, quote_text
 from mangrove.model.values import Value
@@ -288,7 +288,7 @@ def _details(found: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
 
 def _table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapshot | ViewSnapshot:
     view = resolver.catalog.reading().get(resolver.view_at(locator))
-    if isinstance(view, View):
+    if isinstance(view, ViewEntry):
         return resolver.catalog.view(resolver.view_at(locator))
     try:
         return resolver.catalog.table(locator)

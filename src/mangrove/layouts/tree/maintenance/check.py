@@ -31,7 +31,7 @@ from mangrove.model.locators import (
     TableLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Object, Table
+from mangrove.model.objects import Object, TableEntry
 from mangrove.storage.paths import check_path
 
 __all__ = ["diagnose_tree", "find_problems"]
@@ -230,7 +230,7 @@ class _ObjectChecker:
                 yield from self._place_problems(locator, pointer)
             values, broken = self._defined(batch)
             yield from broken
-            self._table_ids |= {value.id for value in values if isinstance(value, Table)}
+            self._table_ids |= {value.id for value in values if isinstance(value, TableEntry)}
 
     def _located(self, kind: Kind) -> Iterator[tuple[Locator, str]]:
         """Yield the objects of a kind, without those that `_keys` or `verify_tree` already reported."""

@@ -11,7 +11,7 @@ from mangrove.layouts.tree.keys import TreeKeyRange
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Difference
 from mangrove.model.locators import Kind, Locator
-from mangrove.model.objects import Object, Table
+from mangrove.model.objects import Object, TableEntry
 
 __all__ = ["TableOrigins", "diff_snapshots", "scan_objects"]
 
@@ -46,7 +46,7 @@ class TableOrigins:
 
     def learn(self, objects: Iterable[Object]) -> None:
         """Record the origins of the tables among these objects, which saves a search."""
-        self._known |= {table.id: table.namespace_id for table in objects if isinstance(table, Table)}
+        self._known |= {table.id: table.namespace_id for table in objects if isinstance(table, TableEntry)}
 
 
 def scan_objects(snapshot: TreeSnapshot, kind: Kind, table_origins: TableOrigins) -> Iterator[tuple[Locator, Object]]:
