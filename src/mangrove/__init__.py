@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from mangrove.expressions.sql_expression import Expr, col, expr, lit
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.snapshot import Snapshot
-    from mangrove.lakehouse.table import CatalogClient
-    from mangrove.lakehouse.table import Table
+    from mangrove.lakehouse.table import CatalogClient, Table
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.maintenance.check import CheckReport
     from mangrove.metastore import Isolation

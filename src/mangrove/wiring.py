@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # ruff: noqa: PLC0415
 
-__all__ = ["LakehouseEngines", "build_engines_factory"]
+__all__ = ["LakehouseEngines", "LocalEngines", "build_engines_factory"]
 
 
 def build_engines_factory(storage_options: Mapping[str, str] | None = None) -> "EnginesFactory":
@@ -134,6 +134,33 @@ class LakehouseEngines:
 
             start_session_with_jars(self._effects.store.uri)
         return self._spark
+
+
+class LocalEngines:
+    """The engines of a lakehouse for programs that never use Spark, such as most commands."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._engines = LakehouseEngines(effects)
+
+    def reader(self) -> "LocalReader":
+        """Return the reader of this process."""
+        return self._engines.reader()
+
+    def local(self) -> "LocalEngine":
+        """Return the engine of this process."""
+        return self._engines.local()
+
+    def iceberg_address(self, state: "TableState", at_millis: int) -> str:
+        """Publish a state as Iceberg metadata, and return the location of the metadata file."""
+        return self._engines.iceberg_address(state, at_millis)
+
+    def can_spark_open(self, *others: str) -> bool:  # noqa: ARG002 - the engine port
+        """Return False: there is no Spark."""
+        return False
+
+    def spark(self, *, jars: bool = False) -> NoReturn:  # noqa: ARG002 - the engine port
+        """Raise InvalidInputError: no command passes a Spark DataFrame."""
+        raise InvalidInputError("commands read and write rows in this process; use Spark from Python instead")
 
 
 def _check_spark() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mangrove.cli.command import LocalEngines
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, is_immutable_path
@@ -26,6 +25,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract
+from mangrove.wiring import LocalEngines
 
 LARGE_ROWS = 400_000
 """So many that their file is read by ranges."""

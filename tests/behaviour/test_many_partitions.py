@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 import mangrove
-from mangrove.cli.command import LocalEngines
 from mangrove.errors import ConflictError
 from mangrove.expressions.parse import parse_predicate
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -25,6 +24,7 @@ from mangrove.tables.write_plan import build_append_delta, build_compaction_delt
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.transaction.deltas import build_partition_locator, open_table
 from mangrove.transaction.workspace import Workspace
+from mangrove.wiring import LocalEngines
 
 PARTITIONS = 300
 """More than a node of the tree holds, so that no request answers everything by chance."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from mangrove.cli.command import LocalEngines
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -16,6 +15,7 @@ from mangrove.model.locators import Locator, NamespaceLocator, TableLocator, Tab
 from mangrove.model.objects import NamespaceEntry, Object, TableVersion, ViewEntry
 from mangrove.model.schema import COLUMNS_MAX, Schema, assign_fresh_ids
 from mangrove.model.types import Column, Int64, Struct
+from mangrove.wiring import LocalEngines
 
 UNSAFE = ["a\x85b", "a\u061cb", "a\u200eb", "a\u202eb", "a\u2028b", "a\u2066b"]
 BEYOND = Schema(assign_fresh_ids(Column(0, f"c{number}", Int64()) for number in range(COLUMNS_MAX + 1)))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from mangrove.cli.command import LocalEngines
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -13,6 +12,7 @@ from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.testing.effects import build_deterministic_effects
+from mangrove.wiring import LocalEngines
 
 VERSIONS = 20
 """How many versions the lakehouse of these tests has."""

@@ -286,24 +286,24 @@ def test_help_imports_nothing_heavy_and_nothing_of_the_lakehouse() -> None:
     assert ours == {
         "mangrove.cli",
         "mangrove.cli.main",
-        "mangrove.cli.context",
+        "mangrove.cli.environment",
         "mangrove.errors",
     }
 
 
-@pytest.mark.parametrize("name", ["ls", "log", "show", "diff", "tree", "rename"])
+@pytest.mark.parametrize("name", ["ls", "log", "show", "diff", "tree"])
 def test_a_command_about_no_rows_opens_a_lakehouse_with_nothing_heavy_but_arrow_and_protobuf(
     lake: str, tmp_path: Path, name: str
 ) -> None:
-    words = ["sales", "moved"] if name == "rename" else every_command(lake, tmp_path)[name][1:]
+    words = every_command(lake, tmp_path)[name][1:]
     assert imported_by(name, lake, *words) & HEAVY <= TO_OPEN
 
 
 @pytest.mark.parametrize("words", [("read", "sales.orders"), ("check",)])
-def test_a_command_about_rows_waits_for_neither_spark_nor_pandas_nor_a_cloud(lake: str, words: tuple[str, ...]) -> None:
+def test_a_command_about_rows_waits_for_neither_spark_nor_a_cloud(lake: str, words: tuple[str, ...]) -> None:
     name, *rest = words
     mangrove.open(lake).table("sales.orders").append([{"id": 1}])
-    slow = {"obstore", "pandas", "pyarrow.dataset", "pyspark"}
+    slow = {"obstore", "pyarrow.dataset", "pyspark"}
     assert not imported_by(name, lake, *rest) & slow
 
 

@@ -53,8 +53,6 @@ def test_what_another_program_wrote_becomes_ours_version_by_version(
     lost = {"the field compactionRoundCompletionInfo", "the type of properties that are not strings"}
     kinds = {note.partition(" is not supported")[0] for note in report.notes}
     assert kinds == (lost if name == "deltacat-2" else set())
-        lost if name == "deltacat-2" else set()
-    )
     assert {kind: count for kind, count in report.comparison.objects.items() if count} == held
     back = _sound(
         convert_lakehouse(_again(store, layout), build_conversion_target(MemoryStore("memory://back/"), "tree"))

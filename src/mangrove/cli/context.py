@@ -15,7 +15,8 @@ from mangrove.effects import Effects, build_effects, wait_for_pending
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, build_cache_settings
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import EnginesFactory, open_on_store, resolve_store
+from mangrove.lakehouse.opening import EnginesFactory, open_on_store
+from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.maintenance.progress import ProgressCallback, format_bytes, ignore_progress
 from mangrove.model.json_codec import Json
 from mangrove.storage.counting import CountingStore, StoreRequests
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "CACHE_BYTES_VARIABLE",
-    "CACHE_VARIABLE",
-    "LAKE_VARIABLE",
     "CommandContext",
     "format_storage_stats",
     "is_location",
@@ -39,13 +37,6 @@ __all__ = [
     "resolve_cache",
     "split_location",
 ]
-
-LAKE_VARIABLE = "MANGROVE_LAKE"
-"""Environment variable with the default lakehouse."""
-CACHE_VARIABLE = "MANGROVE_CACHE"
-"""Environment variable with the default cache folder."""
-CACHE_BYTES_VARIABLE = "MANGROVE_CACHE_BYTES"
-"""Environment variable with the default cache size."""
 
 
 def is_location(word: str) -> bool:
@@ -187,7 +178,7 @@ class CommandContext:
             yield ignore_progress
             return
         # Progress bars are slow to import, and most commands end before one appears.
-        from mangrove.cli.terminal import ProgressBar  # noqa: PLC0415
+        from mangrove.cli.progress_bar import ProgressBar  # noqa: PLC0415
 
         with ProgressBar(what) as bar:
             yield bar.watch

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import click
 
-from mangrove.cli.context import LAKE_VARIABLE
+from mangrove.cli.environment import LAKE_VARIABLE
 from mangrove.errors import InvalidInputError, MangroveError
 
 __all__ = ["COMMANDS", "main", "mangrove"]

@@ -11,6 +11,10 @@ from mangrove.errors import InvalidInputError
 from mangrove.inspect.files import format_tree_key
 from mangrove.inspect.summary import summary_to_json
 from mangrove.inspect.tree_shape import DrawableTree, NodeShape, measure_tree
+from mangrove.layouts.deltacat.index import INDEX_SHAPE
+from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.tree.root import shape_of
+from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import MetastoreSnapshot
 
 __all__ = ["render_fill_bar", "render_tree", "tree_command"]
@@ -57,7 +61,6 @@ def _node_text(node: NodeShape, title: str) -> Text:
 
 
 # The layouts are imported on first use.
-# ruff: noqa: PLC0415
 
 
 @lake_command("tree", "mangrove tree ./lake\nmangrove tree ./lake --at 41 --depth 1")
@@ -86,9 +89,6 @@ def tree_command(session: CommandContext, lake: str, at: str | None, depth: int,
 
 
 def _tree_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
-    from mangrove.layouts.tree.root import shape_of
-    from mangrove.layouts.tree.snapshot import TreeSnapshot
-
     if not isinstance(snapshot, TreeSnapshot):
         return None
     root, keys = snapshot.root, snapshot.keys
@@ -102,9 +102,6 @@ def _tree_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
 
 
 def _index_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
-    from mangrove.layouts.deltacat.index import INDEX_SHAPE
-    from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
-
     if not isinstance(snapshot, CatalogSnapshot):
         return None
     guard, files = snapshot.guard, snapshot.files

@@ -10,6 +10,7 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.namespace import NamespaceSnapshot
 from mangrove.lakehouse.table import TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
+from mangrove.maintenance.exports import list_exports
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.json_codec import Json
 from mangrove.model.objects import Delta, TableType
@@ -138,9 +139,6 @@ def summary_to_json(summary: Any) -> Json:
 
 def summarize_lakehouse(lake: Lakehouse, snapshot: MetastoreSnapshot) -> LakehouseSummary:
     """Return the summary of a version of the lakehouse."""
-    # Most commands need no exports, and their module is slow to import.
-    from mangrove.maintenance.exports import list_exports  # noqa: PLC0415
-
     settings = snapshot.settings
     return LakehouseSummary(
         uri=lake.uri,

@@ -7,16 +7,19 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, summarize_differences
 from mangrove.lakehouse.engine_port import run_sql
+from mangrove.lakehouse.layouts import open_layout
 from mangrove.lakehouse.maintenance import Maintenance
 from mangrove.lakehouse.namespace import Namespace
 from mangrove.lakehouse.new_table import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.rollback import LakeRollback
 from mangrove.lakehouse.shared_transaction import SharedTransaction
 from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.time_travel import (
     AS_OF_ADVICE,
@@ -31,6 +34,7 @@ from mangrove.lakehouse.view import View
 from mangrove.maintenance.exports import find_export
 from mangrove.metastore import Isolation, MetastoreSnapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.storage.opening import open_store
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.compare import diff_snapshots
 from mangrove.transaction.group_commit import GroupCommitter
@@ -51,7 +55,7 @@ if TYPE_CHECKING:
     from mangrove.model.objects import SharedTransactionEntry
     from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["Lakehouse"]
+__all__ = ["Lakehouse", "reopen_lakehouse"]
 
 T = TypeVar("T")
 _ATTEMPTS: Final = 10
@@ -85,8 +89,6 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         The storage options are part of it, with the secrets that they hold. What came
         from the environment or a profile is not.
         """
-        from mangrove.lakehouse.opening import reopen  # noqa: PLC0415 - it opens lakehouses, and so imports this module
-
         if self.uri.startswith("memory:"):
             raise InvalidInputError(
                 f"{self.uri} lies in the memory of this process and cannot be pickled: no other process can open it; "
@@ -94,7 +96,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             )
         options = None if self.storage_options is None else dict(self.storage_options)
         tolerance_millis = self.effects.clock_tolerance_millis
-        return reopen, (self.uri, options, dict(self.clients), self._engines_on, tolerance_millis)
+        return reopen_lakehouse, (self.uri, options, dict(self.clients), self._engines_on, tolerance_millis)
 
     def __repr__(self) -> str:
         return f"<lakehouse {self.uri} in the {self.layout} layout>"
@@ -335,3 +337,16 @@ def _isolation(given: Isolation | str) -> Isolation:
         raise InvalidInputError(
             f"{given!r} is no level of isolation: use one of {', '.join(one.value for one in Isolation)}"
         ) from None
+
+
+def reopen_lakehouse(
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    clients: Mapping[str, CatalogClient],
+    engines: Callable[[Effects], Engines] | None,
+    clock_tolerance_millis: int | None,
+) -> Lakehouse:
+    """Open a lakehouse again as it was opened in another process; pickles of lakehouses name this function."""
+    store = resolve_store(uri, lambda place: open_store(place, storage_options))
+    effects = build_effects(store, clock_tolerance_millis)
+    return Lakehouse(effects, open_layout(effects), clients, engines, storage_options)

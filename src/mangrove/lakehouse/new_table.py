@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_column, parse_schema
+from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_view_name
 from mangrove.model.names import check_text, quote_name, split_name, split_path
 from mangrove.model.objects import Stream, TableEntry, TableType, TableVersion
@@ -108,9 +109,6 @@ def parse_schema_argument(given: object) -> Schema:
         return _schema_by_names(given)
     origin = type(given).__module__.partition(".")[0]
     if origin == "pyarrow":
-        # pyarrow takes long to import, and whoever hands in its schema has done so.
-        from mangrove.model.arrow_schema import schema_from_arrow  # noqa: PLC0415
-
         arrow: Any = given
         return schema_from_arrow(arrow)
     if origin == "pyspark" and hasattr(given, "fields"):

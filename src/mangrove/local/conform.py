@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.python_rows import to_python_rows, to_python_value
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
@@ -182,7 +183,7 @@ def _list(array: Any, element: Column, matching: Matching, path: str, wanted: An
 
 def _normalize_offsets(array: Any) -> Any:
     """Return the array with offsets that start at 0, for rebuilding lists."""
-    return pa.concat_arrays([array]) if array.offset == 0 else array.take(pa.array(range(len(array)), pa.int64()))
+    return pa.concat_arrays([array]) if array.offset == 0 else array.take(build_row_numbers(len(array)))
 
 
 def _offsets(array: Any) -> Any:

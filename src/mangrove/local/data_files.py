@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.parquet import encode_parquet
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import build_position_delete_rows, get_column
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
@@ -155,7 +156,7 @@ def sort_rows(rows: pa.Table, scheme: SortScheme, schema: Schema) -> pa.Table:
         order = "ascending" if field.direction is Direction.ASCENDING else "descending"
         nulls = "at_start" if field.nulls is Nulls.FIRST else "at_end"
         # The row number makes the sort stable, so that several fields are sorted one by one.
-        keyed = pa.table({"value": array, "row": pa.array(range(rows.num_rows), pa.int64())})
+        keyed = pa.table({"value": array, "row": build_row_numbers(rows.num_rows)})
         ordering: Any = [("value", order, nulls), ("row", "ascending", nulls)]
         numbers = pc.sort_indices(keyed, ordering)
         rows = rows.take(numbers)

@@ -38,6 +38,7 @@ from mangrove.local.casts import (
     format_sql_type,
     map_rows,
 )
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import type_to_arrow
 
 __all__ = [
@@ -331,7 +332,7 @@ def _case(
     branches: tuple[tuple[Expression, Expression], ...], otherwise: Expression, rows: pa.Table, naming: ColumnLookup
 ) -> Any:
     """Evaluate each branch for the rows that take it alone, so that `case` protects from a division by zero."""
-    left = pa.array(range(rows.num_rows), pa.int64())
+    left = build_row_numbers(rows.num_rows)
     places, parts = [], []
     for condition, value in branches:
         beside = rows.take(left)

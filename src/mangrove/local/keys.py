@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.python_rows import to_python_rows
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.types import Column
 
 __all__ = [
@@ -48,7 +49,7 @@ def build_key_mask(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> 
     names = [column.name for column in keys]
     beside = _select_keys(wanted, names).cast(_select_keys(rows, names).schema)
     found = _number_rows(_select_keys(rows, names)).join(beside, _places(names), join_type="left semi").column("row")
-    numbers = pa.array(range(rows.num_rows), pa.int64())
+    numbers = build_row_numbers(rows.num_rows)
     return pc.is_in(numbers, found.combine_chunks())
 
 
@@ -91,7 +92,7 @@ def filter_visible_rows(
     if not len(deleted_rows):
         return [rows for rows, _ in parts]
     count = sum(rows.num_rows for rows, _ in parts)
-    stays = pc.invert(pc.is_in(pa.array(range(count), pa.int64()), deleted_rows.combine_chunks()))
+    stays = pc.invert(pc.is_in(build_row_numbers(count), deleted_rows.combine_chunks()))
     found, start = [], 0
     for rows, _ in parts:
         found.append(rows.filter(stays.slice(start, rows.num_rows)))
@@ -115,7 +116,7 @@ def _places(names: Sequence[str]) -> list[str]:
 
 
 def _number_rows(rows: pa.Table) -> pa.Table:
-    return rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    return rows.append_column("row", build_row_numbers(rows.num_rows))
 
 
 def _in_order(numbers: Any) -> Any:

@@ -26,6 +26,7 @@ from mangrove.local.row_changes import (
     read_target_rows,
     set_column_values,
 )
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import ROW
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.names import suggest_name
@@ -138,8 +139,8 @@ def _join_on_equalities(target: pa.Table, source: pa.Table, equal: list[tuple[st
         wanted = find_common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
         left[f"key{place}"] = cast_array(_flat(target.column(ours)), wanted)
         right[f"key{place}"] = cast_array(_flat(source.column(theirs)), wanted)
-    ours_table = pa.table({**left, "t": pa.array(range(target.num_rows), pa.int64())})
-    theirs_table = pa.table({**right, "s": pa.array(range(source.num_rows), pa.int64())})
+    ours_table = pa.table({**left, "t": build_row_numbers(target.num_rows)})
+    theirs_table = pa.table({**right, "s": build_row_numbers(source.num_rows)})
     return (
         ours_table.join(theirs_table, list(left), join_type="inner")
         .select(["t", "s"])
@@ -169,7 +170,7 @@ def _prefix_columns(rows: pa.Table, side: str) -> pa.Table:
 
 
 def _others(count: int, numbers: Any) -> Any:
-    every = pa.array(range(count), pa.int64())
+    every = build_row_numbers(count)
     return every.filter(pc.invert(pc.is_in(every, _flat(numbers))))
 
 
@@ -333,7 +334,7 @@ def _outcome(
         counts += RowCounts(updated=count)
         moves_keys |= any(not new.column(name).equals(old.column(name)) for name in keys & values.keys())
     acted = numbers.filter(pc.greater_equal(chosen, pa.scalar(0, pa.int64())))
-    gone = pc.is_in(pa.array(range(target.rows.num_rows), pa.int64()), acted)
+    gone = pc.is_in(build_row_numbers(target.rows.num_rows), acted)
     return _Outcome(gone, pa.concat_tables(parts), parts[0], counts, moves_keys)
 
 
@@ -343,9 +344,9 @@ def _first_clause(clauses: Sequence[MergeClause], rows: pa.Table, naming: Column
     for number, clause in enumerate(clauses):
         is_open: Any = pc.equal(chosen, pa.scalar(-1, pa.int64()))
         if clause.where is not None:
-            places = pa.array(range(rows.num_rows), pa.int64()).filter(is_open)
+            places = build_row_numbers(rows.num_rows).filter(is_open)
             met = evaluate_condition(parse_expression(clause.where), rows.take(places), naming)
-            is_open = pc.is_in(pa.array(range(rows.num_rows), pa.int64()), places.filter(met))
+            is_open = pc.is_in(build_row_numbers(rows.num_rows), places.filter(met))
         chosen = pc.if_else(is_open, pa.scalar(number, pa.int64()), chosen)
     return chosen
 

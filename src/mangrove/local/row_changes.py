@@ -25,6 +25,7 @@ from mangrove.local.data_files import FileWriter, to_plain_value
 from mangrove.local.evaluation import ColumnLookup, evaluate_condition, evaluate_expression
 from mangrove.local.keys import build_key_mask, check_keys_unique, deduplicate_keys, filter_keys_in, filter_keys_not_in
 from mangrove.local.python_rows import to_python_rows
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import ROW, build_predicate_mask, coalesce_to_false, get_column, run_scan, run_scan_by_file
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.manifests import DataFile
@@ -257,7 +258,7 @@ def _read_retained_rows(
     if beside.num_rows == deleted_rows.num_rows:
         return schema_to_arrow(state.schema).empty_table()
     rows = filter_keys_in(read_target_rows(files.store, state, state.schema.columns, near).rows, wanted, keys)
-    numbered = rows.select([FILE, ROW]).append_column("place", pa.array(range(rows.num_rows), pa.int64()))
+    numbered = rows.select([FILE, ROW]).append_column("place", build_row_numbers(rows.num_rows))
     places = numbered.join(deleted_rows.select([FILE, ROW]), [FILE, ROW], join_type="left anti").column("place")
     return rows.take(pc.take(places, pc.sort_indices(places)))
 

@@ -28,6 +28,7 @@ from mangrove.expressions.predicates import (
 from mangrove.local.keys import filter_visible_rows, find_newest_deletes
 from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Decimal, Float32, Float64, Int16, Int32, Int64, Varchar
@@ -265,7 +266,7 @@ def _group_equality_deletes(
 
 
 def _number_rows(rows: pa.Table) -> pa.Table:
-    return rows.append_column(ROW, pa.array(range(rows.num_rows), pa.int64()))
+    return rows.append_column(ROW, build_row_numbers(rows.num_rows))
 
 
 def _with_predicate_columns(state: TableState, columns: Sequence[Column], predicate: Predicate | None) -> list[Column]:

@@ -13,7 +13,8 @@ import uvicorn
 from mangrove.effects import build_effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.cache import CacheSettings
-from mangrove.lakehouse.opening import open_on_store, resolve_store
+from mangrove.lakehouse.opening import open_on_store
+from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.rest.errors import BASE_PATH
 from mangrove.server.access import Access
 from mangrove.server.app import build_app, has_iceberg

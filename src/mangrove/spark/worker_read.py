@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.parquet import read_columns
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import run_scan
 from mangrove.maintenance.exports import open_export
 from mangrove.model.manifests import DataFile
@@ -70,7 +71,7 @@ class WorkerReader:
                     if number is not None:
                         rows = rows.append_column(number, pa.repeat(pa.scalar(entry["number"]), rows.num_rows))
                     if row_index is not None:
-                        rows = rows.append_column(row_index, pa.array(range(rows.num_rows), pa.int64()))
+                        rows = rows.append_column(row_index, build_row_numbers(rows.num_rows))
                     yield from rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
 
         listed = session.createDataFrame([tuple(file) for file in files], _LISTED)

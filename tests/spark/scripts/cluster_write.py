@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.support.ports import reserve_ports
 
 import mangrove
-from mangrove.spark.session import find_java_home
+from mangrove.spark.java import find_java_home
 
 ROWS = 40_000
 

@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import mangrove
+from mangrove.spark.java import find_java_home
 from mangrove.spark.registration import attach
-from mangrove.spark.session import find_java_home
 from mangrove.sql.session import SqlSession
 
 

@@ -29,6 +29,7 @@ from mangrove.iceberg.values import from_partition_record
 from mangrove.local.data_files import FileWriter
 from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import FILE_PATH, POSITION
 from mangrove.model.manifests import DataFile
 from mangrove.model.values import Value
@@ -77,7 +78,7 @@ class SnapshotReader:
         key_files = self._read_equality_deletes(location, changes)
         deleted_rows = self._find_deleted(location, changes, live_after, live_by_address.keys() - remaining.keys())
         deleted_rows |= {
-            one.live.file: pa.array(range(one.live.file.row_count), pa.int64())
+            one.live.file: build_row_numbers(one.live.file.row_count)
             for one in removed
             if one.live.deletes_earlier_rows
         }

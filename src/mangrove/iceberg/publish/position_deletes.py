@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from mangrove.errors import FormatError
 from mangrove.iceberg.publish.partition_assignment import PartitionedFile
 from mangrove.local.parquet import encode_parquet
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import FILE_PATH, POSITION, ROW, run_scan_by_file
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile, FileKind
@@ -91,7 +92,7 @@ def _build_rows(address: str, positions: Any) -> pa.Table:
 
 
 def _invert_positions(count: int, visible: Any) -> Any:
-    every = pa.array(range(count), pa.int64())
+    every = build_row_numbers(count)
     return every.filter(pc.invert(pc.is_in(every, visible.combine_chunks())))
 
 

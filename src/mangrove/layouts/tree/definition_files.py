@@ -33,7 +33,6 @@ from mangrove.model.objects import Delta, Object, Partition, Stream, TableVersio
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
-    "MANGROVE_DEFINITIONS",
     "DecodedObject",
     "DecodedSettings",
     "DefinitionCodec",
@@ -191,23 +190,6 @@ def own_name_of(value: Object) -> str | int | None:
 def name_sizes_of(settings: LakehouseSettings) -> NameSizes:
     """Return the maximum sizes of names in tree keys."""
     return NameSizes(settings.namespace_name_max_size_bytes, settings.table_name_max_size_bytes)
-
-
-def _settings_of(data: bytes, path: str) -> DecodedSettings:
-    from mangrove.layouts.tree.definitions import decode_definition  # noqa: PLC0415
-
-    value, unknown = decode_definition(Kind.LAKEHOUSE, data, path)
-    assert isinstance(value, LakehouseSettings)
-    return DecodedSettings(value, name_sizes_of(value), unknown)
-
-
-def _object_of(locator: Locator, data: bytes, path: str) -> DecodedObject:
-    from mangrove.layouts.tree.definitions import decode_definition  # noqa: PLC0415
-
-    return DecodedObject(*decode_definition(locator.kind, data, path, locator))
-
-
-MANGROVE_DEFINITIONS = DefinitionCodec(_settings_of, _object_of)
 
 
 _INLINE = "data:application/protobuf;base64,"

@@ -12,7 +12,14 @@ from google.protobuf.message import DecodeError, Message
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.layouts.tree.definition_deltas import decode_delta, decode_values, fill_delta, fill_values
-from mangrove.layouts.tree.definition_files import has_unknown_fields, restore_unknown_fields
+from mangrove.layouts.tree.definition_files import (
+    DecodedObject,
+    DecodedSettings,
+    DefinitionCodec,
+    has_unknown_fields,
+    name_sizes_of,
+    restore_unknown_fields,
+)
 from mangrove.layouts.tree.definition_schemas import (
     decode_partition_scheme,
     decode_schema,
@@ -40,7 +47,7 @@ from mangrove.model.objects import (
 )
 from mangrove.model.settings import KNOWN_MAJOR_VERSION, LakehouseSettings
 
-__all__ = ["decode_definition", "encode_definition"]
+__all__ = ["MANGROVE_DEFINITIONS", "decode_definition", "encode_definition"]
 
 _SQL: Final = "sql"
 _OPTIONAL_SETTINGS: Final = (
@@ -357,3 +364,16 @@ _READERS: Final[dict[Kind, Callable[[Any, Locator | None], Object]]] = {
     Kind.PARTITION: _partition_of,
     Kind.DELTA: lambda message, _: decode_delta(message),
 }
+
+
+def _settings_of(data: bytes, path: str) -> DecodedSettings:
+    value, unknown = decode_definition(Kind.LAKEHOUSE, data, path)
+    assert isinstance(value, LakehouseSettings)
+    return DecodedSettings(value, name_sizes_of(value), unknown)
+
+
+def _object_of(locator: Locator, data: bytes, path: str) -> DecodedObject:
+    return DecodedObject(*decode_definition(locator.kind, data, path, locator))
+
+
+MANGROVE_DEFINITIONS = DefinitionCodec(_settings_of, _object_of)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.definition_files import (
-    MANGROVE_DEFINITIONS,
     DecodedObject,
     DecodedSettings,
     DefinitionCodec,
     decode_inline_pointer,
     verify_and_strip_checksum,
 )
+from mangrove.layouts.tree.definitions import MANGROVE_DEFINITIONS
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.revision import TreeRevision
 from mangrove.model.locators import DeltaLocator, Kind, Locator

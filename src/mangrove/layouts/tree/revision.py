@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.layouts.tree.definition_files import MANGROVE_DEFINITIONS, DefinitionCodec
+from mangrove.layouts.tree.definition_files import DefinitionCodec
+from mangrove.layouts.tree.definitions import MANGROVE_DEFINITIONS
 from mangrove.layouts.tree.keys import NEWER_KEYS, OLDER_KEYS, KeyEncoding
 from mangrove.layouts.tree.node_rows import (
     NodeRows,
