@@ -19,7 +19,7 @@ from mangrove.betree.search import measure_height, scan
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
-from mangrove.metastore import Changes, Isolation, Scan
+from mangrove.metastore import Changes, Isolation, ObjectRange
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import TableEntry
 from mangrove.model.settings import LakehouseSettings
@@ -141,7 +141,7 @@ def listed(store: CountingStore, count: int) -> float:
     namespace = NamespaceLocator(f"n{count // PER_NAMESPACE // 2:05d}")
     found = list(snapshot.children(Kind.TABLE, namespace))  # now the definitions are known, and the nodes too
     again = open_tree(build_deterministic_effects(store, first_id=5 * 10**9)).latest()
-    first, end = again.keys.range_of(Scan(Kind.TABLE, namespace))
+    first, end = again.keys.range_of(ObjectRange(Kind.TABLE, namespace))
     before = store.requests
     assert sum(1 for _ in scan(again.root.node, first, end, again.read_nodes)) == len(found)
     return ((store.requests - before).reads - tall) / (len(found) / 60)

@@ -36,11 +36,11 @@ __all__ = [
     "Metastore",
     "MetastoreMaintenance",
     "MetastoreSnapshot",
+    "ObjectRange",
     "OpenFailure",
     "Parent",
     "Problem",
     "RetiredVersion",
-    "Scan",
     "check_clock",
     "check_deadline",
     "commit_time_after",
@@ -62,7 +62,7 @@ class Isolation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ObjectRange:
     """All objects of one kind below a parent, or those whose name starts with `prefix`."""
 
     kind: Kind
@@ -89,8 +89,8 @@ class Changes:
     puts: Mapping[Locator, Object] = field(default_factory=dict)
     deletes: frozenset[Locator] = frozenset()
     reads: frozenset[Locator] = frozenset()
-    scans: frozenset[Scan] = frozenset()
-    guards: frozenset[Locator | Scan] = frozenset()
+    scans: frozenset[ObjectRange] = frozenset()
+    guards: frozenset[Locator | ObjectRange] = frozenset()
     settings: LakehouseSettings | None = None
     """The new lakehouse definition if it changes; conflicts with every concurrent change of it."""
     message: str = ""
@@ -120,18 +120,18 @@ class Changes:
 
     def targets_to_validate(
         self, isolation: Isolation, commuting: Set[Locator] = frozenset()
-    ) -> tuple[set[Locator], set[Scan]]:
+    ) -> tuple[set[Locator], set[ObjectRange]]:
         """Return the locators and scans that no concurrent commit may have written.
 
         New deltas and the puts in `commuting` commute and are left out.
         """
-        watched: set[Locator | Scan] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
+        watched: set[Locator | ObjectRange] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
         watched -= commuting
         watched |= self.deletes | self.guards
         if isolation is Isolation.SERIALIZABLE:
             watched |= self.reads | self.scans
-        scans = {item for item in watched if isinstance(item, Scan)}
-        return {item for item in watched if not isinstance(item, Scan)}, scans
+        scans = {item for item in watched if isinstance(item, ObjectRange)}
+        return {item for item in watched if not isinstance(item, ObjectRange)}, scans
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mangrove.betree.build import build_tree, write_new_nodes
 from mangrove.betree.compact import compact_tree
 from mangrove.betree.edit import apply_messages
-from mangrove.betree.node import Entry, Message, Node, Shape
+from mangrove.betree.node import Entry, Message, Node, NodeLimits
 from mangrove.betree.search import DEPTH_MAX, get, get_many, last, measure_height, scan, scan_all
 from mangrove.betree.verify import verify_tree
 from mangrove.errors import FormatError
@@ -35,7 +35,7 @@ class Nodes:
         return [self.held[pointer] for pointer in pointers]
 
     def commit(
-        self, root: Node, messages: Iterable[tuple[str, str | None]], shape: Shape, transaction: str = "t"
+        self, root: Node, messages: Iterable[tuple[str, str | None]], shape: NodeLimits, transaction: str = "t"
     ) -> Node:
         told = [Message(key, value, transaction) for key, value in messages]
         return write_new_nodes(apply_messages(root, told, shape, self.read), self.write)
@@ -45,7 +45,7 @@ def key(number: int) -> str:
     return f"{number:06d}"
 
 
-def built(nodes: Nodes, count: int, shape: Shape, step: int = 1) -> Node:
+def built(nodes: Nodes, count: int, shape: NodeLimits, step: int = 1) -> Node:
     return build_tree((Entry(key(number * step), f"v{number}") for number in range(count)), shape, nodes.write)
 
 
@@ -53,7 +53,7 @@ def entries(nodes: Nodes, root: Node) -> list[Entry]:
     return list(scan(root, "", None, nodes.read))
 
 
-def assert_sound(nodes: Nodes, root: Node, shape: Shape, *, compacted: bool = False) -> None:
+def assert_sound(nodes: Nodes, root: Node, shape: NodeLimits, *, compacted: bool = False) -> None:
     assert list(verify_tree(root, shape, nodes.read, compacted=compacted)) == []
 
 
@@ -79,9 +79,9 @@ class Compared(str):
         return str.__ge__(self, other)
 
 
-SMALL = Shape(order=4, root_buffer_max=2, buffer_max=4)
+SMALL = NodeLimits(order=4, root_buffer_max=2, buffer_max=4)
 shapes = st.builds(
-    Shape,
+    NodeLimits,
     order=st.sampled_from([3, 4, 5, 7, 16, 128]),
     root_buffer_max=st.integers(1, 8),
     buffer_max=st.integers(1, 24),
@@ -95,7 +95,7 @@ transactions = st.lists(
 
 @given(transactions, shapes)
 def test_any_history_of_commits_reads_like_a_dictionary(
-    history: list[list[tuple[str, str | None]]], shape: Shape
+    history: list[list[tuple[str, str | None]]], shape: NodeLimits
 ) -> None:
     nodes, root, model = Nodes(), Node(), dict[str, str]()
     for messages in history:
@@ -111,7 +111,7 @@ def test_any_history_of_commits_reads_like_a_dictionary(
 
 @given(transactions, shapes, keys, keys)
 def test_a_range_holds_exactly_its_keys_and_its_last(
-    history: list[list[tuple[str, str | None]]], shape: Shape, one: str, other: str
+    history: list[list[tuple[str, str | None]]], shape: NodeLimits, one: str, other: str
 ) -> None:
     nodes, root, model = Nodes(), Node(), dict[str, str | None]()
     for messages in history:
@@ -126,7 +126,7 @@ def test_a_range_holds_exactly_its_keys_and_its_last(
 @given(transactions, shapes, st.sets(keys, max_size=12), st.booleans())
 def test_many_ranges_hold_what_each_of_them_does_and_no_node_is_read_twice_for_them(
     history: list[list[tuple[str, str | None]]],
-    shape: Shape,
+    shape: NodeLimits,
     bounds: set[str],
     to_the_end: bool,
 ) -> None:
@@ -148,7 +148,7 @@ def test_many_ranges_hold_what_each_of_them_does_and_no_node_is_read_twice_for_t
 
 @given(transactions, shapes, st.lists(keys, max_size=12))
 def test_many_keys_looked_up_together_are_what_each_is_alone(
-    history: list[list[tuple[str, str | None]]], shape: Shape, wanted: list[str]
+    history: list[list[tuple[str, str | None]]], shape: NodeLimits, wanted: list[str]
 ) -> None:
     nodes, root = Nodes(), Node()
     for messages in history:
@@ -161,7 +161,7 @@ def test_many_keys_looked_up_together_are_what_each_is_alone(
 
 @given(transactions, shapes)
 def test_compaction_keeps_every_entry_and_leaves_no_message_and_no_small_node(
-    history: list[list[tuple[str, str | None]]], shape: Shape
+    history: list[list[tuple[str, str | None]]], shape: NodeLimits
 ) -> None:
     nodes, root = Nodes(), Node()
     for messages in history:
@@ -173,7 +173,7 @@ def test_compaction_keeps_every_entry_and_leaves_no_message_and_no_small_node(
 
 
 @given(st.integers(0, 700), shapes, st.sampled_from([0.5, 0.75, 0.9, 1.0]))
-def test_a_tree_built_at_once_holds_its_entries_in_half_full_nodes(count: int, shape: Shape, fill: float) -> None:
+def test_a_tree_built_at_once_holds_its_entries_in_half_full_nodes(count: int, shape: NodeLimits, fill: float) -> None:
     nodes = Nodes()
     wanted = [Entry(key(number), str(number)) for number in range(count)]
     root = build_tree(iter(wanted), shape, nodes.write, fill)
@@ -183,7 +183,7 @@ def test_a_tree_built_at_once_holds_its_entries_in_half_full_nodes(count: int, s
 
 @given(transactions, shapes)
 def test_the_root_holds_every_message_of_the_transaction_that_wrote_it(
-    history: list[list[tuple[str, str | None]]], shape: Shape
+    history: list[list[tuple[str, str | None]]], shape: NodeLimits
 ) -> None:
     nodes, root = Nodes(), Node()
     for number, messages in enumerate(history):
@@ -192,7 +192,7 @@ def test_the_root_holds_every_message_of_the_transaction_that_wrote_it(
 
 
 @given(transactions, shapes)
-def test_earlier_roots_still_read_as_they_did(history: list[list[tuple[str, str | None]]], shape: Shape) -> None:
+def test_earlier_roots_still_read_as_they_did(history: list[list[tuple[str, str | None]]], shape: NodeLimits) -> None:
     nodes, root = Nodes(), Node()
     past = []
     for messages in history:
@@ -235,7 +235,7 @@ def test_deleting_a_pivot_does_not_lose_its_right_subtree() -> None:
 
 
 def test_a_value_that_waits_above_a_key_goes_along_when_the_key_becomes_a_pivot() -> None:
-    shape = Shape(order=3, root_buffer_max=1, buffer_max=64)
+    shape = NodeLimits(order=3, root_buffer_max=1, buffer_max=64)
     nodes, root, model = Nodes(), built(Nodes(), 0, shape), dict[str, str]()
     for round_number in range(8):
         for number in range(0, 64, 1 + round_number % 3):
@@ -252,8 +252,8 @@ def test_deletes_leave_no_tombstone_for_ever() -> None:
     assert write_new_nodes(compact_tree(root, SMALL, nodes.read), nodes.write) == Node()
 
 
-@pytest.mark.parametrize("shape", [Shape(16, 8, 32), Shape(8, 8, 64), Shape(5, 5, 40), SMALL])
-def test_names_that_come_and_go_do_not_fill_the_roots_buffer(shape: Shape) -> None:
+@pytest.mark.parametrize("shape", [NodeLimits(16, 8, 32), NodeLimits(8, 8, 64), NodeLimits(5, 5, 40), SMALL])
+def test_names_that_come_and_go_do_not_fill_the_roots_buffer(shape: NodeLimits) -> None:
     nodes = Nodes()
     root = built(nodes, 2000, shape)
     for number in range(2000):
@@ -272,7 +272,7 @@ def test_compaction_of_a_compacted_tree_writes_nothing() -> None:
 
 @pytest.mark.parametrize("pattern", ["random", "ascending", "hot spot", "delete"])
 def test_one_object_commits_write_one_node_nine_times_in_ten_and_never_more_than_six(pattern: str) -> None:
-    shape, nodes, count = Shape(), Nodes(), 60_000
+    shape, nodes, count = NodeLimits(), Nodes(), 60_000
     root = built(nodes, count, shape, step=10)
     written: list[int] = []
     number = 1
@@ -294,7 +294,7 @@ def test_one_object_commits_write_one_node_nine_times_in_ten_and_never_more_than
 
 
 def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:
-    shape, nodes = Shape(order=16, root_buffer_max=16, buffer_max=64), Nodes()
+    shape, nodes = NodeLimits(order=16, root_buffer_max=16, buffer_max=64), Nodes()
     root = built(nodes, 3000, shape, step=10)
     root = nodes.commit(root, [(key(number * 10 + 5), "x") for number in range(2000)], shape)
     for number in range(40):
@@ -304,7 +304,7 @@ def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:
 
 
 def test_what_a_large_transaction_left_behind_is_sunk_with_few_requests_for_many_nodes() -> None:
-    nodes, shape = Nodes(), Shape()
+    nodes, shape = Nodes(), NodeLimits()
     root = built(nodes, 20_000, shape, step=10)
     root = nodes.commit(root, [(key(number * 10 + 5), "x") for number in range(0, 20_000, 5)], shape)
     requested: list[list[str]] = []
@@ -323,7 +323,7 @@ def test_what_a_large_transaction_left_behind_is_sunk_with_few_requests_for_many
 
 def test_a_lookup_reads_no_more_nodes_than_the_tree_is_high() -> None:
     nodes = Nodes()
-    root = built(nodes, 20_000, Shape())
+    root = built(nodes, 20_000, NodeLimits())
     for number in (0, 7, 9_999, 19_999):
         nodes.reads = 0
         assert get(root, key(number), nodes.read) == f"v{number}"
@@ -332,7 +332,7 @@ def test_a_lookup_reads_no_more_nodes_than_the_tree_is_high() -> None:
 
 def test_the_first_page_of_a_scan_reads_only_what_it_shows() -> None:
     nodes = Nodes()
-    root = built(nodes, 20_000, Shape())
+    root = built(nodes, 20_000, NodeLimits())
     nodes.reads = 0
     page = [entry for entry, _ in zip(scan(root, key(500), None, nodes.read), range(100), strict=False)]
     assert len(page) == 100
@@ -359,7 +359,7 @@ def test_as_many_short_searches_as_a_buffer_has_messages_look_at_few_keys_each()
 
 def test_a_long_scan_asks_for_many_nodes_at_once() -> None:
     nodes = Nodes()
-    root = built(nodes, 20_000, Shape())
+    root = built(nodes, 20_000, NodeLimits())
     requests: list[int] = []
 
     def read(pointers: Sequence[str]) -> list[Node]:
@@ -373,7 +373,7 @@ def test_a_long_scan_asks_for_many_nodes_at_once() -> None:
 
 def test_ranges_in_a_hundred_leaves_are_read_in_few_requests_for_many_nodes_each() -> None:
     nodes = Nodes()
-    root = built(nodes, 20_000, Shape())
+    root = built(nodes, 20_000, NodeLimits())
     requests: list[int] = []
 
     def read(pointers: Sequence[str]) -> list[Node]:

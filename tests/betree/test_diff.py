@@ -10,7 +10,7 @@ from mangrove.betree.build import build_tree, write_new_nodes
 from mangrove.betree.compact import compact_tree
 from mangrove.betree.diff import KeyChange, diff_trees
 from mangrove.betree.edit import apply_messages
-from mangrove.betree.node import Entry, Message, Node, Shape
+from mangrove.betree.node import Entry, Message, Node, NodeLimits
 from mangrove.betree.search import measure_height
 from mangrove.errors import FormatError
 
@@ -33,7 +33,7 @@ class Nodes:
         self.reads += len(pointers)
         return [self.held[pointer] for pointer in pointers]
 
-    def commit(self, root: Node, writes: Iterable[tuple[str, str | None]], shape: Shape) -> Node:
+    def commit(self, root: Node, writes: Iterable[tuple[str, str | None]], shape: NodeLimits) -> Node:
         told = [Message(name, value, "t") for name, value in writes]
         return write_new_nodes(apply_messages(root, told, shape, self.read), self.write)
 
@@ -57,7 +57,7 @@ def after_writes(model: dict[str, str], writes: Writes) -> dict[str, str]:
 
 
 shapes = st.builds(
-    Shape,
+    NodeLimits,
     order=st.sampled_from([3, 4, 5, 7, 16, 128]),
     root_buffer_max=st.integers(1, 8),
     buffer_max=st.integers(1, 24),
@@ -68,7 +68,7 @@ writes = st.lists(st.tuples(keys, st.one_of(st.none(), st.text("ab", min_size=1,
 
 @given(st.lists(writes, max_size=50), shapes, st.data())
 def test_any_two_versions_of_a_history_differ_as_dictionaries_do(
-    history: list[Writes], shape: Shape, data: st.DataObject
+    history: list[Writes], shape: NodeLimits, data: st.DataObject
 ) -> None:
     nodes, root, model = Nodes(), Node(), dict[str, str]()
     versions = [(root, model)]
@@ -83,7 +83,7 @@ def test_any_two_versions_of_a_history_differ_as_dictionaries_do(
 
 @given(st.lists(writes, max_size=30), st.lists(writes, max_size=30), shapes, shapes)
 def test_trees_that_share_nothing_differ_as_dictionaries_do(
-    one: list[Writes], other: list[Writes], shape: Shape, other_shape: Shape
+    one: list[Writes], other: list[Writes], shape: NodeLimits, other_shape: NodeLimits
 ) -> None:
     nodes = Nodes()
     left, before = Node(), dict[str, str]()
@@ -96,7 +96,7 @@ def test_trees_that_share_nothing_differ_as_dictionaries_do(
 
 
 @given(st.lists(writes, max_size=40), shapes)
-def test_a_compacted_tree_does_not_differ_from_what_it_was(history: list[Writes], shape: Shape) -> None:
+def test_a_compacted_tree_does_not_differ_from_what_it_was(history: list[Writes], shape: NodeLimits) -> None:
     nodes, root = Nodes(), Node()
     for step in history:
         root = nodes.commit(root, step, shape)
@@ -109,9 +109,9 @@ def test_a_compacted_tree_does_not_differ_from_what_it_was(history: list[Writes]
 @pytest.mark.parametrize("value", ["new", None])
 def test_one_change_among_a_hundred_thousand_reads_one_way_down(place: int, value: str | None) -> None:
     nodes = Nodes()
-    root = build_tree((Entry(key(number), f"v{number}") for number in range(100_000)), Shape(), nodes.write)
+    root = build_tree((Entry(key(number), f"v{number}") for number in range(100_000)), NodeLimits(), nodes.write)
     tall = measure_height(root, nodes.read)
-    after = nodes.commit(root, [(key(place), value)], Shape())
+    after = nodes.commit(root, [(key(place), value)], NodeLimits())
     nodes.reads = 0
     expected = [KeyChange(key(place), f"v{place}" if place < 100_000 else None, value)]
     assert list(diff_trees(root, after, nodes.read)) == [change for change in expected if change[1] != change[2]]
@@ -119,7 +119,7 @@ def test_one_change_among_a_hundred_thousand_reads_one_way_down(place: int, valu
 
 
 def test_a_change_that_has_sunk_reads_the_way_down_in_both_trees() -> None:
-    shape, nodes = Shape(), Nodes()
+    shape, nodes = NodeLimits(), Nodes()
     root = build_tree((Entry(key(number), f"v{number}") for number in range(100_000)), shape, nodes.write)
     tall = measure_height(root, nodes.read)
     after = root
@@ -133,22 +133,22 @@ def test_a_change_that_has_sunk_reads_the_way_down_in_both_trees() -> None:
 
 def test_a_version_and_itself_read_nothing() -> None:
     nodes = Nodes()
-    root = build_tree((Entry(key(number), "v") for number in range(5_000)), Shape(), nodes.write)
+    root = build_tree((Entry(key(number), "v") for number in range(5_000)), NodeLimits(), nodes.write)
     assert list(diff_trees(root, root, nodes.read)) == []
     assert nodes.reads == 0
 
 
 def test_the_same_message_above_a_shared_subtree_reads_nothing() -> None:
     nodes = Nodes()
-    root = build_tree((Entry(key(number), "v") for number in range(5_000)), Shape(), nodes.write)
-    one = nodes.commit(root, [(key(7), "same")], Shape())
-    other = nodes.commit(nodes.commit(root, [(key(7), "old")], Shape()), [(key(7), "same")], Shape())
+    root = build_tree((Entry(key(number), "v") for number in range(5_000)), NodeLimits(), nodes.write)
+    one = nodes.commit(root, [(key(7), "same")], NodeLimits())
+    other = nodes.commit(nodes.commit(root, [(key(7), "old")], NodeLimits()), [(key(7), "same")], NodeLimits())
     assert list(diff_trees(one, other, nodes.read)) == []
     assert nodes.reads == 0
 
 
 def test_a_tree_that_grew_by_a_level_is_compared_where_it_changed() -> None:
-    shape, nodes = Shape(order=8, root_buffer_max=4, buffer_max=16), Nodes()
+    shape, nodes = NodeLimits(order=8, root_buffer_max=4, buffer_max=16), Nodes()
     root, versions = Node(), [Node()]
     for number in range(3_000):
         root = nodes.commit(root, [(key(number), "v")], shape)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.context import CommandContext
-from mangrove.cli.conversation import Conversation
 from mangrove.cli.shell import Shell, complete_input, format_prompt, is_input_complete, parse_meta_command
 from mangrove.cli.sql import CancellableRunner, WriteGate
 from mangrove.errors import InvalidInputError
@@ -28,7 +28,7 @@ def shell(lake: str) -> Shell:
 
 
 def shell_on(session: CommandContext, lake: str) -> Shell:
-    return Shell(partial(Conversation, session, lake), lambda file: Path(file).read_text("utf-8"))
+    return Shell(partial(CancellableSession, session, lake), lambda file: Path(file).read_text("utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mangrove.errors import ConflictError, NotFoundError
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, open_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, open_catalog
 from mangrove.layouts.deltacat.paths import TAKEOVER_PATH
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.metastore import Changes, Isolation, MetastoreSnapshot
 from mangrove.model.locators import (
     DeltaLocator,
@@ -48,11 +48,11 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def catalog(root: Path) -> CatalogMetastore:
+def catalog(root: Path) -> DeltaCatMetastore:
     return _opened(root)
 
 
-def _opened(root: Path, first_id: int = 1) -> CatalogMetastore:
+def _opened(root: Path, first_id: int = 1) -> DeltaCatMetastore:
     clock = Clock(now_millis=1_794_800_000_000)
     return open_catalog(build_deterministic_effects(open_store(root.as_uri()), clock, first_id))
 
@@ -94,7 +94,7 @@ def _rows(root: Path, snapshot: MetastoreSnapshot, name: TableLocator) -> list[d
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
 
 
-def test_the_current_state_is_what_deltacat_left(root: Path, catalog: CatalogMetastore) -> None:
+def test_the_current_state_is_what_deltacat_left(root: Path, catalog: DeltaCatMetastore) -> None:
     newest = catalog.latest()
     assert (catalog.revision.name, newest.version) == ("2", _RENAMED)
     assert [str(way) for way, _ in newest.children(Kind.NAMESPACE, None)] == ["default", "sales2"]
@@ -111,7 +111,7 @@ def test_the_current_state_is_what_deltacat_left(root: Path, catalog: CatalogMet
     ]
 
 
-def test_every_version_is_what_deltacat_had_then(root: Path, catalog: CatalogMetastore) -> None:
+def test_every_version_is_what_deltacat_had_then(root: Path, catalog: DeltaCatMetastore) -> None:
     names = {
         _DEFAULT: [],
         _SALES: [],
@@ -139,7 +139,7 @@ def test_every_version_is_what_deltacat_had_then(root: Path, catalog: CatalogMet
     assert uids == {_USERS: [1, 2, 3], _MERGED: [1, 2, 3, 4], _DELETED: [2, 3, 4], _MULTI: [2, 3, 4, 9]}
 
 
-def test_as_of_a_time_before_the_renames_finds_the_old_names(root: Path, catalog: CatalogMetastore) -> None:
+def test_as_of_a_time_before_the_renames_finds_the_old_names(root: Path, catalog: DeltaCatMetastore) -> None:
     for line in list(catalog.history()):
         then = catalog.at_time(line.created_at_millis)
         assert then.version == line.version
@@ -153,7 +153,7 @@ def test_as_of_a_time_before_the_renames_finds_the_old_names(root: Path, catalog
         catalog.at_time(1_794_723_850_660)
 
 
-def test_a_transaction_over_several_tables_is_one_version(catalog: CatalogMetastore) -> None:
+def test_a_transaction_over_several_tables_is_one_version(catalog: DeltaCatMetastore) -> None:
     line = catalog.at_version(_MULTI).commit
     assert line.message == "multi-table txn"
     assert line.transaction_id == "1794723905841057529_20b1db50-b32e-4369-9a9d-04409148bd4a"
@@ -162,7 +162,7 @@ def test_a_transaction_over_several_tables_is_one_version(catalog: CatalogMetast
     assert before.get(TableLocator("sales", "third")) is None
 
 
-def test_the_history_has_no_transaction_that_failed(catalog: CatalogMetastore) -> None:
+def test_the_history_has_no_transaction_that_failed(catalog: DeltaCatMetastore) -> None:
     lines = list(catalog.history())
     assert [line.version for line in lines] == list(range(_RENAMED, -1, -1))
     assert len({line.transaction_id for line in lines}) == _RENAMED + 1
@@ -172,7 +172,7 @@ def test_the_history_has_no_transaction_that_failed(catalog: CatalogMetastore) -
     assert [line.version for line in catalog.history(before=3)] == [2, 1, 0]
 
 
-def test_schemas_keys_states_and_properties_are_read(catalog: CatalogMetastore) -> None:
+def test_schemas_keys_states_and_properties_are_read(catalog: DeltaCatMetastore) -> None:
     newest = catalog.latest()
     space = newest.get(NamespaceLocator("sales2"))
     assert isinstance(space, NamespaceEntry)
@@ -202,7 +202,7 @@ def _append(snapshot: MetastoreSnapshot, name: TableLocator, position: int) -> t
     return way, Delta(DeltaType.APPEND, Manifest((DataFile("data/new.parquet", 10, 1),)))
 
 
-def test_the_first_commit_of_ours_adds_one_version_to_those_of_deltacat(root: Path, catalog: CatalogMetastore) -> None:
+def test_the_first_commit_of_ours_adds_one_version_to_those_of_deltacat(root: Path, catalog: DeltaCatMetastore) -> None:
     purchases = TableLocator("sales2", "purchases")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     base = catalog.latest()
@@ -222,7 +222,7 @@ def test_the_first_commit_of_ours_adds_one_version_to_those_of_deltacat(root: Pa
     assert all(path.read_bytes() == data for path, data in before.items())
 
 
-def test_what_deltacat_wrote_into_a_body_stays_when_we_change_it(catalog: CatalogMetastore) -> None:
+def test_what_deltacat_wrote_into_a_body_stays_when_we_change_it(catalog: DeltaCatMetastore) -> None:
     base = catalog.latest()
     old = TableLocator("sales2", "users")
     (before,) = base.bodies([old])
@@ -232,7 +232,7 @@ def test_what_deltacat_wrote_into_a_body_stays_when_we_change_it(catalog: Catalo
     table = before.value
     renamed = TableEntry(table.id, table.namespace_id, "people", properties=table.properties, latest_table_version=1)
     after = catalog.commit(base, Changes("x", puts={new: renamed}, deletes=frozenset([old])), Isolation.SNAPSHOT)
-    assert isinstance(after.snapshot, CatalogSnapshot)
+    assert isinstance(after.snapshot, DeltaCatSnapshot)
     (body,) = after.snapshot.bodies([new])
     assert body is not None
     assert body.fields["properties"] == before.fields["properties"]
@@ -240,7 +240,7 @@ def test_what_deltacat_wrote_into_a_body_stays_when_we_change_it(catalog: Catalo
 
 
 def test_a_commit_on_an_old_version_of_deltacats_is_checked_against_what_deltacat_did_since(
-    catalog: CatalogMetastore,
+    catalog: DeltaCatMetastore,
 ) -> None:
     old = catalog.at_version(_USERS)
     orders = old.get(TableLocator("sales", "orders"))

@@ -16,7 +16,7 @@ import pytest
 
 import mangrove
 from mangrove.effects import Effects, build_effects
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, create_catalog
 from mangrove.layouts.deltacat.revision import DELTACAT_2
 from mangrove.maintenance.check import check_lakehouse
 from mangrove.maintenance.context import MaintenanceContext
@@ -138,7 +138,7 @@ class Lake:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.effects: Effects = build_effects(open_store(root.as_uri()))
-        self.catalog: CatalogMetastore = create_catalog(self.effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
+        self.catalog: DeltaCatMetastore = create_catalog(self.effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
         self.ids = [self.effects.new_id() for _ in range(4)]
         namespace_id, table_id, stream_id, partition_id = self.ids
         self.partition = PartitionLocator(namespace_id, table_id, 1, stream_id, partition_id)

@@ -9,7 +9,7 @@ from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.partitioning import parse_partition_scheme
 from mangrove.tables.iceberg_names import CLIENT_SNAPSHOT, compute_published_name, snapshot_id_of
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 
 ROOT = "s3://bucket/lake/"
 SCHEMA = parse_schema("id bigint not null, what string")
@@ -22,7 +22,7 @@ MORE = Delta(DeltaType.APPEND, Manifest((replace(ROWS, location="data/t/c.parque
 
 
 def of(*deltas: Delta) -> TableState:
-    return TableState("shop.sales", "t", TableVersion(1, SCHEMA, keys=(1,)), logs=(Log((), deltas),))
+    return TableState("shop.sales", "t", TableVersion(1, SCHEMA, keys=(1,)), logs=(PartitionLog((), deltas),))
 
 
 STATE = of(APPENDED, UPSERTED)

@@ -22,7 +22,7 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, compute_published_name, published_folder_of, split_runs
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 
 AT_MILLIS = 1_700_000_000_000
@@ -34,7 +34,9 @@ def bulky(count: int) -> TableState:
         Delta(DeltaType.APPEND, Manifest((DataFile(f"data/t/{number}.parquet", 1000, 10),)), position=number)
         for number in range(1, count + 1)
     ]
-    return TableState("shop.sales", "t", TableVersion(1, parse_schema("id bigint")), logs=(Log((), tuple(deltas)),))
+    return TableState(
+        "shop.sales", "t", TableVersion(1, parse_schema("id bigint")), logs=(PartitionLog((), tuple(deltas)),)
+    )
 
 
 def with_hidden_rows(folder: Path) -> Lakehouse:
@@ -83,7 +85,7 @@ def test_taking_a_file_out_of_the_midst_leaves_the_other_manifests_as_they_are()
     publish_table(store, state, AT_MILLIS)
     removal = Delta(DeltaType.REPLACE, replaced_locations=("data/t/1500.parquet",), position=3001)
     before = store.requests
-    publish_table(store, replace(state, logs=(Log((), (*state.logs[0].deltas, removal)),)), AT_MILLIS)
+    publish_table(store, replace(state, logs=(PartitionLog((), (*state.logs[0].deltas, removal)),)), AT_MILLIS)
     assert (store.requests - before).puts <= 6
 
 

@@ -22,7 +22,7 @@ from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme
 from mangrove.model.values import Value
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 
 SCHEMA = parse_schema("id bigint not null, what string")
 BY_ID = parse_partition_scheme(["id"], SCHEMA)
@@ -46,7 +46,7 @@ def state_of(version: TableVersion, *values: tuple[Value | None, ...] | None, **
     files = [
         DataFile(f"data/t/{number}.parquet", 100, 10, partition_values=one, **more) for number, one in enumerate(values)
     ]
-    logs = (Log((), (Delta(DeltaType.APPEND, Manifest(tuple(files)), position=1),)),)
+    logs = (PartitionLog((), (Delta(DeltaType.APPEND, Manifest(tuple(files)), position=1),)),)
     return TableState("shop.sales", "t", version, logs=logs)
 
 

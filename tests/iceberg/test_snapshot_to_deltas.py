@@ -20,7 +20,7 @@ from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme
 from mangrove.model.values import Value
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import PlannedWrite, build_compaction_delta, build_upsert_delta, plan_write
 
 SCHEMA = parse_schema("id bigint not null, p int not null")
@@ -74,10 +74,10 @@ def after(state: TableState, write: PlannedWrite) -> TableState:
     """Return the state with the deltas of a write at the ends of their logs."""
     logs = {log.values: log for log in state.logs}
     for one in write.deltas:
-        log = logs.get(one.log_values, Log(one.log_values))
+        log = logs.get(one.log_values, PartitionLog(one.log_values))
         kept = () if _replaces_all(one.delta) else log.deltas
         delta = replace(one.delta, position=log.last_position + 1)
-        logs[one.log_values] = Log(one.log_values, (*kept, delta))
+        logs[one.log_values] = PartitionLog(one.log_values, (*kept, delta))
     return replace(state, logs=tuple(logs.values()))
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.opening import create_on_store
-from mangrove.maintenance.compaction import (
+from mangrove.maintenance.engine_choice import (
     COMPACTION_LIMITS,
     COPY_LIMITS,
     COUNT_LIMITS,
     DELETE_LIMITS,
     LocalLimits,
-    is_for_spark,
+    should_use_spark,
     validate_engine,
 )
 from mangrove.storage.memory import MemoryStore
@@ -35,16 +35,16 @@ GIB = 1024**3
 def test_what_is_more_than_a_limit_goes_to_spark(
     limits: LocalLimits, files: int, size_bytes: int, expected: bool
 ) -> None:
-    assert is_for_spark(None, limits, files, size_bytes, spark_can=True) is expected
+    assert should_use_spark(None, limits, files, size_bytes, spark_can=True) is expected
 
 
 def test_without_a_spark_that_sees_the_store_everything_is_done_here() -> None:
-    assert not is_for_spark(None, COPY_LIMITS, 10**9, 10**15, spark_can=False)
+    assert not should_use_spark(None, COPY_LIMITS, 10**9, 10**15, spark_can=False)
 
 
 def test_who_names_an_engine_gets_it() -> None:
-    assert is_for_spark("spark", COPY_LIMITS, 0, 0, spark_can=True)
-    assert not is_for_spark("local", COPY_LIMITS, 10**9, 10**15, spark_can=True)
+    assert should_use_spark("spark", COPY_LIMITS, 0, 0, spark_can=True)
+    assert not should_use_spark("local", COPY_LIMITS, 10**9, 10**15, spark_can=True)
 
 
 def test_an_unknown_engine_and_one_that_is_not_there_are_refused_before_anything_is_written() -> None:

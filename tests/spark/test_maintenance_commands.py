@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import mangrove
 from mangrove.cli.main import main
 from mangrove.lakehouse import maintenance
-from mangrove.maintenance.compaction import LocalLimits
+from mangrove.maintenance.engine_choice import LocalLimits
 
 pytestmark = pytest.mark.interop
 

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mangrove.betree.build import build_tree, write_new_nodes
 from mangrove.betree.compact import compact_tree
 from mangrove.betree.edit import apply_messages
-from mangrove.betree.node import Entry, Message, Node, Shape
+from mangrove.betree.node import Entry, Message, Node, NodeLimits
 from mangrove.betree.search import get, last, scan
 from mangrove.betree.verify import verify_tree
 
@@ -26,7 +26,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.root = Node()
         self.commits = 0
         self.ascending = 0
-        self.shape = Shape()
+        self.shape = NodeLimits()
         self.past: list[tuple[Node, dict[str, str]]] = []
 
     @initialize(
@@ -36,7 +36,7 @@ class TreeMachine(RuleBasedStateMachine):
         count=st.integers(0, SPACE),
     )
     def begin(self, order: int, root_buffer_max: int, buffer_max: int, count: int) -> None:
-        self.shape = Shape(order, root_buffer_max, buffer_max)
+        self.shape = NodeLimits(order, root_buffer_max, buffer_max)
         self.model = {f"{number:04d}": "built" for number in range(count)}
         self.root = build_tree((Entry(*item) for item in sorted(self.model.items())), self.shape, self.write)
 

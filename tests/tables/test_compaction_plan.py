@@ -22,7 +22,7 @@ from mangrove.tables.compaction import (
     resolve_clustering_columns,
 )
 from mangrove.tables.scan_plan import list_live_files
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import build_append_delta, build_delete_delta, build_upsert_delta, plan_write
 from mangrove.testing.table_model import apply_write
 
@@ -33,14 +33,14 @@ KEY = SCHEMA.column("id").id
 def table(**properties: str) -> TableState:
     version = TableVersion(1, SCHEMA, keys=(KEY,))
     named = {name.replace("_", "-").replace("--", "."): value for name, value in properties.items()}
-    return TableState("s.t", "t", version, logs=(Log(),), properties=named)
+    return TableState("s.t", "t", version, logs=(PartitionLog(),), properties=named)
 
 
 def partitioned(logs: int) -> TableState:
     """Return a table with a log for each of the values 0, 1, … of a column."""
     scheme = parse_partition_scheme(["a"], SCHEMA)
     version = TableVersion(1, SCHEMA, partition_scheme=scheme)
-    return TableState("s.t", "t", version, scheme, tuple(Log((value,)) for value in range(logs)))
+    return TableState("s.t", "t", version, scheme, tuple(PartitionLog((value,)) for value in range(logs)))
 
 
 def file(name: str, low: int, high: int, size: int = 10) -> DataFile:

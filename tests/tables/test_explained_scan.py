@@ -7,7 +7,7 @@ from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import TableVersion
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import build_append_delta, build_position_delete_delta, build_upsert_delta, plan_write
 from mangrove.testing.table_model import apply_write
 
@@ -20,7 +20,7 @@ def file(name: str, low: int, high: int, rows: int = 10) -> DataFile:
 
 
 def test_a_plan_says_what_it_opens_compares_and_skips() -> None:
-    state = TableState("s.t", "t", TableVersion(1, SCHEMA, keys=(KEY,)), logs=(Log(),))
+    state = TableState("s.t", "t", TableVersion(1, SCHEMA, keys=(KEY,)), logs=(PartitionLog(),))
     for delta in (
         build_append_delta([file("a", 0, 9), file("b", 10, 1009, 1000), file("empty", 0, 0, 0)]),
         build_upsert_delta([file("c", 5, 6, 2)], [KEY]),
@@ -36,7 +36,7 @@ def test_a_plan_says_what_it_opens_compares_and_skips() -> None:
 
 
 def test_rows_that_go_by_their_numbers_are_told_of() -> None:
-    state = TableState("s.t", "t", TableVersion(1, SCHEMA), logs=(Log(),))
+    state = TableState("s.t", "t", TableVersion(1, SCHEMA), logs=(PartitionLog(),))
     state = apply_write(state, plan_write({(): build_append_delta([file("a", 0, 9)])}))
     numbers = replace(file("p", 0, 0, 1), kind=FileKind.POSITION_DELETES, applies_to="a", statistics=())
     state = apply_write(state, plan_write({(): build_position_delete_delta([numbers])}))

@@ -9,7 +9,7 @@ from mangrove.expressions.schema_text import parse_schema
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.tables.scan_plan import LiveFile, list_live_files, plan_scan
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import (
     build_append_delta,
     build_compaction_delta,
@@ -114,7 +114,7 @@ def numbers_of(count: int, everywhere: tuple[int, ...] = ()) -> int:
         for number in range(count)
     ]
     deltas = (replace(build_append_delta(files), position=1), replace(build_position_delete_delta(gone), position=2))
-    state = TableState("s.t", "t", TableVersion(1, SCHEMA), logs=(Log((), deltas),))
+    state = TableState("s.t", "t", TableVersion(1, SCHEMA), logs=(PartitionLog((), deltas),))
     CountedLocation.times = 0
     plan = plan_scan(state)
     times = CountedLocation.times

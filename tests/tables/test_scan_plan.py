@@ -13,7 +13,7 @@ from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.model.partitioning import PartitionScheme, parse_partition_scheme
 from mangrove.model.types import Column, Varchar
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import Log, TableState, is_partition_determined_by_keys
+from mangrove.tables.table_state import PartitionLog, TableState, is_partition_determined_by_keys
 from mangrove.tables.write_plan import (
     build_append_delta,
     build_compaction_delta,
@@ -32,11 +32,11 @@ def file(name: str, low: int = 0, high: int = 99, row_count: int = 10, **fields:
     return DataFile(f"data/{name}", 100, row_count, statistics=statistics, schema_id=0, **fields)
 
 
-def log_of(*deltas: Delta, first: int = 1) -> Log:
-    return Log((), tuple(replace(delta, position=first + place) for place, delta in enumerate(deltas)))
+def log_of(*deltas: Delta, first: int = 1) -> PartitionLog:
+    return PartitionLog((), tuple(replace(delta, position=first + place) for place, delta in enumerate(deltas)))
 
 
-def state_of(log: Log, **fields: Any) -> TableState:
+def state_of(log: PartitionLog, **fields: Any) -> TableState:
     return TableState("s.t", "table-id", TableVersion(1, SCHEMA, keys=(1,), **fields), logs=(log,))
 
 
@@ -146,7 +146,7 @@ def test_partitions_are_ruled_out_by_the_values_of_a_log_or_of_a_file() -> None:
     predicate = parse_predicate("name = 'x'", SCHEMA)
     version = TableVersion(1, SCHEMA, partition_scheme=scheme)
     logs = tuple(
-        Log((value,), log_of(build_append_delta([file(value or "null")])).deltas) for value in ("x", "y", None)
+        PartitionLog((value,), log_of(build_append_delta([file(value or "null")])).deltas) for value in ("x", "y", None)
     )
     by_log = TableState("s.t", "table-id", version, scheme, logs)
     assert names(plan_scan(by_log, predicate)) == ["x"]
@@ -162,8 +162,8 @@ def test_keys_of_one_log_hide_nothing_in_another() -> None:
     scheme = parse_partition_scheme(["name"], SCHEMA)
     version = TableVersion(1, SCHEMA, keys=(1, 2), partition_scheme=scheme)
     logs = (
-        Log(("x",), log_of(build_append_delta([file("a")])).deltas),
-        Log(("y",), log_of(build_append_delta([file("b")]), build_upsert_delta([file("u")], [1, 2])).deltas),
+        PartitionLog(("x",), log_of(build_append_delta([file("a")])).deltas),
+        PartitionLog(("y",), log_of(build_append_delta([file("b")]), build_upsert_delta([file("u")], [1, 2])).deltas),
     )
     assert deleted_rows(plan_scan(TableState("s.t", "id", version, scheme, logs))) == {"a": [], "b": ["u"], "u": []}
 
@@ -189,7 +189,7 @@ def test_rows_are_hidden_by_number_in_the_file_that_is_meant_and_by_all_where_no
 @pytest.mark.parametrize("positions", [[2, 1], [1, 1], [None]])
 def test_a_log_is_in_order(positions: list[int | None]) -> None:
     with pytest.raises(InvalidInputError):
-        Log((), tuple(Delta(DeltaType.APPEND, position=position) for position in positions))
+        PartitionLog((), tuple(Delta(DeltaType.APPEND, position=position) for position in positions))
 
 
 @pytest.mark.parametrize(("keys", "decide"), [((1,), False), ((3,), True), ((1, 3), True)])

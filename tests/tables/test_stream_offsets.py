@@ -25,7 +25,7 @@ from mangrove.tables.change_feed import (
     select_batch_units,
 )
 from mangrove.tables.scan_plan import FileScan
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import (
     build_append_delta,
     build_compaction_delta,
@@ -44,7 +44,7 @@ def state(*deltas: tuple[int, Delta]) -> TableState:
     placed = tuple(
         Delta(one.type, one.manifest, position=at, replaces_through=one.replaces_through) for at, one in deltas
     )
-    return TableState("s.t", "table-id", VERSION, logs=(Log((), placed),))
+    return TableState("s.t", "table-id", VERSION, logs=(PartitionLog((), placed),))
 
 
 @st.composite
@@ -105,7 +105,7 @@ def test_versions_that_differ_are_found_without_looking_at_all_of_a_quiet_time(k
     # Each number that is not 0 adds a delta, so no state comes twice.
     counts = [sum(1 for kind in kinds[: place + 1] if kind) for place in range(len(kinds))]
 
-    def logs_of(version: int) -> tuple[Log, ...]:
+    def logs_of(version: int) -> tuple[PartitionLog, ...]:
         looked.add(version)
         return state(*((at, build_append_delta([file(str(at))])) for at in range(1, counts[version] + 1))).logs
 

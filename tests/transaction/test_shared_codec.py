@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.metastore import Isolation, Scan
+from mangrove.metastore import Isolation, ObjectRange
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -59,12 +59,12 @@ WORK = SharedWork(
     PUTS,
     frozenset([TableLocator("sales", "old"), ViewLocator("sales", "old")]),
     frozenset(PUTS),
-    frozenset([Scan(Kind.NAMESPACE, None), Scan(Kind.TABLE, NamespaceLocator("sales"), "o")]),
+    frozenset([ObjectRange(Kind.NAMESPACE, None), ObjectRange(Kind.TABLE, NamespaceLocator("sales"), "o")]),
     frozenset(
         [
             NamespaceLocator("sales"),
-            Scan(Kind.TABLE_VERSION, TableIdentity("home", "table")),
-            Scan(Kind.DELTA, PARTITION),
+            ObjectRange(Kind.TABLE_VERSION, TableIdentity("home", "table")),
+            ObjectRange(Kind.DELTA, PARTITION),
         ]
     ),
     {"home": "shop"},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.layouts import create_layout, open_layout
-from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot, Scan
+from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.model.settings import LakehouseSettings
@@ -167,7 +167,7 @@ def test_what_falls_through_to_the_version_is_noted_as_read_under_the_versions_o
     assert [str(found) for found, _ in workspace.children(Kind.TABLE, NamespaceLocator("shop"), prefix="o")] == [
         "shop.orders"
     ]
-    assert workspace.scans == {Scan(Kind.TABLE, NamespaceLocator("sales"), "o")}
+    assert workspace.scans == {ObjectRange(Kind.TABLE, NamespaceLocator("sales"), "o")}
 
 
 def test_what_the_transaction_wrote_itself_is_not_noted_as_read(workspace: Workspace) -> None:
@@ -190,7 +190,7 @@ def test_what_lies_in_a_namespace_of_the_transactions_own_needs_no_guard(workspa
 def test_dropping_a_namespace_guards_all_that_could_come_into_it(workspace: Workspace) -> None:
     drop_namespace(workspace, NamespaceLocator("sales"), cascade=True)
     sales = NamespaceLocator("sales")
-    assert {Scan(Kind.TABLE, sales), Scan(Kind.VIEW, sales)} <= workspace.changes("t").guards
+    assert {ObjectRange(Kind.TABLE, sales), ObjectRange(Kind.VIEW, sales)} <= workspace.changes("t").guards
 
 
 def test_a_refused_statement_leaves_nothing_staged(workspace: Workspace) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
-from mangrove.betree.node import Entry, Node, Shape
+from mangrove.betree.node import Entry, Node, NodeLimits
 
 __all__ = ["WriteNode", "build_tree", "write_new_nodes"]
 
@@ -25,7 +25,7 @@ def write_new_nodes(root: Node, write: WriteNode) -> Node:
     )
 
 
-def build_tree(entries: Iterable[Entry], shape: Shape, write: WriteNode, fill: float = 0.9) -> Node:
+def build_tree(entries: Iterable[Entry], shape: NodeLimits, write: WriteNode, fill: float = 0.9) -> Node:
     """Return the root of a tree of the entries, which must be strictly ascending.
 
     Every node but the root is passed to `write` as soon as it is full, so the tree may be

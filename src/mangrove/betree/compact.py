@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from mangrove.betree.edit import SiblingNodes, apply_to_leaf, join_nodes
-from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, Shape, check_key_bounds, load_node
+from mangrove.betree.node import Child, Entry, Message, Node, NodeLimits, ReadNodes, check_key_bounds, load_node
 from mangrove.betree.search import DEPTH_MAX
 from mangrove.errors import FormatError
 
@@ -24,7 +24,7 @@ class _StoredNode:
     node: Node
 
 
-def compact_tree(root: Node, shape: Shape, read: ReadNodes) -> Node:
+def compact_tree(root: Node, shape: NodeLimits, read: ReadNodes) -> Node:
     """Return a root with the same entries in compacted nodes without messages."""
     kept, pivots = _push_down(_StoredNode(root, root), _NodeBounds(), shape, read)
     while len(kept) > 1:
@@ -46,7 +46,7 @@ class _NodeBounds:
 
 
 def _push_down(
-    here: _StoredNode, place: _NodeBounds, shape: Shape, read: ReadNodes
+    here: _StoredNode, place: _NodeBounds, shape: NodeLimits, read: ReadNodes
 ) -> tuple[list[_StoredNode], list[Entry]]:
     """Return the nodes that replace `here` after the messages from above, and the pivots between them."""
     if place.depth == 0:
@@ -87,7 +87,7 @@ def _pivots(node: Node, pending: Mapping[str, Message]) -> Iterator[Entry | None
 
 
 def _join_small_nodes(
-    kept: list[_StoredNode], between: list[Entry | None], shape: Shape, read: ReadNodes
+    kept: list[_StoredNode], between: list[Entry | None], shape: NodeLimits, read: ReadNodes
 ) -> tuple[list[_StoredNode], list[Entry]]:
     """Return the nodes with all missing pivots closed and every small node joined to a neighbour."""
     result, pivots = [kept[0]], list[Entry]()
@@ -109,7 +109,7 @@ def _parent(kept: list[_StoredNode], pivots: list[Entry]) -> Node:
     )
 
 
-def _split_into_chunks(node: Node, shape: Shape) -> tuple[list[_StoredNode], list[Entry]]:
+def _split_into_chunks(node: Node, shape: NodeLimits) -> tuple[list[_StoredNode], list[Entry]]:
     run = SiblingNodes.of(node).split_into_chunks(shape)
     return [_StoredNode(piece, piece) for piece in run.nodes], list(run.pivots)
 

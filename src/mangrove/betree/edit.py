@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from mangrove.betree.node import Entry, Message, Node, ReadNodes, Shape, load_node, newest_by_key
+from mangrove.betree.node import Entry, Message, Node, NodeLimits, ReadNodes, load_node, newest_by_key
 
 __all__ = ["SiblingNodes", "apply_messages", "apply_to_leaf", "collapse_buffer", "join_nodes", "split_node"]
 
@@ -41,7 +41,7 @@ class SiblingNodes:
         """Return a run of one node."""
         return SiblingNodes((node,))
 
-    def split_into_chunks(self, shape: Shape) -> "SiblingNodes":
+    def split_into_chunks(self, shape: NodeLimits) -> "SiblingNodes":
         """Return a run with one bufferless node split evenly into as few nodes as possible."""
         (node,) = self.nodes
         if len(node.keys) <= shape.keys_max:
@@ -103,7 +103,7 @@ def split_node(node: Node) -> SiblingNodes:
     return SiblingNodes((left, right), (pivot,), tuple(message for message in node.buffer if message.key == pivot.key))
 
 
-def join_nodes(left: Node, pivot: Entry | None, right: Node, shape: Shape, read: ReadNodes) -> SiblingNodes:
+def join_nodes(left: Node, pivot: Entry | None, right: Node, shape: NodeLimits, read: ReadNodes) -> SiblingNodes:
     """Return the one or two nodes with the content of `left`, `pivot` and `right`.
 
     Without a pivot the last child of `left` and the first of `right` are adjacent, so
@@ -129,7 +129,7 @@ def join_nodes(left: Node, pivot: Entry | None, right: Node, shape: Shape, read:
     return _split_if_full(collapse_buffer(Node(keys, values, children, left.buffer + right.buffer)), shape)
 
 
-def _split_if_full(node: Node, shape: Shape) -> SiblingNodes:
+def _split_if_full(node: Node, shape: NodeLimits) -> SiblingNodes:
     too_heavy = len(node.buffer) > shape.buffer_max and len(node.keys) >= 3
     if len(node.keys) > shape.keys_max or too_heavy:
         return split_node(node)
@@ -141,7 +141,7 @@ _AHEAD_MIN = 16
 _AHEAD_MAX = 64
 
 
-def apply_messages(root: Node, messages: Sequence[Message], shape: Shape, read: ReadNodes) -> Node:
+def apply_messages(root: Node, messages: Sequence[Message], shape: NodeLimits, read: ReadNodes) -> Node:
     """Return the root that follows `root` after committing `messages`, newest last.
 
     Unwritten nodes are referenced directly in place of pointers.
@@ -151,7 +151,7 @@ def apply_messages(root: Node, messages: Sequence[Message], shape: Shape, read: 
     return replace(root, buffer=(*root.buffer, *messages))
 
 
-def _make_room_in_root(root: Node, incoming: int, shape: Shape, read: ReadNodes) -> Node:
+def _make_room_in_root(root: Node, incoming: int, shape: NodeLimits, read: ReadNodes) -> Node:
     """Return a root with space for `incoming` messages, if the write budget allows it."""
     root = collapse_buffer(root)
     if root.is_leaf:
@@ -222,7 +222,7 @@ class _NodeReader:
             self._nodes.update(zip(pointers, self._read(pointers), strict=True))
 
 
-def _grow_root(run: SiblingNodes, shape: Shape) -> Node:
+def _grow_root(run: SiblingNodes, shape: NodeLimits) -> Node:
     """Return one root over the run's nodes, with the pending messages in its buffer."""
     while len(run.nodes) > 1:
         keys = tuple(pivot.key for pivot in run.pivots)
@@ -232,7 +232,9 @@ def _grow_root(run: SiblingNodes, shape: Shape) -> Node:
     return run.nodes[0]
 
 
-def _flush_buffer(node: Node, buffer_max: int, shape: Shape, read: _NodeReader, budget: _Budget) -> tuple[Node, int]:
+def _flush_buffer(
+    node: Node, buffer_max: int, shape: NodeLimits, read: _NodeReader, budget: _Budget
+) -> tuple[Node, int]:
     """Return `node` with fewer buffered messages, and the number of nodes written below it; 0 if impossible.
 
     `node` has a collapsed buffer, children, and space for another pivot.
@@ -261,7 +263,7 @@ def _flush_buffer(node: Node, buffer_max: int, shape: Shape, read: _NodeReader, 
     return _replace_child(node, index, SiblingNodes.of(child), moving), written + 1
 
 
-def _make_room(child: Node, wanted: int, shape: Shape, read: _NodeReader, budget: _Budget) -> tuple[Node, int]:
+def _make_room(child: Node, wanted: int, shape: NodeLimits, read: _NodeReader, budget: _Budget) -> tuple[Node, int]:
     """Return `child` with space for some messages, for all `wanted` ones if that is cheap."""
     written = 0
     read.read_ahead(child, len(child.buffer) + wanted - shape.buffer_max, budget.spare)
@@ -276,7 +278,7 @@ def _make_room(child: Node, wanted: int, shape: Shape, read: _NodeReader, budget
     return child, written
 
 
-def _remove_pivot(node: Node, key: str, shape: Shape, read: ReadNodes) -> tuple[Node, int]:
+def _remove_pivot(node: Node, key: str, shape: NodeLimits, read: ReadNodes) -> tuple[Node, int]:
     """Return `node` without the deleted pivot `key`; its two children are joined."""
     index = bisect_left(node.keys, key)
     left, right = load_node(node.children[index], read), load_node(node.children[index + 1], read)

@@ -7,7 +7,17 @@ from typing import NamedTuple, TypeAlias
 
 from mangrove.errors import FormatError
 
-__all__ = ["Child", "Entry", "Message", "Node", "ReadNodes", "Shape", "check_key_bounds", "load_node", "newest_by_key"]
+__all__ = [
+    "Child",
+    "Entry",
+    "Message",
+    "Node",
+    "NodeLimits",
+    "ReadNodes",
+    "check_key_bounds",
+    "load_node",
+    "newest_by_key",
+]
 
 
 class Entry(NamedTuple):
@@ -90,7 +100,7 @@ ReadNodes: TypeAlias = Callable[[Sequence[str]], Sequence[Node]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class NodeLimits:
     """The maximum sizes of nodes and buffers.
 
     A small root buffer keeps the file that every commit writes small; large buffers below

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mangrove.betree.node import Child, Node, ReadNodes, Shape
+from mangrove.betree.node import Child, Node, NodeLimits, ReadNodes
 from mangrove.betree.search import DEPTH_MAX
 
 __all__ = ["NodeProblem", "verify_tree"]
@@ -30,7 +30,7 @@ class _NodePlace:
         return (self.low is None or key > self.low) and (self.high is None or key < self.high)
 
 
-def verify_tree(root: Node, shape: Shape, read: ReadNodes, *, compacted: bool = False) -> Iterator[NodeProblem]:
+def verify_tree(root: Node, shape: NodeLimits, read: ReadNodes, *, compacted: bool = False) -> Iterator[NodeProblem]:
     """Yield each violated invariant of the tree.
 
     A compacted tree must also have empty buffers and nodes that are half full. Pointers
@@ -70,7 +70,7 @@ def _below(node: Node, place: _NodePlace) -> Iterator[tuple[Child, _NodePlace]]:
         yield child, _NodePlace(pointer, bounds[index], bounds[index + 1], place.depth + 1)
 
 
-def _node_problems(node: Node, place: _NodePlace, shape: Shape) -> Iterator[NodeProblem]:
+def _node_problems(node: Node, place: _NodePlace, shape: NodeLimits) -> Iterator[NodeProblem]:
     if len(node.keys) > shape.keys_max:
         yield NodeProblem(place.pointer, f"a node has at most {shape.keys_max} keys, but this one has {len(node.keys)}")
     for key in node.keys:
@@ -85,7 +85,7 @@ def _node_problems(node: Node, place: _NodePlace, shape: Shape) -> Iterator[Node
             )
 
 
-def _compaction_problems(node: Node, place: _NodePlace, shape: Shape) -> Iterator[NodeProblem]:
+def _compaction_problems(node: Node, place: _NodePlace, shape: NodeLimits) -> Iterator[NodeProblem]:
     if node.buffer:
         yield NodeProblem(place.pointer, f"a compacted node has no messages, but this one has {len(node.buffer)}")
     if place.depth and len(node.keys) < shape.keys_min:

@@ -23,7 +23,7 @@ from mangrove.cli.environment import CACHE_BYTES_VARIABLE, CACHE_VARIABLE, LAKE_
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
-from mangrove.maintenance.compaction import ENGINES
+from mangrove.maintenance.engine_choice import ENGINES
 from mangrove.wiring import LocalEngines
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import RenderableType
 
+from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.catalog import build_property_table
 from mangrove.cli.command import check_installed, lake_command
 from mangrove.cli.context import CommandContext
-from mangrove.cli.conversation import Conversation
 from mangrove.cli.history import render_log
 from mangrove.cli.sql import SPARK_MODULES, print_result
 from mangrove.cli.terminal import draw
@@ -155,10 +155,10 @@ _MAY_HAVE_COMMITTED = "but it may have committed; use \\log to check"
 class Shell:
     """The interactive shell. `begin` opens a new conversation after a statement was abandoned."""
 
-    begin: Callable[[], Conversation]
+    begin: Callable[[], CancellableSession]
     read_file: Callable[[str], str]
     with_timing: bool = False
-    conversation: Conversation = field(init=False)
+    conversation: CancellableSession = field(init=False)
     _columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -216,7 +216,7 @@ class Shell:
         conversation = self.conversation
         conversation.run(lambda: self._statements(conversation, text))
 
-    def _statements(self, conversation: Conversation, text: str) -> None:
+    def _statements(self, conversation: CancellableSession, text: str) -> None:
         def draw_unless_abandoned(view: RenderableType) -> None:
             if conversation is self.conversation:
                 draw(view)
@@ -307,9 +307,9 @@ def shell_command(session: CommandContext, lake: str, history: str | None) -> No
         raise InvalidInputError("the shell requires a terminal; use `mangrove sql` in scripts and pipes")
     check_installed("the shell", ("prompt_toolkit", "pygments"), "shell")
     check_installed("SQL", SPARK_MODULES, "spark")
-    from mangrove.cli.conversation import Conversation
+    from mangrove.cli.cancellable_session import CancellableSession
 
-    shell = Shell(partial(Conversation, session, lake), lambda file: session.file(file)[1].decode("utf-8-sig"))
+    shell = Shell(partial(CancellableSession, session, lake), lambda file: session.file(file)[1].decode("utf-8-sig"))
     prompt_session = _create_prompt_session(shell, _create_history_file(history))
     sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows help, Ctrl-D quits.\n")
     is_running = True

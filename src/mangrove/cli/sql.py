@@ -35,7 +35,7 @@ from mangrove.storage.counting import StoreRequests
 from mangrove.wiring import LakehouseEngines
 
 if TYPE_CHECKING:
-    from mangrove.cli.conversation import Conversation
+    from mangrove.cli.cancellable_session import CancellableSession
     from mangrove.spark.engine import SparkEngine
     from mangrove.sql.results import Result
 
@@ -320,9 +320,9 @@ def sql_command(
         raise InvalidInputError("--csv and --json exclude each other; remove one of them")
     text = _read_statements(session, statements, file)
     check_installed("SQL", SPARK_MODULES, "spark")
-    from mangrove.cli.conversation import Conversation  # noqa: PLC0415 - Spark is slow to import
+    from mangrove.cli.cancellable_session import CancellableSession  # noqa: PLC0415 - Spark is slow to import
 
-    conversation = Conversation(session, lake)
+    conversation = CancellableSession(session, lake)
     write: Callable[..., int] = write_csv if as_csv else write_json if session.as_json else print_result
     rows_max = limit if limit is not None else None if write is not print_result else DISPLAYED_ROWS_MAX
     try:
@@ -333,7 +333,9 @@ def sql_command(
         conversation.sql_session.close()
 
 
-def _run(session: CommandContext, conversation: "Conversation", text: str, write: "Callable[[Result], int]") -> None:
+def _run(
+    session: CommandContext, conversation: "CancellableSession", text: str, write: "Callable[[Result], int]"
+) -> None:
     began = time.monotonic()
     for result in conversation.script(text):
         rows = write(result)

@@ -12,7 +12,7 @@ from mangrove.inspect.files import format_tree_key
 from mangrove.inspect.summary import summary_to_json
 from mangrove.inspect.tree_shape import DrawableTree, NodeShape, measure_tree
 from mangrove.layouts.deltacat.index import INDEX_SHAPE
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.tree.root import shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import MetastoreSnapshot
@@ -102,7 +102,7 @@ def _tree_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
 
 
 def _index_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
-    if not isinstance(snapshot, CatalogSnapshot):
+    if not isinstance(snapshot, DeltaCatSnapshot):
         return None
     guard, files = snapshot.guard, snapshot.files
     return DrawableTree(guard.path, guard.root, INDEX_SHAPE, files.nodes, lambda key: key.replace("\t", " "))

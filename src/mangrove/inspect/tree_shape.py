@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mangrove.betree.node import Node, ReadNodes, Shape
+from mangrove.betree.node import Node, NodeLimits, ReadNodes
 
 __all__ = ["DrawableTree", "NodeShape", "measure_tree"]
 
@@ -29,7 +29,7 @@ class DrawableTree:
 
     path: str
     root: Node
-    shape: Shape
+    shape: NodeLimits
     read: ReadNodes
     format_key: Callable[[str], str]
     """Returns a key as text for users."""

@@ -20,18 +20,18 @@ from mangrove.lakehouse.new_table import validate_count, validate_texts
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.maintenance.check import CountRowsOfMany, build_parallel_row_counter, check_lakehouse
 from mangrove.maintenance.clock_repair import repair_clock
-from mangrove.maintenance.compaction import (
-    COPY_LIMITS,
-    COUNT_LIMITS,
-    DELETE_LIMITS,
-    LocalLimits,
-    is_for_spark,
-    validate_engine,
-)
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.convert.conversion import ConvertReport, DataMode, HistoryMode, convert_lakehouse
 from mangrove.maintenance.convert.replay import ConversionTarget, MaintainedMetastore
 from mangrove.maintenance.copy import copy_files
+from mangrove.maintenance.engine_choice import (
+    COPY_LIMITS,
+    COUNT_LIMITS,
+    DELETE_LIMITS,
+    LocalLimits,
+    should_use_spark,
+    validate_engine,
+)
 from mangrove.maintenance.expiry import expire_versions
 from mangrove.maintenance.export import ExportMode, drop_export, export_version
 from mangrove.maintenance.exports import bypass_cache, list_exports
@@ -140,7 +140,7 @@ class MaintenanceEngines:
 
     def _is_for_spark(self, limits: LocalLimits, sizes: Mapping[str, int], *stores: Store) -> bool:
         can = self._engines is not None and self._engines.can_spark_open(*(store.uri for store in stores))
-        return is_for_spark(self._requested, limits, len(sizes), sum(sizes.values()), spark_can=can)
+        return should_use_spark(self._requested, limits, len(sizes), sum(sizes.values()), spark_can=can)
 
     def _spark(self) -> SparkRowEngine:
         if self._engines is None:

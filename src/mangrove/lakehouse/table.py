@@ -37,7 +37,7 @@ from mangrove.lakehouse.table_staging import (
     stage_into_opened_table,
     stage_write,
 )
-from mangrove.maintenance.compaction import COMPACTION_LIMITS, is_for_spark, validate_engine
+from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
 from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableLocator
@@ -504,7 +504,7 @@ class Table(TableSnapshot):
 
         def plan(state: TableState) -> PlannedWrite:
             engines = self._engines()
-            on_spark = is_for_spark(
+            on_spark = should_use_spark(
                 requested,
                 COMPACTION_LIMITS,
                 0,

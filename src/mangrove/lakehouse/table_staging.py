@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mangrove.metastore import Scan
+from mangrove.metastore import ObjectRange
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, DeltaType, TableType
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
@@ -60,9 +60,9 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
     """Add the deltas of a write to a table that this transaction has opened and not changed since."""
     locator_for = build_partition_locator(workspace, opened)
     if write.is_of_all_logs:
-        workspace.guard(Scan(Kind.PARTITION, opened.stream_locator))
+        workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     for values in write.read_logs:
-        workspace.guard(Scan(Kind.DELTA, locator_for(values)))
+        workspace.guard(ObjectRange(Kind.DELTA, locator_for(values)))
     _delete_replaced_deltas(workspace, {locator_for(planned.log_values): planned.delta for planned in write.deltas})
     additions = [(planned.log_values, planned.delta) for planned in write.deltas]
     add_deltas(workspace, opened, additions, transaction_id)
@@ -71,10 +71,10 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
 def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -> None:
     """Ask that nobody adds to the logs that were read, nor begins another one."""
     opened = open_table(workspace, locator)
-    workspace.guard(Scan(Kind.PARTITION, opened.stream_locator))
+    workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     locator_for = build_partition_locator(workspace, opened)
     for log in state.logs:
-        workspace.guard(Scan(Kind.DELTA, locator_for(log.values)))
+        workspace.guard(ObjectRange(Kind.DELTA, locator_for(log.values)))
 
 
 def _delete_replaced_deltas(workspace: Workspace, deltas: Mapping[PartitionLocator, Delta]) -> None:

@@ -9,7 +9,7 @@ from mangrove.errors import FormatError, InvalidInputError
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 
 __all__ = [
     "CHANGE_TYPE",
@@ -121,7 +121,7 @@ def plan_step_between(before: TableState, after: TableState, version: int) -> St
     remaining = {log.values for log in after.logs}
     is_change = any(log.deltas and log.values not in remaining for log in before.logs)
     for log in after.logs:
-        there = was.get(log.values, Log(log.values))
+        there = was.get(log.values, PartitionLog(log.values))
         known = {delta.position: delta for delta in there.deltas}
         new = [delta for delta in log.deltas if known.get(delta.position) != delta]
         is_change = is_change or not _is_explained(there, log, new)
@@ -139,7 +139,7 @@ def plan_step_between(before: TableState, after: TableState, version: int) -> St
     return StreamStep(version, (StreamUnit(max(1, rows), max(1, size_bytes)),))
 
 
-def find_changed_versions(low: int, high: int, logs_of: Callable[[int], tuple[Log, ...]]) -> Iterator[int]:
+def find_changed_versions(low: int, high: int, logs_of: Callable[[int], tuple[PartitionLog, ...]]) -> Iterator[int]:
     """Yield the versions after `low` up to `high` whose logs differ from the previous version, in order.
 
     If both ends have the same logs, no version between them is read: an idle table costs
@@ -166,14 +166,14 @@ def compute_fingerprint(state: TableState) -> str:
     return digest.hexdigest()[:16]
 
 
-def _is_explained(before: Log, after: Log, new: list[Delta]) -> bool:
+def _is_explained(before: PartitionLog, after: PartitionLog, new: list[Delta]) -> bool:
     """Return whether every missing delta was compacted; a rollback removes deltas too."""
     through = max((delta.replaces_through or 0 for delta in new if _is_compaction(before, delta)), default=0)
     left = {delta.position: delta for delta in after.deltas}
     return all((delta.position or 0) <= through for delta in before.deltas if left.get(delta.position) != delta)
 
 
-def _is_compaction(before: Log, delta: Delta) -> bool:
+def _is_compaction(before: PartitionLog, delta: Delta) -> bool:
     """Return whether a delta only contains rows that existed before.
 
     A delta that covers later positions was written together with unseen rows.
@@ -182,7 +182,7 @@ def _is_compaction(before: Log, delta: Delta) -> bool:
     return delta.type is DeltaType.REPLACE and through is not None and through <= before.last_position
 
 
-def _list_added_units(log: Log, delta: Delta) -> Iterator[StreamUnit]:
+def _list_added_units(log: PartitionLog, delta: Delta) -> Iterator[StreamUnit]:
     assert delta.position is not None
     for file in delta.manifest.entries:
         if file.kind is FileKind.DATA and file.row_count:

@@ -18,7 +18,7 @@ from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import is_nested
 from mangrove.model.values import Value
 from mangrove.tables.scan_plan import FileScan, ScanPlan, list_live_files, plan_scan
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import FILE_SIZE_BYTES, PlannedWrite, build_compaction_delta, build_rewrite_delta
 
 __all__ = [
@@ -137,7 +137,7 @@ class Compaction:
         return build_compaction_delta([*self.retained, *files], log.last_position)
 
 
-def needs_compaction(log: Log) -> bool:
+def needs_compaction(log: PartitionLog) -> bool:
     """Return whether a compaction would reduce the merge work or the number of files to open."""
     if len(log.deltas) != 1:
         return bool(log.deltas)
@@ -148,7 +148,7 @@ def needs_compaction(log: Log) -> bool:
 
 
 def plan_compaction(
-    state: TableState, log: Log, file_size_bytes: int, bounds: CompactionBounds = UNBOUNDED
+    state: TableState, log: PartitionLog, file_size_bytes: int, bounds: CompactionBounds = UNBOUNDED
 ) -> Compaction | None:
     """Return the compaction of a log, or None if it would change nothing."""
     if not needs_compaction(log) and not bounds.is_full:
@@ -283,14 +283,14 @@ def is_auto_compaction_enabled(properties: Mapping[str, str]) -> bool:
     return properties.get(AUTO_COMPACTION, "false").casefold() == "true"
 
 
-def is_compaction_due(properties: Mapping[str, str], logs: Sequence[Log]) -> bool:
+def is_compaction_due(properties: Mapping[str, str], logs: Sequence[PartitionLog]) -> bool:
     """Return whether automatic compaction is enabled and a log has enough deltas."""
     return is_auto_compaction_enabled(properties) and any(
         len(log.deltas) >= parse_auto_compaction_number(properties, AUTO_COMPACTION_DELTAS) for log in logs
     )
 
 
-def sum_log_bytes(logs: Sequence[Log]) -> int:
+def sum_log_bytes(logs: Sequence[PartitionLog]) -> int:
     """Return the approximate size in memory of all rows of the logs."""
     files = [live.file for log in logs for live in list_live_files(log.deltas)]
     return sum(file.source_size_bytes or file.size_bytes for file in files)
@@ -347,7 +347,7 @@ def _limit_to_bounds(waiting: Sequence[FileScan], bounds: CompactionBounds) -> l
     return chosen
 
 
-def _list_removed(log: Log, taken: set[str], retained: Sequence[FileScan]) -> tuple[str, ...]:
+def _list_removed(log: PartitionLog, taken: set[str], retained: Sequence[FileScan]) -> tuple[str, ...]:
     """Return the files that are no longer read: the selected ones, and delete files that apply to nothing else."""
     needed = {key_file.file.location for scan in retained for key_file in scan.equality_deletes}
     needed |= {file.location for scan in retained for file in scan.position_deletes}

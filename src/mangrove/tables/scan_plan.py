@@ -24,7 +24,7 @@ from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import Float32, Float64
 from mangrove.model.values import Value, restore_zone
 from mangrove.tables.pruning import UNKNOWN_STATS, ColumnPruningStats, can_match_stats, can_partition_match
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 
 __all__ = ["EqualityDelete", "FileScan", "LiveFile", "ScanPlan", "SkippedFile", "list_live_files", "plan_scan"]
 
@@ -190,7 +190,7 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
     return ScanPlan(tuple(scans), tuple(skipped), len(state.logs) if state.is_part else None)
 
 
-def _may_match(state: TableState, log: Log, predicate: Predicate) -> bool:
+def _may_match(state: TableState, log: PartitionLog, predicate: Predicate) -> bool:
     return not state.log_scheme.fields or can_partition_match(state.log_scheme, log.values, state.schema, predicate)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Log",
+    "PartitionLog",
     "TableState",
     "check_key_types",
     "is_partition_determined_by_keys",
@@ -40,7 +40,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class PartitionLog:
     """The deltas of one partition in the order in which they apply; keys are compared within a log only."""
 
     values: tuple[Value | None, ...] = ()
@@ -70,7 +70,7 @@ class TableState:
     version: TableVersion
     log_scheme: PartitionScheme = UNPARTITIONED
     """The scheme by which deltas are split into logs: the partition scheme, or none."""
-    logs: tuple[Log, ...] = ()
+    logs: tuple[PartitionLog, ...] = ()
     properties: Mapping[str, str] = NO_PROPERTIES
     """The table properties."""
     is_part: bool = False
@@ -181,7 +181,7 @@ def _load_partitions(
 
 def _load_logs(
     reading: CatalogReader, opened: OpenTable, partitions: Mapping[PartitionLocator, Partition]
-) -> tuple[Log, ...]:
+) -> tuple[PartitionLog, ...]:
     """Return the logs of partitions, whose deltas are read in one pass."""
     deltas: dict[str, list[Delta]] = {way.partition_id: [] for way in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
@@ -189,6 +189,6 @@ def _load_logs(
     # DeltaCAT's partition scheme may be unsupported; then its values are ignored.
     is_divided = bool(opened.partition_scheme.fields)
     return tuple(
-        Log(partition.values if is_divided else (), tuple(deltas[way.partition_id]))
+        PartitionLog(partition.values if is_divided else (), tuple(deltas[way.partition_id]))
         for way, partition in partitions.items()
     )

@@ -11,7 +11,7 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, MetastoreSnapshot, Scan
+from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -170,7 +170,7 @@ class IsolationContract:
     ) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales"), make_namespace("other")).snapshot
         commit_objects(metastore, base, make_table("sales", "new"))
-        scans = frozenset([Scan(Kind.TABLE, NamespaceLocator("sales"))])
+        scans = frozenset([ObjectRange(Kind.TABLE, NamespaceLocator("sales"))])
         if isolation is Isolation.SNAPSHOT:
             assert (
                 commit_objects(
@@ -185,7 +185,7 @@ class IsolationContract:
     def test_a_listing_is_not_disturbed_by_what_lies_elsewhere(self, metastore: Metastore) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("a"), make_namespace("ab")).snapshot
         commit_objects(metastore, base, make_table("ab", "new"))
-        scans = frozenset([Scan(Kind.TABLE, NamespaceLocator("a"))])
+        scans = frozenset([ObjectRange(Kind.TABLE, NamespaceLocator("a"))])
         after = commit_objects(
             metastore, base, make_table("a", "x"), scans=scans, isolation=Isolation.SERIALIZABLE
         ).snapshot
@@ -207,7 +207,7 @@ class IsolationContract:
     ) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
         commit_objects(metastore, base, make_table("sales", "orders"))
-        below = frozenset([Scan(Kind.TABLE, NamespaceLocator("sales"))])
+        below = frozenset([ObjectRange(Kind.TABLE, NamespaceLocator("sales"))])
         with pytest.raises(ConflictError, match=r"sales\.orders"):
             commit_objects(
                 metastore, base, deletes=frozenset([NamespaceLocator("sales")]), guards=below, isolation=isolation

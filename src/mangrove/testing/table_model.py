@@ -17,7 +17,7 @@ from mangrove.expressions.predicates import (
     StartsWith,
 )
 from mangrove.model.schema import Schema
-from mangrove.tables.table_state import Log, TableState
+from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import PlannedWrite
 
 __all__ = ["TableModel", "apply_write", "evaluate_predicate"]
@@ -83,7 +83,7 @@ def apply_write(state: TableState, write: PlannedWrite) -> TableState:
     """Return the table after a write was committed: its deltas stand behind those that are there."""
     logs = {log.values: log for log in state.logs}
     for planned in write.deltas:
-        log = logs.get(planned.log_values, Log(planned.log_values))
+        log = logs.get(planned.log_values, PartitionLog(planned.log_values))
         delta = replace(planned.delta, position=log.last_position + 1)
         logs[planned.log_values] = replace(log, deltas=(*log.deltas, delta))
     return replace(state, logs=tuple(logs.values()))

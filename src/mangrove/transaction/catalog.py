@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.metastore import MetastoreSnapshot, Scan
+from mangrove.metastore import MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -247,12 +247,12 @@ def drop_table(workspace: Workspace, locator: TableLocator) -> None:
     workspace.delete(locator)
     if table.table_type is not TableType.MANAGED:
         return
-    workspace.guard(Scan(Kind.TABLE_VERSION, identity_of(table)))
+    workspace.guard(ObjectRange(Kind.TABLE_VERSION, identity_of(table)))
     for below in list(scan_objects_below(workspace, identity_of(table))):
         following = _KIND_BELOW.get(below.kind)
         if following is not None:
             assert isinstance(below, TableVersionLocator | StreamLocator | PartitionLocator)
-            workspace.guard(Scan(following, below))
+            workspace.guard(ObjectRange(following, below))
         workspace.delete(below)
 
 
@@ -313,7 +313,7 @@ def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: 
             f"{f' and {len(inside) - 1} more' if len(inside) > 1 else ''}. Drop them first, or use cascade"
         )
     for kind in (Kind.TABLE, Kind.VIEW):
-        workspace.guard(Scan(kind, locator))
+        workspace.guard(ObjectRange(kind, locator))
     for found in inside:
         if isinstance(found, TableLocator):
             drop_table(workspace, found)

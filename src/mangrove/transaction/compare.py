@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from mangrove.errors import ConflictError, NotFoundError
-from mangrove.metastore import Changes, Commit, Difference, Metastore, MetastoreSnapshot, Parent, Scan
+from mangrove.metastore import Changes, Commit, Difference, Metastore, MetastoreSnapshot, ObjectRange, Parent
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -109,7 +109,7 @@ def build_restore_changes(differences: Iterable[Difference], transaction_id: str
     """
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
-    guards: set[Locator | Scan] = set()
+    guards: set[Locator | ObjectRange] = set()
     found = list(differences)
     along = _renamed_with_namespace(found)
     for difference in found:
@@ -122,7 +122,7 @@ def build_restore_changes(differences: Iterable[Difference], transaction_id: str
         else:
             puts[locator] = difference.before
         if isinstance(locator, DeltaLocator):
-            guards.add(Scan(Kind.DELTA, locator.parent))
+            guards.add(ObjectRange(Kind.DELTA, locator.parent))
     return Changes(transaction_id, puts, frozenset(deletes), guards=frozenset(guards), message=message)
 
 
@@ -144,16 +144,16 @@ def _renamed_with_namespace(differences: Sequence[Difference]) -> set[Locator]:
     return moved
 
 
-def _scans_below(locator: Locator) -> set[Locator | Scan]:
+def _scans_below(locator: Locator) -> set[Locator | ObjectRange]:
     match locator:
         case NamespaceLocator():
-            return {Scan(Kind.TABLE, locator), Scan(Kind.VIEW, locator)}
+            return {ObjectRange(Kind.TABLE, locator), ObjectRange(Kind.VIEW, locator)}
         case TableVersionLocator():
-            return {Scan(Kind.STREAM, locator)}
+            return {ObjectRange(Kind.STREAM, locator)}
         case StreamLocator():
-            return {Scan(Kind.PARTITION, locator)}
+            return {ObjectRange(Kind.PARTITION, locator)}
         case PartitionLocator():
-            return {Scan(Kind.DELTA, locator)}
+            return {ObjectRange(Kind.DELTA, locator)}
     return set()
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mangrove.errors import MangroveError, StorageError
-from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot, Parent, Scan
+from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot, ObjectRange, Parent
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
 from mangrove.model.objects import Object
 from mangrove.model.transaction_record import TransactionRecord, encode_members, summarize_writes
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-def is_in_scan(scan: Scan, locator: Locator) -> bool:
+def is_in_scan(scan: ObjectRange, locator: Locator) -> bool:
     """Return whether a scan covers the object at `locator`."""
     if locator.kind is not scan.kind or locator.parent != scan.parent:
         return False
@@ -43,7 +43,7 @@ def detect_conflicts(changes: Changes, isolation: Isolation, written: Iterable[L
     """Return the objects written by others that conflict with the changes."""
     single, scans = changes.targets_to_validate(isolation)
     # A transaction may have scanned as many partitions as another wrote.
-    below: dict[tuple[Kind, Parent], list[Scan]] = {}
+    below: dict[tuple[Kind, Parent], list[ObjectRange]] = {}
     for scan in scans:
         below.setdefault((scan.kind, scan.parent), []).append(scan)
     return sorted(
@@ -94,7 +94,7 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
     """Return the merged changes of all members; later deltas of a partition follow earlier ones."""
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
-    guards: set[Locator | Scan] = set()
+    guards: set[Locator | ObjectRange] = set()
     last: dict[PartitionLocator, int] = {}
     for member in members:
         for locator, value in sorted(member.changes.puts.items()):

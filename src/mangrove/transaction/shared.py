@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-from mangrove.conflicts import assign_positions, build_conflict_error
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Difference, Isolation, Metastore, MetastoreSnapshot, Parent, Scan
+from mangrove.metastore import Changes, Difference, Isolation, Metastore, MetastoreSnapshot, ObjectRange, Parent
 from mangrove.model.json_codec import from_json, to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -40,6 +39,7 @@ from mangrove.model.objects import (
     ViewEntry,
 )
 from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.rebase import assign_positions, build_conflict_error
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.compare import diff_snapshots, find_changing_commit
 from mangrove.transaction.deltas import REWRITING_TYPES
@@ -83,8 +83,8 @@ class SharedWork:
     puts: Mapping[Locator, Object] = field(default_factory=dict)
     deletes: frozenset[Locator] = frozenset()
     reads: frozenset[Locator] = frozenset()
-    scans: frozenset[Scan] = frozenset()
-    guards: frozenset[Locator | Scan] = frozenset()
+    scans: frozenset[ObjectRange] = frozenset()
+    guards: frozenset[Locator | ObjectRange] = frozenset()
     origins: Mapping[str, str] = NO_PROPERTIES
 
     def __post_init__(self) -> None:
@@ -133,8 +133,10 @@ def encode_work(work: SharedWork) -> bytes:
         "deletes": _encode_locators(work.deletes),
         "reads": _encode_locators(work.reads),
         "scans": sorted(map(_encode_scan, work.scans), key=json.dumps),
-        "guards": _encode_locators(item for item in work.guards if not isinstance(item, Scan)),
-        "guard_scans": sorted((_encode_scan(item) for item in work.guards if isinstance(item, Scan)), key=json.dumps),
+        "guards": _encode_locators(item for item in work.guards if not isinstance(item, ObjectRange)),
+        "guard_scans": sorted(
+            (_encode_scan(item) for item in work.guards if isinstance(item, ObjectRange)), key=json.dumps
+        ),
         "origins": dict(work.origins),
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
@@ -183,7 +185,7 @@ def _decode_put(way: Any, value: Any, where: str) -> tuple[Locator, Object]:
     return locator, made
 
 
-def _encode_scan(scan: Scan) -> list[Any]:
+def _encode_scan(scan: ObjectRange) -> list[Any]:
     parent: list[str | int] | None
     match scan.parent:
         case None:
@@ -195,13 +197,13 @@ def _encode_scan(scan: Scan) -> list[Any]:
     return [scan.kind.word, parent, scan.prefix]
 
 
-def _decode_scan(data: Any) -> Scan:
+def _decode_scan(data: Any) -> ObjectRange:
     word, way, prefix = data
     parent: Parent = None
     if way is not None:
         is_identity = way[0] == _IDENTITY
         parent = TableIdentity(*way[1:]) if is_identity else _decode_locator(way)  # type: ignore[assignment]
-    return Scan(_KINDS[word], parent, prefix)
+    return ObjectRange(_KINDS[word], parent, prefix)
 
 
 _Written: TypeAlias = Mapping[Locator, Object | None]

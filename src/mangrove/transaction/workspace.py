@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mangrove.errors import InvalidInputError
-from mangrove.metastore import BelowTable, Changes, Difference, MetastoreSnapshot, Parent, Scan
+from mangrove.metastore import BelowTable, Changes, Difference, MetastoreSnapshot, ObjectRange, Parent
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -108,7 +108,7 @@ class Savepoint:
     """The staged state of a transaction at one point."""
 
     staged: WriteOverlay
-    guards: frozenset[Locator | Scan]
+    guards: frozenset[Locator | ObjectRange]
     settings: LakehouseSettings
     origins: Mapping[str, str]
     last_positions: Mapping[PartitionLocator, int]
@@ -128,8 +128,8 @@ class Workspace:
         self.snapshot = snapshot
         self.staged = WriteOverlay()
         self.reads: set[Locator] = set()
-        self.scans: set[Scan] = set()
-        self.guards: set[Locator | Scan] = set()
+        self.scans: set[ObjectRange] = set()
+        self.guards: set[Locator | ObjectRange] = set()
         self.settings: LakehouseSettings = snapshot.settings
         self.met: dict[TableIdentity, Locator] = {}
         """The accessed tables by id, so that errors can name them."""
@@ -205,7 +205,7 @@ class Workspace:
         if there is _NOWHERE:
             yield from put
             return
-        self.scans.add(Scan(kind, there, prefix))
+        self.scans.add(ObjectRange(kind, there, prefix))
         found = self.snapshot.children(kind, there, prefix=prefix, after=None if after is None else _at(after, there))
         visible = ((_at(locator, parent), value) for locator, value in found if locator not in self.staged.deletes)
         yield from merge_ordered(visible, put)
@@ -213,7 +213,7 @@ class Workspace:
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in order."""
         put = [found for parent in sorted(set(parents)) for found in self.staged.below(kind, parent)]
-        self.scans.update(Scan(kind, parent) for parent in parents)
+        self.scans.update(ObjectRange(kind, parent) for parent in parents)
         found = self.snapshot.children_of(kind, parents)
         yield from merge_ordered(
             ((locator, value) for locator, value in found if locator not in self.staged.deletes), put
@@ -244,15 +244,15 @@ class Workspace:
             self._guard_namespace(locator)
             self.staged.deletes.add(there)
 
-    def guard(self, item: Locator | Scan) -> None:
+    def guard(self, item: Locator | ObjectRange) -> None:
         """Conflict with concurrent writes of the object, or into the range, at every isolation level.
 
         Objects created by this transaction need no guard.
         """
-        if isinstance(item, Scan):
+        if isinstance(item, ObjectRange):
             parent = self._parent_there(item.parent)
             if parent is not _NOWHERE:
-                self.guards.add(Scan(item.kind, parent, item.prefix))
+                self.guards.add(ObjectRange(item.kind, parent, item.prefix))
         elif (there := self._there(item)) is not None:
             self.guards.add(there)
 

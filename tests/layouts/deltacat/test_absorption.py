@@ -7,10 +7,10 @@ import pytest
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.maintenance import build_conversion_target
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, create_catalog, open_catalog
 from mangrove.layouts.deltacat.msgpack_maps import encode_map
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import stage_changes
 from mangrove.layouts.deltacat.transaction_log import build_transaction_id, encode_log, minute_log_path
 from mangrove.maintenance.check import check_lakehouse
@@ -45,11 +45,11 @@ def effects() -> Effects:
 
 
 @pytest.fixture
-def catalog(effects: Effects) -> CatalogMetastore:
+def catalog(effects: Effects) -> DeltaCatMetastore:
     return _with_a_table(effects)
 
 
-def _with_a_table(effects: Effects) -> CatalogMetastore:
+def _with_a_table(effects: Effects) -> DeltaCatMetastore:
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), DELTACAT_2)
     commit_objects(
         catalog,
@@ -65,7 +65,7 @@ def _with_a_table(effects: Effects) -> CatalogMetastore:
 
 def _beside(
     effects: Effects,
-    base: CatalogSnapshot,
+    base: DeltaCatSnapshot,
     *objects: tuple[Locator, Object],
     deletes: frozenset[Locator] = frozenset(),
     unique: str = "theirs",
@@ -86,7 +86,7 @@ def _positions(snapshot: MetastoreSnapshot) -> list[str | int]:
     return [way.parts[-1] for way, _ in snapshot.children(Kind.DELTA, PARTITION)]
 
 
-def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     before = catalog.latest()
     transaction = _beside(effects, before, make_delta(PARTITION, 2, writer="DeltaCAT"))
@@ -152,7 +152,7 @@ def test_a_conversion_names_what_deltacat_committed_and_no_version_has(effects: 
     assert convert_lakehouse(lake, build_conversion_target(MemoryStore("memory://two/"), "tree")).notes == ()
 
 
-def test_a_transaction_is_absorbed_once_whoever_tries(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_transaction_is_absorbed_once_whoever_tries(catalog: DeltaCatMetastore, effects: Effects) -> None:
     _beside(effects, catalog.latest(), make_delta(PARTITION, 1))
     other = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     assert len(catalog.import_foreign_commits()) == 1
@@ -163,13 +163,13 @@ def test_a_transaction_is_absorbed_once_whoever_tries(catalog: CatalogMetastore,
     assert _positions(other.latest()) == [1, 2]
 
 
-def test_our_own_transactions_are_not_absorbed(catalog: CatalogMetastore) -> None:
+def test_our_own_transactions_are_not_absorbed(catalog: DeltaCatMetastore) -> None:
     for position in range(1, 20):
         commit_objects(catalog, catalog.latest(), make_delta(PARTITION, position))
     assert catalog.import_foreign_commits() == []
 
 
-def test_renames_of_deltacat_are_followed(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_renames_of_deltacat_are_followed(catalog: DeltaCatMetastore, effects: Effects) -> None:
     new, space = TableLocator("sales", "purchases"), NamespaceLocator("shop")
     _beside(
         effects, catalog.latest(), (new, TableEntry("t", "n", "purchases")), deletes=frozenset([ORDERS]), unique="one"
@@ -186,7 +186,7 @@ def test_renames_of_deltacat_are_followed(catalog: CatalogMetastore, effects: Ef
     assert list(catalog.latest().children(Kind.TABLE, space)) == []
 
 
-def test_a_stream_that_deltacat_replaced_is_the_tables_stream(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_stream_that_deltacat_replaced_is_the_tables_stream(catalog: DeltaCatMetastore, effects: Effects) -> None:
     base = catalog.latest()
     new = StreamLocator("n", "t", 1, "s2")
     _beside(effects, base, (new, Stream("s2", previous_id="s")), deletes=frozenset([STREAM]))
@@ -200,7 +200,7 @@ def test_a_stream_that_deltacat_replaced_is_the_tables_stream(catalog: CatalogMe
 
 
 def test_what_we_acknowledged_stays_when_deltacat_gave_the_same_number(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     base = catalog.latest()
     commit_objects(catalog, base, make_delta(PARTITION, 1, writer="ours"))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import (
     DeltaLocator,
@@ -28,15 +28,15 @@ _PARTITION = PartitionLocator("n", "t", 1, "s", "p")
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> CatalogRevision:
-    assert isinstance(request.param, CatalogRevision)
+def revision(request: pytest.FixtureRequest) -> DeltaCatRevision:
+    assert isinstance(request.param, DeltaCatRevision)
     return request.param
 
 
 class Counted:
     """A catalog with one table, on a store that counts."""
 
-    def __init__(self, revision: CatalogRevision) -> None:
+    def __init__(self, revision: DeltaCatRevision) -> None:
         self.store = CountingStore(MemoryStore())
         self.catalog = create_catalog(
             build_deterministic_effects(self.store), LakehouseSettings(), Changes("made"), revision
@@ -50,7 +50,7 @@ class Counted:
         }
         self.catalog.commit(self.catalog.latest(), Changes("table", puts=puts), Isolation.SNAPSHOT)
 
-    def append(self, catalog: CatalogMetastore, first_id: int) -> int:
+    def append(self, catalog: DeltaCatMetastore, first_id: int) -> int:
         """Append one delta as a writer does, and return how many requests it took."""
         before = self.store.requests
         base = catalog.latest()
@@ -61,11 +61,11 @@ class Counted:
         catalog.commit(base, changes, Isolation.SNAPSHOT)
         return (self.store.requests - before).total
 
-    def reopened(self, first_id: int) -> CatalogMetastore:
+    def reopened(self, first_id: int) -> DeltaCatMetastore:
         return open_catalog(build_deterministic_effects(self.store, first_id=first_id))
 
 
-def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revision: CatalogRevision) -> None:
+def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     warm: list[int] = []
     cold: list[int] = []
@@ -83,7 +83,7 @@ def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revis
     assert sorted(warm)[len(warm) // 2] <= 6
 
 
-def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(revision: CatalogRevision) -> None:
+def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     for number in range(300):
         counted.append(counted.catalog, number)
@@ -97,7 +97,7 @@ def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(rev
         assert counted.reopened(10**9).latest().version == 301
 
 
-def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revision: CatalogRevision) -> None:
+def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     count = 1000
     tables: dict[Locator, Object] = {
@@ -114,7 +114,7 @@ def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revis
         assert (counted.store.requests - before).total <= count / 100 + 20
 
 
-def test_renames_take_as_many_requests_however_much_lies_below(revision: CatalogRevision) -> None:
+def test_renames_take_as_many_requests_however_much_lies_below(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     tables: dict[Locator, Object] = {
         TableLocator("sales", f"t{number:04d}"): TableEntry(f"id-{number}", "n", f"t{number:04d}")
@@ -138,7 +138,7 @@ def test_renames_take_as_many_requests_however_much_lies_below(revision: Catalog
     assert len(list(newest.children(Kind.TABLE, NamespaceLocator("shop")))) == 301
 
 
-def test_reading_the_past_takes_as_many_requests_as_reading_the_present(revision: CatalogRevision) -> None:
+def test_reading_the_past_takes_as_many_requests_as_reading_the_present(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     for number in range(600):
         counted.append(counted.catalog, number)

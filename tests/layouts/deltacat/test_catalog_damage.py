@@ -5,9 +5,9 @@ import pytest
 from mangrove.effects import Effects
 from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.foreign_catalog import list_numbered_files
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, create_catalog, open_catalog
 from mangrove.layouts.deltacat.paths import HINT_PATH, parse_numbered_path
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.maintenance.check import check_lakehouse
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.vacuum import vacuum_files
@@ -37,8 +37,8 @@ def effects() -> Effects:
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "2"])
-def catalog(request: pytest.FixtureRequest, effects: Effects) -> CatalogMetastore:
-    revision: CatalogRevision = request.param
+def catalog(request: pytest.FixtureRequest, effects: Effects) -> DeltaCatMetastore:
+    revision: DeltaCatRevision = request.param
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
     commit_objects(
         catalog,
@@ -65,7 +65,7 @@ def _problems(effects: Effects) -> list[Problem]:
         return [Problem("the newest version", str(error))]
 
 
-def test_a_flipped_bit_is_noticed_in_every_kind_of_file(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_flipped_bit_is_noticed_in_every_kind_of_file(catalog: DeltaCatMetastore, effects: Effects) -> None:
     assert _problems(effects) == []
     kinds: dict[str, list[str]] = {}
     for entry in effects.store.list():
@@ -87,7 +87,7 @@ def test_a_flipped_bit_is_noticed_in_every_kind_of_file(catalog: CatalogMetastor
     assert _problems(effects) == []
 
 
-def test_a_damaged_body_is_refused_when_it_is_read(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_damaged_body_is_refused_when_it_is_read(catalog: DeltaCatMetastore, effects: Effects) -> None:
     (path,) = (entry.path for entry in effects.store.list("n/t/1/s/p/5/") if isinstance(entry, ObjectInfo))
     effects.store.put(path, effects.store.read(path).replace(b"some text", b"same text"))
     with pytest.raises(FormatError, match="checksum"):
@@ -95,7 +95,7 @@ def test_a_damaged_body_is_refused_when_it_is_read(catalog: CatalogMetastore, ef
 
 
 def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_names_them(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     strangers = ["n/t/notes.txt", "n/.DS_Store", "backup/a/b.csv", "mangrove/version/notes.txt", "mangrove/view/x.txt"]
     for path in strangers:
@@ -109,7 +109,7 @@ def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_nam
 
 
 def test_a_lost_mapping_of_a_name_is_found_and_what_an_attempt_left_does_not_stand_in_for_it(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     mappings = [path for path, file in list_numbered_files(effects.store) if file.object_folder is None]
     # A namespace and a table have names that DeltaCAT knows; a table's versions and streams have numbers and forms.
@@ -125,7 +125,7 @@ def test_a_lost_mapping_of_a_name_is_found_and_what_an_attempt_left_does_not_sta
         assert _problems(effects) == [], "a leftover beside the file is garbage, and no problem"
 
 
-def test_a_lost_file_that_ends_the_way_from_a_name_is_found(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_lost_file_that_ends_the_way_from_a_name_is_found(catalog: DeltaCatMetastore, effects: Effects) -> None:
     before = set(dict(list_numbered_files(effects.store)))
     commit_objects(catalog, catalog.latest(), deletes=[TableLocator("sales", "orders")])
     ended = [

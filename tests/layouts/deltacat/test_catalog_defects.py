@@ -10,9 +10,9 @@ import pytest
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError
 from mangrove.layouts.deltacat.index import mapping_key, parse_mapping_entry
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, create_catalog, open_catalog
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, parse_numbered_path
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision, digest_of
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision, digest_of
 from mangrove.layouts.deltacat.staging import stage_changes
 from mangrove.layouts.deltacat.transaction_log import parse_log_path
 from mangrove.metastore import Changes, Isolation, MetastoreSnapshot
@@ -55,8 +55,8 @@ ORDERS_TABLE = TableEntry("t", "n", "orders", latest_table_version=1, latest_act
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> CatalogRevision:
-    assert isinstance(request.param, CatalogRevision)
+def revision(request: pytest.FixtureRequest) -> DeltaCatRevision:
+    assert isinstance(request.param, DeltaCatRevision)
     return request.param
 
 
@@ -71,11 +71,11 @@ def effects(clock: Clock) -> Effects:
 
 
 @pytest.fixture
-def catalog(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
+def catalog(effects: Effects, revision: DeltaCatRevision) -> DeltaCatMetastore:
     return _with_a_table(effects, revision)
 
 
-def _with_a_table(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
+def _with_a_table(effects: Effects, revision: DeltaCatRevision) -> DeltaCatMetastore:
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
     commit_objects(
         catalog,
@@ -93,11 +93,11 @@ def _positions(snapshot: MetastoreSnapshot) -> list[str | int]:
     return [way.parts[-1] for way, _ in snapshot.children(Kind.DELTA, PARTITION)]
 
 
-def _reopened(effects: Effects) -> CatalogMetastore:
+def _reopened(effects: Effects) -> DeltaCatMetastore:
     return open_catalog(build_deterministic_effects(effects.store, first_id=10**9))
 
 
-def _without_guards(store: Store) -> CatalogMetastore:
+def _without_guards(store: Store) -> DeltaCatMetastore:
     """Return the catalog as somebody finds it who has only what DeltaCAT knows of it."""
     bare = MemoryStore()
     for entry in store.list():
@@ -115,7 +115,7 @@ def _race(uri: str, processes: int, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision: CatalogRevision) -> None:
+def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision: DeltaCatRevision) -> None:
     """DeltaCAT lost 14 of 1,528 in a minute: `MANGROVE_RACE_APPENDS=400` runs about as long."""
     uri, each = tmp_path.as_uri(), int(os.environ.get("MANGROVE_RACE_APPENDS", "40"))
     _with_a_table(build_effects(open_store(uri)), revision)
@@ -130,7 +130,7 @@ def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision
     assert _positions(bare) == list(range(1, 4 * each + 1))
 
 
-def test_an_orphan_file_does_not_hide_a_committed_one(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_an_orphan_file_does_not_hide_a_committed_one(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     orphans = 0
     for entry in list(effects.store.list()):
@@ -149,7 +149,7 @@ def test_an_orphan_file_does_not_hide_a_committed_one(catalog: CatalogMetastore,
         assert _positions(found.latest()) == [1, 2]
 
 
-def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: CatalogMetastore, clock: Clock) -> None:
+def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: DeltaCatMetastore, clock: Clock) -> None:
     answers: dict[int, list[str | int]] = {}
     for number in range(1, 30):
         clock.now_millis += 10_000 if number % 3 else -25_000
@@ -159,7 +159,7 @@ def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: CatalogMetastore, 
         assert {millis: _positions(catalog.at_time(millis)) for millis in answers} == answers
 
 
-def _replace_stream(catalog: CatalogMetastore, base: MetastoreSnapshot) -> None:
+def _replace_stream(catalog: DeltaCatMetastore, base: MetastoreSnapshot) -> None:
     version = TableVersionLocator("n", "t", 1)
     new = StreamLocator("n", "t", 1, "s2")
     commit_objects(
@@ -173,7 +173,7 @@ def _replace_stream(catalog: CatalogMetastore, base: MetastoreSnapshot) -> None:
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_an_add_across_a_replace_is_refused(catalog: CatalogMetastore, isolation: Isolation) -> None:
+def test_an_add_across_a_replace_is_refused(catalog: DeltaCatMetastore, isolation: Isolation) -> None:
     base = catalog.latest()
     _replace_stream(catalog, base)
     way, _ = make_delta(PARTITION, 77)
@@ -186,7 +186,7 @@ def test_an_add_across_a_replace_is_refused(catalog: CatalogMetastore, isolation
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_an_append_across_a_drop_is_refused(catalog: CatalogMetastore, isolation: Isolation) -> None:
+def test_an_append_across_a_drop_is_refused(catalog: DeltaCatMetastore, isolation: Isolation) -> None:
     base = catalog.latest()
     commit_objects(catalog, base, deletes=frozenset([ORDERS]))
     guards: frozenset[Locator] = frozenset([ORDERS, PARTITION])
@@ -195,7 +195,7 @@ def test_an_append_across_a_drop_is_refused(catalog: CatalogMetastore, isolation
     assert catalog.latest().version == base.version + 1
 
 
-def test_an_uncommitted_rename_is_not_seen_by_others(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_an_uncommitted_rename_is_not_seen_by_others(catalog: DeltaCatMetastore, effects: Effects) -> None:
     renamed = TableEntry("t", "n", "purchases")
     changes = Changes("r", puts={TableLocator("sales", "purchases"): renamed}, deletes=frozenset([ORDERS]))
     staged = stage_changes(catalog.latest(), changes, "1800000009999_crashed")
@@ -207,7 +207,7 @@ def test_an_uncommitted_rename_is_not_seen_by_others(catalog: CatalogMetastore, 
         assert newest.get(TableVersionLocator("n", "t", 1)) is not None
 
 
-def test_as_of_before_renames_finds_the_old_names(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_as_of_before_renames_finds_the_old_names(catalog: DeltaCatMetastore, effects: Effects) -> None:
     before = catalog.latest().version
     new = TableLocator("sales", "purchases")
     commit_objects(catalog, catalog.latest(), (new, TableEntry("t", "n", "purchases")), deletes=frozenset([ORDERS]))
@@ -229,7 +229,7 @@ def test_as_of_before_renames_finds_the_old_names(catalog: CatalogMetastore, eff
         assert _positions(newest) == [1]
 
 
-def test_a_name_can_be_dropped_and_given_again_many_times(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_name_can_be_dropped_and_given_again_many_times(catalog: DeltaCatMetastore, effects: Effects) -> None:
     for number in range(5):
         commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
         assert catalog.latest().get(ORDERS) is None
@@ -238,7 +238,7 @@ def test_a_name_can_be_dropped_and_given_again_many_times(catalog: CatalogMetast
         assert found.latest().get(ORDERS) == TableEntry("t4", "n", "orders")
 
 
-def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: CatalogMetastore) -> None:
+def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: DeltaCatMetastore) -> None:
     alias = TableLocator("sales", "alias")
     commit_objects(catalog, catalog.latest(), (alias, ORDERS_TABLE))
     newest = catalog.latest()
@@ -252,7 +252,7 @@ def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: CatalogMetastore
     assert catalog.latest().get(ORDERS) == ORDERS_TABLE
 
 
-def test_an_object_can_have_more_than_999_revisions(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_an_object_can_have_more_than_999_revisions(catalog: DeltaCatMetastore, effects: Effects) -> None:
     for number in range(1, 1051):
         value = TableEntry("t", "n", "orders", description=f"revision {number}")
         commit_objects(catalog, catalog.latest(), (ORDERS, value))
@@ -266,7 +266,7 @@ def test_an_object_can_have_more_than_999_revisions(catalog: CatalogMetastore, e
         assert earlier.description == "revision 499"
 
 
-def test_a_partitioned_table_reads_partition_by_partition(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_partitioned_table_reads_partition_by_partition(catalog: DeltaCatMetastore, effects: Effects) -> None:
     schema = Schema((Column(1, "country", Varchar()), Column(2, "id", Int64())))
     fields = (PartitionField(1, Identity(), "country"), PartitionField(2, Bucket(4), "id_bucket"))
     scheme = PartitionScheme(fields, "by-country")
@@ -292,7 +292,7 @@ def test_a_partitioned_table_reads_partition_by_partition(catalog: CatalogMetast
         assert described.partition_scheme == scheme
 
 
-def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: CatalogMetastore) -> None:
+def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: DeltaCatMetastore) -> None:
     columns = (Column(1, "a", Int64()), Column(2, "b", Int64()), Column(3, "c", Int64()), Column(4, "d", Int64()))
     version = TableVersionLocator("n", "t", 1)
     commit_objects(catalog, catalog.latest(), (version, TableVersion(1, Schema(columns), keys=(4, 2))))
@@ -308,7 +308,7 @@ def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: C
     assert [found.schema.column_with_id(key).name for key in found.keys] == ["d", "b"]
 
 
-def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalog: CatalogMetastore) -> None:
+def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalog: DeltaCatMetastore) -> None:
     deleted = DataFile("data/d.parquet", 10, 2, FileKind.KEY_DELETES, key_ids=(4, 2))
     upserted = DataFile("data/u.parquet", 10, 2, schema_id=3)
     way, _ = make_delta(PARTITION, 1)
@@ -318,7 +318,7 @@ def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalo
     assert found.manifest.entries == (deleted, upserted)
 
 
-def test_what_a_lost_race_left_behind_is_deleted(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_what_a_lost_race_left_behind_is_deleted(catalog: DeltaCatMetastore, effects: Effects) -> None:
     base = catalog.latest()
     commit_objects(catalog, base, make_delta(PARTITION, 1))
     commit_objects(catalog, base, make_delta(PARTITION, 1))
@@ -337,7 +337,7 @@ def test_what_a_lost_race_left_behind_is_deleted(catalog: CatalogMetastore, effe
 
 
 def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     deltas = make_delta(PARTITION, 1), make_delta(PARTITION, 2)
     commit_objects(catalog, catalog.latest(), *deltas)
@@ -364,7 +364,7 @@ def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
 
 
 def test_what_lies_below_a_stream_that_deltacat_deleted_is_not_found(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     _replace_stream(catalog, catalog.latest())

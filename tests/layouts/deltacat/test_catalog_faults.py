@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mangrove.errors import ConflictError, StorageError
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, create_catalog, open_catalog
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.layouts.deltacat.transaction_log import parse_log_path
 from mangrove.metastore import Changes, Isolation, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, PartitionLocator, TableLocator
@@ -29,8 +29,8 @@ _NO_FAULTS = Faults(seed=0)
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> CatalogRevision:
-    assert isinstance(request.param, CatalogRevision)
+def revision(request: pytest.FixtureRequest) -> DeltaCatRevision:
+    assert isinstance(request.param, DeltaCatRevision)
     return request.param
 
 
@@ -193,7 +193,7 @@ class Commits(RuleBasedStateMachine):
         self.count += 1
         return self.count
 
-    def _reader(self) -> CatalogMetastore:
+    def _reader(self) -> DeltaCatMetastore:
         return open_catalog(self._effects(self.below))
 
     def _effects(self, store: Any) -> Any:
@@ -228,7 +228,7 @@ TestCommitsOfRevision2.settings = settings(max_examples=40, stateful_step_count=
 class Lake:
     """A catalog on a store that fails when it is told to, and a reader on the store below."""
 
-    def __init__(self, revision: CatalogRevision) -> None:
+    def __init__(self, revision: DeltaCatRevision) -> None:
         self.below = MemoryStore()
         self.store = FaultyStore(self.below, _NO_FAULTS)
         self.catalog = create_catalog(
@@ -236,7 +236,7 @@ class Lake:
         )
         commit_objects(self.catalog, self.catalog.latest(), make_namespace("sales"))
 
-    def committed(self) -> CatalogMetastore:
+    def committed(self) -> DeltaCatMetastore:
         return open_catalog(build_deterministic_effects(self.below, first_id=10**9))
 
     def tables(self) -> list[str]:
@@ -245,7 +245,7 @@ class Lake:
 
 
 @pytest.fixture
-def lake(revision: CatalogRevision) -> Lake:
+def lake(revision: DeltaCatRevision) -> Lake:
     return Lake(revision)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, open_catalog
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import LakehouseSettings
 from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract
@@ -14,12 +14,12 @@ class TestCatalogMetastore(MetastoreContract):
     """All that the contract asks for."""
 
     @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-    def revision(self, request: pytest.FixtureRequest) -> CatalogRevision:
-        assert isinstance(request.param, CatalogRevision)
+    def revision(self, request: pytest.FixtureRequest) -> DeltaCatRevision:
+        assert isinstance(request.param, DeltaCatRevision)
         return request.param
 
     @pytest.fixture
-    def make_metastore(self, revision: CatalogRevision) -> MakeMetastore:
+    def make_metastore(self, revision: DeltaCatRevision) -> MakeMetastore:
         def make(effects: Effects) -> Metastore:
             if has_catalog(effects.store):
                 return open_catalog(effects)

@@ -23,7 +23,7 @@ from mangrove.layouts.deltacat.index import (
 from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, open_catalog
 from mangrove.layouts.deltacat.msgpack_maps import decode_with_checksum, encode_with_checksum
 from mangrove.layouts.deltacat.paths import VERSION_FOLDER, guard_path
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry
@@ -35,12 +35,12 @@ from mangrove.testing.strategies import locators
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> CatalogRevision:
-    assert isinstance(request.param, CatalogRevision)
+def revision(request: pytest.FixtureRequest) -> DeltaCatRevision:
+    assert isinstance(request.param, DeltaCatRevision)
     return request.param
 
 
-def test_a_catalog_is_made_once_and_says_its_format_revision(revision: CatalogRevision) -> None:
+def test_a_catalog_is_made_once_and_says_its_format_revision(revision: DeltaCatRevision) -> None:
     effects = build_deterministic_effects(MemoryStore())
     assert not has_catalog(effects.store)
     with pytest.raises(NotFoundError, match="no catalog"):
@@ -81,7 +81,7 @@ def test_the_seed_is_the_default_and_looks_as_the_seed_says() -> None:
     assert effects.store.read(paths[0]) == b""
 
 
-def test_a_snapshot_of_another_catalog_is_no_base(revision: CatalogRevision) -> None:
+def test_a_snapshot_of_another_catalog_is_no_base(revision: DeltaCatRevision) -> None:
     one, two = (
         create_catalog(build_deterministic_effects(MemoryStore()), LakehouseSettings(), Changes("made"), revision)
         for _ in range(2)
@@ -90,7 +90,7 @@ def test_a_snapshot_of_another_catalog_is_no_base(revision: CatalogRevision) -> 
         commit_objects(one, two.latest(), make_namespace("sales"))
 
 
-def test_versions_whose_hint_and_first_guards_are_gone_are_found_by_listing(revision: CatalogRevision) -> None:
+def test_versions_whose_hint_and_first_guards_are_gone_are_found_by_listing(revision: DeltaCatRevision) -> None:
     effects = build_deterministic_effects(MemoryStore())
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
     for number in range(5):

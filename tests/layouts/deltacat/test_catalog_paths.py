@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.paths import NumberedFile, guard_path, node_path, parse_numbered_path, version_of_guard
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision, digest_of, find_revision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision, digest_of, find_revision
 from mangrove.layouts.deltacat.transaction_log import (
     LoggedTransaction,
     build_transaction_id,
@@ -36,7 +36,7 @@ _UUID = "20444dca-7e3d-4dd2-af70-23b8bc890966"
     ],
 )
 def test_a_name_is_mapped_in_the_folder_of_its_digest(
-    revision: CatalogRevision, parent: str, parts: tuple[str, ...], digest: str
+    revision: DeltaCatRevision, parent: str, parts: tuple[str, ...], digest: str
 ) -> None:
     assert digest_of(revision.canonical(parent, *parts)) == digest
 
@@ -81,7 +81,7 @@ def test_a_mapping_file_is_named_as_in_the_seed() -> None:
     start=st.integers(0, 2**63 - 1),
 )
 def test_what_a_numbered_path_says_is_what_it_was_made_from(
-    number: int, operation: str, revision: CatalogRevision, start: int
+    number: int, operation: str, revision: DeltaCatRevision, start: int
 ) -> None:
     file = NumberedFile.of_revision("a/b/1", number, operation, build_transaction_id(start, _UUID))
     assert parse_numbered_path(revision.numbered_path(file.folder, number, file.file_name)) == file

@@ -6,9 +6,9 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, create_catalog, open_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, create_catalog, open_catalog
 from mangrove.layouts.deltacat.paths import HINT_PATH, MANGROVE_FOLDER, guard_path
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.layouts.deltacat.staging import stage_changes
 from mangrove.metastore import Changes, Isolation, MetastoreMaintenance, MetastoreSnapshot
 from mangrove.model.locators import (
@@ -34,8 +34,8 @@ SALES = NamespaceLocator("sales")
 
 
 @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
-def revision(request: pytest.FixtureRequest) -> CatalogRevision:
-    assert isinstance(request.param, CatalogRevision)
+def revision(request: pytest.FixtureRequest) -> DeltaCatRevision:
+    assert isinstance(request.param, DeltaCatRevision)
     return request.param
 
 
@@ -45,7 +45,7 @@ def effects() -> Effects:
 
 
 @pytest.fixture
-def catalog(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
+def catalog(effects: Effects, revision: DeltaCatRevision) -> DeltaCatMetastore:
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
     commit_objects(
         catalog,
@@ -60,21 +60,21 @@ def catalog(effects: Effects, revision: CatalogRevision) -> CatalogMetastore:
     return catalog
 
 
-def _everything(catalog: CatalogMetastore, snapshot: MetastoreSnapshot) -> dict[Locator, Object]:
+def _everything(catalog: DeltaCatMetastore, snapshot: MetastoreSnapshot) -> dict[Locator, Object]:
     return {way: value for kind in Kind if kind is not Kind.LAKEHOUSE for way, value in catalog.objects(snapshot, kind)}
 
 
-def _changed(catalog: CatalogMetastore, before: int, after: int) -> dict[Locator, tuple[Object | None, Object | None]]:
+def _changed(catalog: DeltaCatMetastore, before: int, after: int) -> dict[Locator, tuple[Object | None, Object | None]]:
     found = catalog.differences(catalog.at_version(before), catalog.at_version(after))
     return {one.locator: (one.before, one.after) for one in found}
 
 
-def test_it_offers_what_maintenance_needs(catalog: CatalogMetastore) -> None:
+def test_it_offers_what_maintenance_needs(catalog: DeltaCatMetastore) -> None:
     maintenance: MetastoreMaintenance = catalog
     assert [line.version for line in maintenance.kept()] == [0, 1]
 
 
-def test_differences_are_what_two_versions_hold_differently(catalog: CatalogMetastore) -> None:
+def test_differences_are_what_two_versions_hold_differently(catalog: DeltaCatMetastore) -> None:
     commit_objects(
         catalog, catalog.latest(), make_delta(PARTITION, 1), (TableLocator("sales", "x"), TableEntry("x", "n", "x"))
     )
@@ -92,7 +92,7 @@ def test_differences_are_what_two_versions_hold_differently(catalog: CatalogMeta
             assert list(_changed(catalog, before, after)) == sorted(expected)
 
 
-def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: CatalogMetastore) -> None:
+def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: DeltaCatMetastore) -> None:
     commit_objects(
         catalog, catalog.latest(), (NamespaceLocator("shop"), NamespaceEntry("n", "shop")), deletes=frozenset([SALES])
     )
@@ -109,7 +109,7 @@ def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: CatalogMeta
 
 
 def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1), make_delta(PARTITION, 2))
     target = catalog.latest()
@@ -141,7 +141,7 @@ def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
     assert _everything(catalog, catalog.roll_back(before, Changes("redo"))) == _everything(catalog, before)
 
 
-def test_a_rollback_contests_whatever_is_being_committed(catalog: CatalogMetastore) -> None:
+def test_a_rollback_contests_whatever_is_being_committed(catalog: DeltaCatMetastore) -> None:
     base = catalog.latest()
     catalog.roll_back(catalog.at_version(0), Changes("undo"))
     with pytest.raises(ConflictError, match="rolled back"):
@@ -151,7 +151,7 @@ def test_a_rollback_contests_whatever_is_being_committed(catalog: CatalogMetasto
 
 
 def test_a_version_that_expired_is_not_found_and_its_name_stays_taken(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     old = catalog.at_version(1)
     for position in range(1, 6):
@@ -172,7 +172,7 @@ def test_a_version_that_expired_is_not_found_and_its_name_stays_taken(
         catalog.expire([99])
 
 
-def _vacuum(catalog: CatalogMetastore, effects: Effects, versions: Iterable[int]) -> list[str]:
+def _vacuum(catalog: DeltaCatMetastore, effects: Effects, versions: Iterable[int]) -> list[str]:
     """Delete the garbage, as maintenance does when its grace time is over."""
     needed = set(catalog.files_of([catalog.at_version(version) for version in versions]))
     garbage = [entry.path for entry in effects.store.list() if catalog.owns(entry.path) and entry.path not in needed]
@@ -180,7 +180,7 @@ def _vacuum(catalog: CatalogMetastore, effects: Effects, versions: Iterable[int]
     return garbage
 
 
-def test_what_a_crashed_writer_left_behind_can_be_cleaned_up(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_what_a_crashed_writer_left_behind_can_be_cleaned_up(catalog: DeltaCatMetastore, effects: Effects) -> None:
     crashed = Changes("x", puts=dict([make_delta(PARTITION, 1)]), deletes=frozenset([ORDERS]))
     staged = stage_changes(catalog.latest(), crashed, "1800000009999_crashed")
     effects.store.put_many(staged.files)
@@ -195,7 +195,7 @@ def test_what_a_crashed_writer_left_behind_can_be_cleaned_up(catalog: CatalogMet
 
 
 def test_expiry_frees_the_index_nodes_that_only_old_versions_needed(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     for position in range(1, 400):
         commit_objects(catalog, catalog.latest(), make_delta(PARTITION, position))
@@ -211,7 +211,7 @@ def test_expiry_frees_the_index_nodes_that_only_old_versions_needed(
     assert list(reopened.problems(reopened.latest())) == []
 
 
-def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     newest = catalog.latest()
     assert list(catalog.problems(newest)) == []
@@ -230,7 +230,7 @@ def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: Catal
 
 
 def test_a_deletion_that_cannot_be_read_and_a_log_that_is_gone_are_named(
-    catalog: CatalogMetastore, effects: Effects
+    catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS]))
     dropped = catalog.latest()
@@ -246,7 +246,7 @@ def test_a_deletion_that_cannot_be_read_and_a_log_that_is_gone_are_named(
     assert dropped.guard.log_path in [problem.path for problem in catalog.problems(newest)]
 
 
-def test_repair_completes_the_newest_version_and_the_hint(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_repair_completes_the_newest_version_and_the_hint(catalog: DeltaCatMetastore, effects: Effects) -> None:
     assert catalog.repair() == []
     newest = catalog.latest()
     effects.store.delete_many([newest.guard.log_path])
@@ -258,7 +258,7 @@ def test_repair_completes_the_newest_version_and_the_hint(catalog: CatalogMetast
     catalog.commit(newest, Changes("x", deletes=frozenset([ORDERS])), Isolation.SNAPSHOT)
 
 
-def test_every_object_has_its_history(catalog: CatalogMetastore, effects: Effects) -> None:
+def test_every_object_has_its_history(catalog: DeltaCatMetastore, effects: Effects) -> None:
     for number in range(3):
         commit_objects(catalog, catalog.latest(), (ORDERS, TableEntry("t", "n", "orders", description=f"{number}")))
     then = catalog.latest()

@@ -13,7 +13,7 @@ import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.layouts.deltacat.metastore import CatalogMetastore, open_catalog
+from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, open_catalog
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, VERSION_FOLDER
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.model.locators import Kind, Locator
@@ -79,12 +79,12 @@ def act(lake: Lakehouse, action: int, at: int) -> None:
         return
 
 
-def catalog_of(lake: Lakehouse) -> CatalogMetastore:
-    assert isinstance(lake.metastore, CatalogMetastore)
+def catalog_of(lake: Lakehouse) -> DeltaCatMetastore:
+    assert isinstance(lake.metastore, DeltaCatMetastore)
     return lake.metastore
 
 
-def everything(catalog: CatalogMetastore, version: int | None = None) -> dict[Locator, Object]:
+def everything(catalog: DeltaCatMetastore, version: int | None = None) -> dict[Locator, Object]:
     snapshot = catalog.latest() if version is None else catalog.at_version(version)
     return {at: value for kind in Kind if kind is not Kind.LAKEHOUSE for at, value in catalog.objects(snapshot, kind)}
 

@@ -9,7 +9,7 @@ import pytest
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
-from mangrove.metastore import Changes, Isolation, Scan
+from mangrove.metastore import Changes, Isolation, ObjectRange
 from mangrove.model.locators import Kind, NamespaceLocator, SharedTransactionLocator, TableLocator
 from mangrove.model.objects import SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
@@ -167,7 +167,7 @@ def test_a_namespace_made_again_does_not_show_the_dropped_ones_tables(
 ) -> None:
     base = commit_objects(metastore, metastore.latest(), make_table("sales", "orders")).snapshot
     sales, orders = NamespaceLocator("sales"), TableLocator("sales", "orders")
-    below = frozenset([Scan(Kind.TABLE, sales)])
+    below = frozenset([ObjectRange(Kind.TABLE, sales)])
     commit_objects(metastore, base, make_table("sales", "late"))
     with pytest.raises(ConflictError, match=r"sales\.late"):
         commit_objects(metastore, base, deletes=frozenset([sales, orders]), guards=below)

@@ -21,16 +21,10 @@ from typing import Final
 from mangrove.betree.build import write_new_nodes
 from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Node
-from mangrove.conflicts import (
-    assign_positions,
-    build_conflict_error,
-    build_rollback_conflict_error,
-    drop_identical_writes,
-)
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
 from mangrove.layouts.deltacat.conflict_detection import build_validation_set
-from mangrove.layouts.deltacat.files import CatalogFiles
+from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.guards import (
     Guard,
     build_empty_guard,
@@ -42,11 +36,17 @@ from mangrove.layouts.deltacat.guards import (
 from mangrove.layouts.deltacat.index import INDEX_SHAPE, encode_node
 from mangrove.layouts.deltacat.msgpack_maps import encode_map
 from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path, node_path
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import StagedCatalogWrite, stage_changes
 from mangrove.layouts.deltacat.transaction_log import build_transaction_id, encode_log
 from mangrove.metastore import Changes, Commit, CommitResult, Isolation, check_deadline, commit_time_after
 from mangrove.model.version_search import check_no_gap
+from mangrove.rebase import (
+    assign_positions,
+    build_conflict_error,
+    build_rollback_conflict_error,
+    drop_identical_writes,
+)
 
 __all__ = [
     "IndexNodeWriter",
@@ -90,7 +90,7 @@ class IndexNodeWriter:
 
 
 def commit_changes(
-    effects: Effects, files: CatalogFiles, base: CatalogSnapshot, changes: Changes, isolation: Isolation
+    effects: Effects, files: DeltaCatFiles, base: DeltaCatSnapshot, changes: Changes, isolation: Isolation
 ) -> CommitResult:
     """Publish the changes as the next version."""
     if not base.guard.is_foreign:
@@ -104,27 +104,27 @@ def commit_changes(
             complete_log(files, base.guard)
             guard = _attempt(effects, base, changes, stage_changes(base, changes, started.id), started, on_storage)
             if guard is not None:
-                return CommitResult(CatalogSnapshot(files, guard), changes)
+                return CommitResult(DeltaCatSnapshot(files, guard), changes)
             # Pause before reading: otherwise the next attempt targets a version that is already taken.
             _pause(effects, attempt)
             base, changes = rebase_on_newest(base, _read_concurrent_guards(files, base), changes, isolation)
         raise _too_many_attempts(changes.transaction_id)
 
 
-def commit_first(effects: Effects, files: CatalogFiles, changes: Changes) -> Guard | None:
+def commit_first(effects: Effects, files: DeltaCatFiles, changes: Changes) -> Guard | None:
     """Publish version 0 of a new catalog and return its guard, or None if a concurrent writer did so first."""
-    nothing = CatalogSnapshot(files, build_empty_guard(files.revision))
+    nothing = DeltaCatSnapshot(files, build_empty_guard(files.revision))
     started = _start(effects, files, changes)
     return _attempt(effects, nothing, changes, stage_changes(nothing, changes, started.id), started, {})
 
 
 def commit_rollback(
     effects: Effects,
-    files: CatalogFiles,
-    newest: CatalogSnapshot,
+    files: DeltaCatFiles,
+    newest: DeltaCatSnapshot,
     changes: Changes,
-    stage_on: Callable[[CatalogSnapshot, str], StagedCatalogWrite],
-) -> CatalogSnapshot:
+    stage_on: Callable[[DeltaCatSnapshot, str], StagedCatalogWrite],
+) -> DeltaCatSnapshot:
     """Publish the changes that `stage_on` stages on the newest version, as a rollback.
 
     Only a concurrent rollback conflicts with it.
@@ -136,12 +136,12 @@ def commit_rollback(
             staged = stage_on(newest, started.id)
             guard = _attempt(effects, newest, changes, staged, started, on_storage, rolls_back=True)
             if guard is not None:
-                return CatalogSnapshot(files, guard)
+                return DeltaCatSnapshot(files, guard)
             _pause(effects, attempt)
             for concurrent_commit in _read_concurrent_guards(files, newest):
                 if concurrent_commit.commit.rolled_back_from is not None:
                     raise build_rollback_conflict_error(concurrent_commit.commit)
-                newest = CatalogSnapshot(files, concurrent_commit)
+                newest = DeltaCatSnapshot(files, concurrent_commit)
         raise _too_many_attempts(changes.transaction_id)
 
 
@@ -158,7 +158,7 @@ def _delete_on_conflict(effects: Effects) -> Iterator[dict[str, bytes]]:
 
 def _attempt(
     effects: Effects,
-    base: CatalogSnapshot,
+    base: DeltaCatSnapshot,
     changes: Changes,
     staged: StagedCatalogWrite,
     started: _Started,
@@ -207,7 +207,7 @@ def create_guard(effects: Effects, guard: Guard, path: str) -> bool:
     raise AssertionError("the loop always returns or raises")
 
 
-def complete_log(files: CatalogFiles, guard: Guard) -> None:
+def complete_log(files: DeltaCatFiles, guard: Guard) -> None:
     """Write the log of a version whose writer crashed before it did, so that DeltaCAT sees the version."""
     if guard.log is None or files.logged == guard.log_path:
         return
@@ -216,7 +216,7 @@ def complete_log(files: CatalogFiles, guard: Guard) -> None:
     files.logged = guard.log_path
 
 
-def _start(effects: Effects, files: CatalogFiles, changes: Changes) -> _Started:
+def _start(effects: Effects, files: DeltaCatFiles, changes: Changes) -> _Started:
     now = effects.now_millis()
     unique = changes.transaction_id if _UUID.fullmatch(changes.transaction_id) else effects.new_id()
     return _Started(build_transaction_id(files.revision.start_at(now), unique), now)
@@ -224,7 +224,7 @@ def _start(effects: Effects, files: CatalogFiles, changes: Changes) -> _Started:
 
 def _next_guard(
     effects: Effects,
-    base: CatalogSnapshot,
+    base: DeltaCatSnapshot,
     staged: StagedCatalogWrite,
     changes: Changes,
     nodes: IndexNodeWriter,
@@ -256,7 +256,7 @@ def _next_guard(
     )
 
 
-def _cache_written(files: CatalogFiles, staged: StagedCatalogWrite, nodes: IndexNodeWriter) -> None:
+def _cache_written(files: DeltaCatFiles, staged: StagedCatalogWrite, nodes: IndexNodeWriter) -> None:
     """Cache the written nodes and bodies, because the writer is likely to read them."""
     for path, node in nodes.nodes.items():
         files.cache_node(path, node, len(nodes.files[path]))
@@ -264,7 +264,7 @@ def _cache_written(files: CatalogFiles, staged: StagedCatalogWrite, nodes: Index
         files.cache_body(path, body, len(staged.files[path]))
 
 
-def _write_log(files: CatalogFiles, guard: Guard) -> None:
+def _write_log(files: DeltaCatFiles, guard: Guard) -> None:
     assert guard.log is not None
     try:
         files.store.put(guard.log_path, encode_map(guard.log))
@@ -290,12 +290,12 @@ def _delete(effects: Effects, paths: Iterable[str]) -> None:
 
 
 def rebase_on_newest(
-    base: CatalogSnapshot, concurrent_commits: Sequence[Guard], changes: Changes, isolation: Isolation
-) -> tuple[CatalogSnapshot, Changes]:
+    base: DeltaCatSnapshot, concurrent_commits: Sequence[Guard], changes: Changes, isolation: Isolation
+) -> tuple[DeltaCatSnapshot, Changes]:
     """Return the newest version and the changes rebased on it; raise `ConflictError` on a conflicting commit."""
     if not concurrent_commits:
         return base, changes
-    newest = CatalogSnapshot(base.files, concurrent_commits[-1])
+    newest = DeltaCatSnapshot(base.files, concurrent_commits[-1])
     written = {one.key for concurrent_commit in concurrent_commits for one in concurrent_commit.written}
     changes, commuting = drop_identical_writes(changes, base, newest, lambda locator: newest.key_of(locator) in written)
     validation_set = build_validation_set(changes, isolation, base, commuting)
@@ -314,7 +314,7 @@ def rebase_on_newest(
     return newest, assign_positions(changes, newest)
 
 
-def _read_concurrent_guards(files: CatalogFiles, base: CatalogSnapshot) -> list[Guard]:
+def _read_concurrent_guards(files: DeltaCatFiles, base: DeltaCatSnapshot) -> list[Guard]:
     """Return the guards after `base`; the batch size grows with their number."""
     concurrent_commits: list[Guard] = []
     batch = 1

@@ -8,7 +8,7 @@ views nor tables that moved to another namespace.
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
 from mangrove.model.manifests import FileKind
@@ -26,7 +26,7 @@ def is_deltacat_readable(settings: LakehouseSettings) -> bool:
     return settings.properties.get(READABLE_BY_DELTACAT, "").lower() == "true"
 
 
-def check_deltacat_readable(base: CatalogSnapshot, changes: Changes) -> None:
+def check_deltacat_readable(base: DeltaCatSnapshot, changes: Changes) -> None:
     """Raise an error for changes that DeltaCAT cannot read."""
     for locator, value in changes.puts.items():
         problem = _problem(base, changes, locator, value)
@@ -37,7 +37,7 @@ def check_deltacat_readable(base: CatalogSnapshot, changes: Changes) -> None:
             )
 
 
-def _problem(base: CatalogSnapshot, changes: Changes, locator: Locator, value: Object) -> str:
+def _problem(base: DeltaCatSnapshot, changes: Changes, locator: Locator, value: Object) -> str:
     if locator.kind is Kind.VIEW:
         return "is a view"
     if isinstance(value, Delta):
@@ -61,6 +61,6 @@ def _delta_problem(delta: Delta) -> str:
     return ""
 
 
-def _namespace_id(base: CatalogSnapshot, changes: Changes, name: str) -> str | None:
+def _namespace_id(base: DeltaCatSnapshot, changes: Changes, name: str) -> str | None:
     made = changes.puts.get(NamespaceLocator(name))
     return made.id if isinstance(made, NamespaceEntry) else base.namespace_id(name)

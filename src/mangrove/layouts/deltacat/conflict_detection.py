@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mangrove.betree.search import KeyRangeSet, merge_ranges
 from mangrove.layouts.deltacat.guards import WrittenKey
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import WRITTEN_SETTINGS_KEY
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Locator
@@ -26,7 +26,7 @@ class IndexValidationSet:
 
 
 def build_validation_set(
-    changes: Changes, isolation: Isolation, base: CatalogSnapshot, commuting: Set[Locator] = frozenset()
+    changes: Changes, isolation: Isolation, base: DeltaCatSnapshot, commuting: Set[Locator] = frozenset()
 ) -> IndexValidationSet:
     """Return the keys and ranges to validate at this isolation level; new deltas commute and are left out."""
     single, scans = changes.targets_to_validate(isolation, commuting)

@@ -8,12 +8,12 @@ from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.index import RevisionEntry, decode_node
 from mangrove.layouts.deltacat.msgpack_maps import compute_checksum
 from mangrove.layouts.deltacat.object_codec import ObjectBody, decode_body
-from mangrove.layouts.deltacat.revision import CatalogRevision
+from mangrove.layouts.deltacat.revision import DeltaCatRevision
 from mangrove.model.locators import Kind
 from mangrove.storage.lru import LruCache
 from mangrove.storage.port import Store
 
-__all__ = ["CatalogFiles", "RevisionRef"]
+__all__ = ["DeltaCatFiles", "RevisionRef"]
 
 _CACHE_BYTES_MAX = 128 * 1024 * 1024
 _DECODED_PER_STORED_BYTE = 3
@@ -29,14 +29,14 @@ class RevisionRef:
     stored: RevisionEntry
 
 
-class CatalogFiles:
+class DeltaCatFiles:
     """The revision files and index nodes of one catalog.
 
     Their paths contain a transaction id or an id of their own, so their content never
     changes and can be cached. Guards, the log and the hint are not read here.
     """
 
-    def __init__(self, store: Store, revision: CatalogRevision, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
+    def __init__(self, store: Store, revision: DeltaCatRevision, cache_bytes_max: int = _CACHE_BYTES_MAX) -> None:
         self.store = store
         self.revision = revision
         self.logged = ""

@@ -13,7 +13,7 @@ from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Message
 from mangrove.betree.search import scan
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.files import CatalogFiles, RevisionRef
+from mangrove.layouts.deltacat.files import DeltaCatFiles, RevisionRef
 from mangrove.layouts.deltacat.guards import ForeignTransaction, Guard, WrittenKey, build_empty_guard
 from mangrove.layouts.deltacat.index import (
     INDEX_SHAPE,
@@ -36,8 +36,8 @@ from mangrove.layouts.deltacat.index import (
 )
 from mangrove.layouts.deltacat.msgpack_maps import decode_map
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, NumberedFile, is_numbered_path, parse_numbered_path
-from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, CatalogRevision, digest_of
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision, digest_of
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import DELETE
 from mangrove.layouts.deltacat.transaction_log import FLAT_LOG, MINUTE_LOG, LoggedTransaction, parse_log_path
 from mangrove.metastore import Commit
@@ -76,7 +76,9 @@ class ReplayedTransaction:
     overruled: Sequence[NumberedFile]
 
 
-def replay_transaction(base: CatalogSnapshot, files: Iterable[NumberedFile], *, last_wins: bool) -> ReplayedTransaction:
+def replay_transaction(
+    base: DeltaCatSnapshot, files: Iterable[NumberedFile], *, last_wins: bool
+) -> ReplayedTransaction:
     """Return the index changes of a transaction that wrote these files after `base`.
 
     Two programs may have used the same revision number. Among files of DeltaCAT the
@@ -100,7 +102,7 @@ def replay_transaction(base: CatalogSnapshot, files: Iterable[NumberedFile], *, 
     return ReplayedTransaction(messages, [WrittenKey(key, key.replace("\t", " ")) for key in values], overruled)
 
 
-def prefetch_names(files: CatalogFiles, numbered: Iterable[NumberedFile]) -> None:
+def prefetch_names(files: DeltaCatFiles, numbered: Iterable[NumberedFile]) -> None:
     """Read all bodies that contain names in one batch into the cache; bodies of deletes are not read."""
     files.bodies([wanted for file in numbered if (wanted := _name_revision_of(file)) is not None])
 
@@ -121,14 +123,14 @@ def _kind(file: NumberedFile) -> Kind:
     return kind
 
 
-def _current(base: CatalogSnapshot, file: NumberedFile, folder: str) -> RevisionEntry | None:
+def _current(base: DeltaCatSnapshot, file: NumberedFile, folder: str) -> RevisionEntry | None:
     kind = _kind(file)
     return base.stored_at(
         object_key(folder) if kind in _NAMED else key_of_locator(locator_from_parts(kind, folder.split("/")))
     )
 
 
-def _number(base: CatalogSnapshot, file: NumberedFile) -> int:
+def _number(base: DeltaCatSnapshot, file: NumberedFile) -> int:
     """Return the number of the newest committed file in the same folder."""
     folder = file.object_folder
     if folder is None:
@@ -138,7 +140,7 @@ def _number(base: CatalogSnapshot, file: NumberedFile) -> int:
 
 
 def _values(
-    base: CatalogSnapshot, file: NumberedFile, values: dict[str, str | None]
+    base: DeltaCatSnapshot, file: NumberedFile, values: dict[str, str | None]
 ) -> Iterator[tuple[str, str | None]]:
     folder = file.object_folder
     if folder is None:
@@ -163,13 +165,13 @@ def _values(
         yield from _delete_descendants(base, folder)
 
 
-def _was_deleted(base: CatalogSnapshot, folder: str, values: dict[str, str | None]) -> bool:
+def _was_deleted(base: DeltaCatSnapshot, folder: str, values: dict[str, str | None]) -> bool:
     """Return whether the object in a folder is deleted after the transaction's changes so far."""
     key = deleted_key(folder)
     return (values[key] if key in values else base.value_of(key)) is not None
 
 
-def _delete_descendants(base: CatalogSnapshot, folder: str) -> Iterator[tuple[str, str | None]]:
+def _delete_descendants(base: DeltaCatSnapshot, folder: str) -> Iterator[tuple[str, str | None]]:
     """Yield the deletes of all descendants: another program deletes a stream, but not the objects below it.
 
     The revision numbers stay known, so that none is used twice.
@@ -183,7 +185,7 @@ def _delete_descendants(base: CatalogSnapshot, folder: str) -> Iterator[tuple[st
 
 
 def _name_values(
-    base: CatalogSnapshot, file: NumberedFile, folder: str, kind: Kind, values: dict[str, str | None]
+    base: DeltaCatSnapshot, file: NumberedFile, folder: str, kind: Kind, values: dict[str, str | None]
 ) -> Iterator[tuple[str, str | None]]:
     parent = folder.rpartition("/")[0]
     current = base.stored_at(object_key(folder))
@@ -200,20 +202,20 @@ def _name_values(
         yield name_key(kind, parent, after), NameEntry(folder, mapping_folder).text
 
 
-def _name(base: CatalogSnapshot, wanted: RevisionRef) -> str:
+def _name(base: DeltaCatSnapshot, wanted: RevisionRef) -> str:
     (body,) = base.files.bodies([wanted])
     assert isinstance(body.value, NamespaceEntry | TableEntry)
     return body.value.name
 
 
-def _mapping_folder(base: CatalogSnapshot, kind: Kind, parent: str, name: str, values: dict[str, str | None]) -> str:
+def _mapping_folder(base: DeltaCatSnapshot, kind: Kind, parent: str, name: str, values: dict[str, str | None]) -> str:
     canonical = base.files.revision.canonical
     if kind is Kind.NAMESPACE:
         return digest_of(canonical("", name))
     return f"{parent}/{digest_of(canonical(_namespace_name(base, parent, values), name))}"
 
 
-def _namespace_name(base: CatalogSnapshot, folder: str, values: dict[str, str | None]) -> str:
+def _namespace_name(base: DeltaCatSnapshot, folder: str, values: dict[str, str | None]) -> str:
     """Return the name of the namespace after this transaction, which may create it."""
     for key, value in values.items():
         if (
@@ -243,7 +245,7 @@ class ForeignHistory:
         return tuple(ForeignTransaction(guard.transaction, guard.end) for guard in self.guards)
 
 
-def detect_foreign_revision(store: Store) -> CatalogRevision | None:
+def detect_foreign_revision(store: Store) -> DeltaCatRevision | None:
     """Return the format revision of a catalog without guards, or None if there is no catalog."""
     for entry in store.list(FLAT_LOG, delimiter=True):
         if isinstance(entry, Prefix):
@@ -253,7 +255,7 @@ def detect_foreign_revision(store: Store) -> CatalogRevision | None:
     return DELTACAT_2 if any(True for _ in store.list("version/")) else None
 
 
-def load_foreign_history(files: CatalogFiles, only: Sequence[ForeignTransaction] | None = None) -> ForeignHistory:
+def load_foreign_history(files: DeltaCatFiles, only: Sequence[ForeignTransaction] | None = None) -> ForeignHistory:
     """Return the versions committed without guards: all, or only the given transactions, in order."""
     logged = _read_log_paths(files)
     ends = _read_end_times(files, logged) if only is None else {one.id: one.end for one in only}
@@ -268,7 +270,7 @@ def load_foreign_history(files: CatalogFiles, only: Sequence[ForeignTransaction]
         order = [one.id for one in only]
     prefetch_names(files, (file for written in by_transaction.values() for file in written))
     lines = _log_lines(files, [logged[transaction] for transaction in order if transaction in logged])
-    before = CatalogSnapshot(files, build_empty_guard(files.revision))
+    before = DeltaCatSnapshot(files, build_empty_guard(files.revision))
     guards: list[Guard] = []
     for version, transaction in enumerate(order):
         replayed = replay_transaction(before, by_transaction.get(transaction, []), last_wins=True)
@@ -280,16 +282,16 @@ def load_foreign_history(files: CatalogFiles, only: Sequence[ForeignTransaction]
         )
         guard = Guard(files.revision, version, commit, transaction, end, replayed.written, root, None, len(order))
         guards.append(guard)
-        before = CatalogSnapshot(files, guard)
+        before = DeltaCatSnapshot(files, guard)
     return ForeignHistory(guards, frozenset(logged))
 
 
-def list_logged_transactions(files: CatalogFiles) -> dict[str, str]:
+def list_logged_transactions(files: DeltaCatFiles) -> dict[str, str]:
     """Return the transactions in the log, each with the path of its log file."""
     return {transaction: path for transaction, (_, path) in _read_log_paths(files).items()}
 
 
-def _read_log_paths(files: CatalogFiles) -> dict[str, tuple[LoggedTransaction, str]]:
+def _read_log_paths(files: DeltaCatFiles) -> dict[str, tuple[LoggedTransaction, str]]:
     folder = MINUTE_LOG if files.revision.fans_out else FLAT_LOG
     found: dict[str, tuple[LoggedTransaction, str]] = {}
     for entry in files.store.list(folder):
@@ -299,7 +301,7 @@ def _read_log_paths(files: CatalogFiles) -> dict[str, tuple[LoggedTransaction, s
     return found
 
 
-def _read_end_times(files: CatalogFiles, logged: dict[str, tuple[LoggedTransaction, str]]) -> dict[str, int]:
+def _read_end_times(files: DeltaCatFiles, logged: dict[str, tuple[LoggedTransaction, str]]) -> dict[str, int]:
     """Return the end time of each transaction; the start time if neither path nor content has it."""
     without_end = [place for place in logged.values() if place[0].end is None]
     lines = _log_lines(files, without_end)
@@ -310,7 +312,7 @@ def _read_end_times(files: CatalogFiles, logged: dict[str, tuple[LoggedTransacti
     return ends
 
 
-def _log_lines(files: CatalogFiles, places: Sequence[tuple[LoggedTransaction, str]]) -> dict[str, dict[str, Any]]:
+def _log_lines(files: DeltaCatFiles, places: Sequence[tuple[LoggedTransaction, str]]) -> dict[str, dict[str, Any]]:
     contents = files.store.read_many([path for _, path in places])
     lines: dict[str, dict[str, Any]] = {}
     for (logged, path), data in zip(places, contents, strict=True):

@@ -16,7 +16,7 @@ from mangrove.layouts.deltacat.paths import (
     is_guard_path,
     version_of_guard,
 )
-from mangrove.layouts.deltacat.revision import CatalogRevision, find_revision
+from mangrove.layouts.deltacat.revision import DeltaCatRevision, find_revision
 from mangrove.metastore import Commit
 from mangrove.model.version_search import find_newest_version
 from mangrove.storage.port import ObjectInfo, Store
@@ -63,7 +63,7 @@ class ForeignTransaction:
 class Guard:
     """A version: its transaction, the keys it wrote, and the root of its index."""
 
-    revision: CatalogRevision
+    revision: DeltaCatRevision
     version: int
     commit: Commit
     transaction: str
@@ -102,7 +102,7 @@ class Guard:
         return self.revision.log_path(self.transaction, self.end)
 
 
-def build_empty_guard(revision: CatalogRevision) -> Guard:
+def build_empty_guard(revision: DeltaCatRevision) -> Guard:
     """Return the base of the first version."""
     return Guard(revision, -1, Commit(-1, -1, ""), "", -1, (), Node(), None)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from mangrove.betree.node import Message, Node, Shape
+from mangrove.betree.node import Message, Node, NodeLimits
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.deltacat.fields import format_table_version, parse_table_version
 from mangrove.layouts.deltacat.msgpack_maps import MsgpackMap, decode_with_checksum, encode_with_checksum
@@ -243,7 +243,7 @@ def _end_of(prefix: str) -> str:
     return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)
 
 
-INDEX_SHAPE: Final = Shape(order=128, root_buffer_max=96, buffer_max=768, writes_max=3)
+INDEX_SHAPE: Final = NodeLimits(order=128, root_buffer_max=96, buffer_max=768, writes_max=3)
 """Fewer nodes per write than in the tree layout: a commit here also writes revisions, mappings and a log."""
 
 

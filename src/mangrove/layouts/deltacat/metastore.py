@@ -7,8 +7,9 @@ from dataclasses import replace
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.layouts.deltacat.commit import commit_changes, commit_first
-from mangrove.layouts.deltacat.files import CatalogFiles
+from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
+from mangrove.layouts.deltacat.foreign_commits import ForeignCatalog, import_foreign_commits, list_foreign_commits
 from mangrove.layouts.deltacat.guards import (
     Guard,
     find_newest_guard,
@@ -26,9 +27,8 @@ from mangrove.layouts.deltacat.maintenance.rollback import roll_back
 from mangrove.layouts.deltacat.object_codec import list_unmapped_fields
 from mangrove.layouts.deltacat.object_history import ObjectRevision, list_revisions
 from mangrove.layouts.deltacat.paths import guard_path
-from mangrove.layouts.deltacat.revision import SEED, CatalogRevision
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
-from mangrove.layouts.deltacat.takeover import ForeignCatalog, import_foreign_commits, list_foreign_commits
+from mangrove.layouts.deltacat.revision import SEED, DeltaCatRevision
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.metastore import (
     Changes,
     Commit,
@@ -45,50 +45,50 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import find_newest_version, find_version_at
 from mangrove.storage.port import Store
 
-__all__ = ["CatalogMetastore", "create_catalog", "has_catalog", "open_catalog"]
+__all__ = ["DeltaCatMetastore", "create_catalog", "has_catalog", "open_catalog"]
 
 _HISTORY_PAGE = 32
 _LOOK_EVERY_MILLIS = 60_000
 
 
-class CatalogMetastore:
+class DeltaCatMetastore:
     """All versions of one catalog and their maintenance; thread-safe."""
 
-    def __init__(self, effects: Effects, files: CatalogFiles, known: Guard | None) -> None:
+    def __init__(self, effects: Effects, files: DeltaCatFiles, known: Guard | None) -> None:
         """Take the newest known guard, or None for a catalog of another program without guards."""
         self._effects = effects
         self._files = files
         self._foreign = ForeignCatalog(effects, files)
-        self._newest = None if known is None else CatalogSnapshot(files, known)
+        self._newest = None if known is None else DeltaCatSnapshot(files, known)
         self._looked_at_millis: int | None = None
         self._lock = threading.Lock()
 
     @property
-    def revision(self) -> CatalogRevision:
+    def revision(self) -> DeltaCatRevision:
         """The format revision of the catalog."""
         return self._files.revision
 
-    def latest(self) -> CatalogSnapshot:
+    def latest(self) -> DeltaCatSnapshot:
         """Return the newest committed version; one request if there is no concurrent commit."""
         store, known = self._files.store, self._newest
         if known is None:
             found = find_newest_guard(store)
-            return self._foreign.latest() if found is None else self._seen(CatalogSnapshot(self._files, found))
+            return self._foreign.latest() if found is None else self._seen(DeltaCatSnapshot(self._files, found))
         following = read_guard(store, known.version + 1)
         if following is None:
             return known
         newest = find_newest_version(lambda version: store.exists(guard_path(version)), following.version)
         guard = following if newest == following.version else self._guard(newest)
-        return self._seen(CatalogSnapshot(self._files, guard))
+        return self._seen(DeltaCatSnapshot(self._files, guard))
 
-    def at_version(self, version: int) -> CatalogSnapshot:
+    def at_version(self, version: int) -> DeltaCatSnapshot:
         """Return a version by its number."""
         known = self._newest
         if known is not None and version == known.version:
             return known
-        return CatalogSnapshot(self._files, self._guard(version))
+        return DeltaCatSnapshot(self._files, self._guard(version))
 
-    def at_time(self, millis: int) -> CatalogSnapshot:
+    def at_time(self, millis: int) -> DeltaCatSnapshot:
         """Return the newest version committed at or before that time."""
         newest = self.latest()
         read: dict[int, Guard | None] = {newest.version: newest.guard}
@@ -103,7 +103,7 @@ class CatalogMetastore:
             return newest
         guard = read[find_version_at(created_at, newest.version, millis, newest.guard.clock_resets)]
         assert guard is not None
-        return CatalogSnapshot(self._files, guard)
+        return DeltaCatSnapshot(self._files, guard)
 
     def history(self, *, before: int | None = None) -> Iterator[Commit]:
         """Yield the live versions, newest first."""
@@ -135,7 +135,7 @@ class CatalogMetastore:
         else:
             self._import_foreign_commits_periodically()
         committed = commit_changes(self._effects, self._files, own, changes, isolation)
-        assert isinstance(committed.snapshot, CatalogSnapshot)
+        assert isinstance(committed.snapshot, DeltaCatSnapshot)
         self._seen(committed.snapshot)
         return committed
 
@@ -157,7 +157,7 @@ class CatalogMetastore:
         except NotFoundError:
             return 0
 
-    def import_foreign_commits(self, since_millis: int | None = None) -> list[CatalogSnapshot]:
+    def import_foreign_commits(self, since_millis: int | None = None) -> list[DeltaCatSnapshot]:
         """Import each transaction that DeltaCAT committed as a version, and return these versions."""
         newest = self.latest()
         if newest.guard.is_foreign and self._newest is None:
@@ -190,7 +190,7 @@ class CatalogMetastore:
         """Return the live versions, oldest first."""
         return list(self.history())[::-1]
 
-    def roll_back(self, to: MetastoreSnapshot, changes: Changes) -> CatalogSnapshot:
+    def roll_back(self, to: MetastoreSnapshot, changes: Changes) -> DeltaCatSnapshot:
         """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         target = self._own(to)
         newest = self.latest()
@@ -228,7 +228,7 @@ class CatalogMetastore:
         store = self._files.store
         maybe = [version for version in list_versions_since(store, since_millis) if version not in kept]
         return [
-            RetiredVersion(path, CatalogSnapshot(self._files, guard))
+            RetiredVersion(path, DeltaCatSnapshot(self._files, guard))
             for path, guard in read_retired_guards(store, maybe)
         ]
 
@@ -244,8 +244,8 @@ class CatalogMetastore:
         ]
         return imported_transactions + repair_log_and_hint(self.latest())
 
-    def _own(self, snapshot: MetastoreSnapshot) -> CatalogSnapshot:
-        if not isinstance(snapshot, CatalogSnapshot) or snapshot.files is not self._files:
+    def _own(self, snapshot: MetastoreSnapshot) -> DeltaCatSnapshot:
+        if not isinstance(snapshot, DeltaCatSnapshot) or snapshot.files is not self._files:
             raise InvalidInputError("the snapshot belongs to another metastore")
         return snapshot
 
@@ -268,7 +268,7 @@ class CatalogMetastore:
         guard = read_guard(self._files.store, version)
         return None if guard is None or guard.is_expired else guard
 
-    def _seen(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+    def _seen(self, snapshot: DeltaCatSnapshot) -> DeltaCatSnapshot:
         with self._lock:
             if self._newest is None or snapshot.version > self._newest.version:
                 self._newest = snapshot
@@ -276,16 +276,16 @@ class CatalogMetastore:
 
 
 def create_catalog(
-    effects: Effects, settings: LakehouseSettings, changes: Changes, revision: CatalogRevision = SEED
-) -> CatalogMetastore:
+    effects: Effects, settings: LakehouseSettings, changes: Changes, revision: DeltaCatRevision = SEED
+) -> DeltaCatMetastore:
     """Create an empty catalog under the store's root, which must not contain one."""
     if has_catalog(effects.store):
         raise _already_there(effects)
-    files = CatalogFiles(effects.store, revision)
+    files = DeltaCatFiles(effects.store, revision)
     made = commit_first(effects, files, replace(changes, settings=settings))
     if made is None:
         raise _already_there(effects)
-    return CatalogMetastore(effects, files, made)
+    return DeltaCatMetastore(effects, files, made)
 
 
 def has_catalog(store: Store) -> bool:
@@ -293,13 +293,13 @@ def has_catalog(store: Store) -> bool:
     return find_newest_guard(store) is not None or detect_foreign_revision(store) is not None
 
 
-def open_catalog(effects: Effects) -> CatalogMetastore:
+def open_catalog(effects: Effects) -> DeltaCatMetastore:
     """Return the catalog under the store's root, in any format revision, of Mangrove or DeltaCAT."""
     newest = find_newest_guard(effects.store)
     revision = detect_foreign_revision(effects.store) if newest is None else newest.revision
     if revision is None:
         raise NotFoundError(f"no catalog at {effects.store.uri}; create one there, or check the URI")
-    return CatalogMetastore(effects, CatalogFiles(effects.store, revision), newest)
+    return DeltaCatMetastore(effects, DeltaCatFiles(effects.store, revision), newest)
 
 
 def _already_there(effects: Effects) -> AlreadyExistsError:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mangrove.layouts.deltacat.files import RevisionRef
 from mangrove.layouts.deltacat.index import RevisionEntry
 from mangrove.layouts.deltacat.paths import REVISION_FOLDER, NumberedFile, parse_numbered_path
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import DELETE
 from mangrove.model.locators import Locator
 from mangrove.model.objects import Object
@@ -23,7 +23,7 @@ class ObjectRevision:
     value: Object | None
 
 
-def list_revisions(snapshot: CatalogSnapshot, locator: Locator) -> list[ObjectRevision]:
+def list_revisions(snapshot: DeltaCatSnapshot, locator: Locator) -> list[ObjectRevision]:
     """Return the revisions of an object up to that of a version, oldest first; empty if it does not exist.
 
     If several files have one number, the log tells which is committed. A single file
@@ -51,7 +51,7 @@ def list_revisions(snapshot: CatalogSnapshot, locator: Locator) -> list[ObjectRe
     return found
 
 
-def _is_committed(snapshot: CatalogSnapshot, wanted: RevisionRef, file: NumberedFile) -> bool:
+def _is_committed(snapshot: DeltaCatSnapshot, wanted: RevisionRef, file: NumberedFile) -> bool:
     """Return whether a file is committed: the version itself lists the newest, the log the earlier ones."""
     if file.number == wanted.stored.number:
         return file.transaction == wanted.stored.transaction

@@ -8,14 +8,14 @@ from typing import Final
 from mangrove.errors import FormatError
 from mangrove.layouts.deltacat.transaction_log import flat_log_path, minute_log_path
 
-__all__ = ["DELTACAT_2", "SEED", "CatalogRevision", "digest_of", "find_revision"]
+__all__ = ["DELTACAT_2", "SEED", "DeltaCatRevision", "digest_of", "find_revision"]
 
 _LEVEL_1: Final = 1_000_000
 _LEVEL_2: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogRevision:
+class DeltaCatRevision:
     """The differences between the first format revision and that of DeltaCAT 2.x."""
 
     name: str
@@ -65,7 +65,7 @@ class CatalogRevision:
         return f"{folder}/{level_1}/{level_2}/{file_name}"
 
 
-SEED: Final = CatalogRevision(
+SEED: Final = DeltaCatRevision(
     name="seed",
     layout="deltacat",
     names_parents=True,
@@ -77,7 +77,7 @@ SEED: Final = CatalogRevision(
     end_offset=0,
     log_path=flat_log_path,
 )
-DELTACAT_2: Final = CatalogRevision(
+DELTACAT_2: Final = DeltaCatRevision(
     name="2",
     layout="deltacat-2",
     names_parents=False,
@@ -91,7 +91,7 @@ DELTACAT_2: Final = CatalogRevision(
 )
 
 
-def find_revision(name: object) -> CatalogRevision:
+def find_revision(name: object) -> DeltaCatRevision:
     """Return the format revision that a guard names."""
     for revision in (SEED, DELTACAT_2):
         if revision.name == name:

@@ -7,7 +7,7 @@ from itertools import islice
 from mangrove.betree import search
 from mangrove.betree.node import Entry, Node
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.files import CatalogFiles, RevisionRef
+from mangrove.layouts.deltacat.files import DeltaCatFiles, RevisionRef
 from mangrove.layouts.deltacat.guards import Guard
 from mangrove.layouts.deltacat.index import (
     IndexKeyRange,
@@ -27,7 +27,7 @@ from mangrove.layouts.deltacat.index import (
 from mangrove.layouts.deltacat.object_codec import ObjectBody
 from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
-from mangrove.metastore import BelowTable, Commit, Parent, Scan
+from mangrove.metastore import BelowTable, Commit, ObjectRange, Parent
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -41,15 +41,15 @@ from mangrove.model.locators import (
 from mangrove.model.objects import STREAM_FORMAT, Object, TableVersion
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["CatalogSnapshot"]
+__all__ = ["DeltaCatSnapshot"]
 
 _PAGE_FIRST, _PAGE_MAX = 16, 512
 
 
-class CatalogSnapshot:
+class DeltaCatSnapshot:
     """A version, pinned for reading."""
 
-    def __init__(self, files: CatalogFiles, guard: Guard) -> None:
+    def __init__(self, files: DeltaCatFiles, guard: Guard) -> None:
         self.files = files
         self.guard = guard
         self._settings: LakehouseSettings | None = None
@@ -101,17 +101,17 @@ class CatalogSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` lazily, in locator order."""
-        found = self.range_of(Scan(kind, parent, prefix), after)
+        found = self.range_of(ObjectRange(kind, parent, prefix), after)
         return iter(()) if found is None else self._objects(kind, parent, [found])
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
-        ranges = {found for parent in parents if (found := self.range_of(Scan(kind, parent))) is not None}
+        ranges = {found for parent in parents if (found := self.range_of(ObjectRange(kind, parent))) is not None}
         return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last object of `kind` below `parent`, or None."""
-        found = self.range_of(Scan(kind, parent))
+        found = self.range_of(ObjectRange(kind, parent))
         last = None if found is None else search.last(self.guard.root, found.first, found.end, self.read_nodes)
         return None if last is None else self._locator(kind, parent, last.key)
 
@@ -120,7 +120,7 @@ class CatalogSnapshot:
         last: list[Locator | None] = []
         for first in range(0, len(parents), _PAGE_MAX):
             page = parents[first : first + _PAGE_MAX]
-            ends = [found.end for parent in page if (found := self.range_of(Scan(kind, parent))) is not None]
+            ends = [found.end for parent in page if (found := self.range_of(ObjectRange(kind, parent))) is not None]
             # Reads the nodes on the paths to the ends of the ranges into the cache.
             search.get_many(self.guard.root, ends, self.read_nodes)
             last += [self.last_child(kind, parent) for parent in page]
@@ -151,7 +151,7 @@ class CatalogSnapshot:
             case _:
                 return key_of_locator(locator)
 
-    def range_of(self, scan: Scan, after: Locator | None = None) -> IndexKeyRange | None:
+    def range_of(self, scan: ObjectRange, after: Locator | None = None) -> IndexKeyRange | None:
         """Return the key range that a scan covers, or None if its namespace does not exist."""
         namespace_id: str | None = ""
         if isinstance(scan.parent, NamespaceLocator):

@@ -36,7 +36,7 @@ from mangrove.layouts.deltacat.paths import (
 )
 from mangrove.layouts.deltacat.revision import digest_of
 from mangrove.layouts.deltacat.schema_codec import encode_scheme_id
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.table_codec import (
     encode_delta,
     encode_partition,
@@ -108,7 +108,7 @@ class StagedCatalogWrite:
 class WriteDraft:
     """Collects the writes of a transaction, with numbers that continue those of its base version."""
 
-    base: CatalogSnapshot
+    base: DeltaCatSnapshot
     transaction: str
     _files: dict[str, bytes] = field(default_factory=dict)
     _bodies: dict[str, ObjectBody] = field(default_factory=dict)
@@ -530,7 +530,7 @@ def _tombstone_of_descendant(locator: TableDescendantLocator) -> Object:
 WRITTEN_SETTINGS_KEY: Final = WrittenKey(object_key(SETTINGS_FOLDER), "the lakehouse definition")
 
 
-def stage_changes(base: CatalogSnapshot, changes: Changes, transaction: str) -> StagedCatalogWrite:
+def stage_changes(base: DeltaCatSnapshot, changes: Changes, transaction: str) -> StagedCatalogWrite:
     """Return the changes as files with revision numbers that follow those of `base`."""
     settings = changes.settings or base.settings
     for locator in changes.puts:

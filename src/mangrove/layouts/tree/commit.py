@@ -15,12 +15,6 @@ from dataclasses import replace
 from mangrove.betree.build import write_new_nodes
 from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Node, ReadNodes
-from mangrove.conflicts import (
-    assign_positions,
-    build_conflict_error,
-    build_rollback_conflict_error,
-    drop_identical_writes,
-)
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
 from mangrove.layouts.tree.conflict_detection import build_validation_set
@@ -38,6 +32,12 @@ from mangrove.layouts.tree.versions import encode_hint, read_root, read_roots
 from mangrove.metastore import Changes, CommitResult, Isolation, check_deadline, commit_time_after
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import check_no_gap
+from mangrove.rebase import (
+    assign_positions,
+    build_conflict_error,
+    build_rollback_conflict_error,
+    drop_identical_writes,
+)
 
 __all__ = [
     "ATTEMPTS_MAX",

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.metastore import Scan
+from mangrove.metastore import ObjectRange
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -478,7 +478,7 @@ class LocatorKeyCodec:
             names[0] = next((name for name, filed in self.names.renamed.items() if filed == names[0]), names[0])
         return f"{kind.word} {'.'.join(names)}"
 
-    def range_of(self, scan: Scan, after: Locator | None = None) -> TreeKeyRange:
+    def range_of(self, scan: ObjectRange, after: Locator | None = None) -> TreeKeyRange:
         """Return the range of tree keys that a scan covers."""
         parent: tuple[str | int, ...]
         match scan.parent:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mangrove.betree.node import Message, Node, Shape
+from mangrove.betree.node import Message, Node, NodeLimits
 from mangrove.errors import FormatError
 from mangrove.layouts.tree.keys import KeyNames
 from mangrove.layouts.tree.node_file import decode_node, encode_node
@@ -166,14 +166,14 @@ def build_system_rows(
     return system | {name: value for name, value in optional.items() if value}
 
 
-def shape_of(settings: LakehouseSettings) -> Shape:
+def shape_of(settings: LakehouseSettings) -> NodeLimits:
     """Return the limits of keys and messages that keep a node file within its size limit.
 
     With the default settings the root's buffer holds at most as many messages as it has
     keys, and any other buffer eight times as many: see decision 0004.
     """
     room = max(1, (settings.node_file_max_size_bytes - settings.key_table_size_bytes) // settings.row_size_bytes)
-    return Shape(settings.order, min(settings.order, room), min(8 * settings.order, room))
+    return NodeLimits(settings.order, min(settings.order, room), min(8 * settings.order, room))
 
 
 def _roots_named_like(revision: TreeRevision, path: str) -> RootNames:

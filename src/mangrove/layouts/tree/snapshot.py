@@ -11,7 +11,7 @@ from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.java_formats import list_java_revisions
 from mangrove.layouts.tree.keys import KeyParts, LocatorKeyCodec, TreeKeyRange, locator_of_parts
 from mangrove.layouts.tree.root import Root
-from mangrove.metastore import BelowTable, Commit, Parent, Scan
+from mangrove.metastore import BelowTable, Commit, ObjectRange, Parent
 from mangrove.model.locators import Kind, Locator, NamespaceLocator
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
@@ -60,23 +60,23 @@ class TreeSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` lazily, in locator order."""
-        return self._objects(kind, parent, [self.keys.range_of(Scan(kind, parent, prefix), after)])
+        return self._objects(kind, parent, [self.keys.range_of(ObjectRange(kind, parent, prefix), after)])
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
-        ranges = {self.keys.range_of(Scan(kind, parent)) for parent in parents}
+        ranges = {self.keys.range_of(ObjectRange(kind, parent)) for parent in parents}
         return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last object of `kind` below `parent`, or None."""
-        return self._last_in(kind, parent, self.keys.range_of(Scan(kind, parent)))
+        return self._last_in(kind, parent, self.keys.range_of(ObjectRange(kind, parent)))
 
     def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
         """Return the last object of `kind` below each of the parents, with batched reads."""
         last: list[Locator | None] = []
         for first in range(0, len(parents), _PAGE_MAX):
             page = parents[first : first + _PAGE_MAX]
-            ranges = [self.keys.range_of(Scan(kind, parent)) for parent in page]
+            ranges = [self.keys.range_of(ObjectRange(kind, parent)) for parent in page]
             # Reads the nodes on the paths to the ends of the ranges into the cache.
             search.get_many(self.root.node, [end for _, end in ranges], self.read_nodes)
             last += [self._last_in(kind, parent, found) for parent, found in zip(page, ranges, strict=True)]

@@ -40,7 +40,7 @@ from mangrove.sql.parse.statements import (
     Update,
 )
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, parse_name_chain, tokenize
-from mangrove.sql.pushdown.file_pruning import build_condition_predicate
+from mangrove.sql.pushdown.pruning_predicates import build_condition_predicate
 from mangrove.sql.resolver import StatementSource
 from mangrove.tables.write_plan import NO_ROWS, RowCounts
 

@@ -47,8 +47,8 @@ from mangrove.sql.parse.tokens import (
 )
 from mangrove.sql.pushdown.column_pruning import ColumnPruning, NamesOf, require_all_columns, select_read_columns
 from mangrove.sql.pushdown.constants import ConstantResolver
-from mangrove.sql.pushdown.file_pruning import build_table_predicate
 from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
+from mangrove.sql.pushdown.pruning_predicates import build_table_predicate
 from mangrove.sql.pushdown.scopes import TypedColumns
 from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.sql.statement_cache import (

@@ -7,7 +7,7 @@ from mangrove.betree.search import scan
 from mangrove.betree.verify import verify_tree
 from mangrove.effects import Effects
 from mangrove.errors import FormatError
-from mangrove.layouts.deltacat.files import CatalogFiles, RevisionRef
+from mangrove.layouts.deltacat.files import DeltaCatFiles, RevisionRef
 from mangrove.layouts.deltacat.foreign_catalog import list_logged_transactions, list_numbered_files
 from mangrove.layouts.deltacat.guards import list_taken_versions, read_guard, read_hint, read_live_guards
 from mangrove.layouts.deltacat.index import (
@@ -26,7 +26,7 @@ from mangrove.layouts.deltacat.index import (
 from mangrove.layouts.deltacat.maintenance.diff import load_namespace_names
 from mangrove.layouts.deltacat.msgpack_maps import decode_map, encode_map
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, guard_path, is_numbered_path
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import DELETE
 from mangrove.metastore import OpenFailure, Problem
 from mangrove.model.locators import Kind
@@ -39,10 +39,10 @@ _GUARDS_PER_READ = 128
 _NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
 
 
-def find_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+def find_problems(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
     """Yield each violated invariant of the version; damage only masks problems below it."""
-    files = CatalogFiles(snapshot.files.store, snapshot.files.revision)
-    fresh = CatalogSnapshot(files, snapshot.guard)
+    files = DeltaCatFiles(snapshot.files.store, snapshot.files.revision)
+    fresh = DeltaCatSnapshot(files, snapshot.guard)
     path = snapshot.guard.path
     try:
         for broken in verify_tree(fresh.guard.root, INDEX_SHAPE, fresh.read_nodes):
@@ -62,7 +62,7 @@ def find_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
         yield from _body_problems(files, batch)
 
 
-def _find_unlogged_revisions(files: CatalogFiles, wanted: list[RevisionRef]) -> Iterator[Problem]:
+def _find_unlogged_revisions(files: DeltaCatFiles, wanted: list[RevisionRef]) -> Iterator[Problem]:
     """Yield the revisions that DeltaCAT does not see because their transactions are not in the log.
 
     A shallow copy has neither such revisions nor their logs: both are in the source,
@@ -76,7 +76,7 @@ def _find_unlogged_revisions(files: CatalogFiles, wanted: list[RevisionRef]) -> 
             yield Problem(files.path_of(one), f"its transaction {one.stored.transaction} is not in the log")
 
 
-def _find_lost_mappings(snapshot: CatalogSnapshot, wanted: list[RevisionRef]) -> Iterator[Problem]:
+def _find_lost_mappings(snapshot: DeltaCatSnapshot, wanted: list[RevisionRef]) -> Iterator[Problem]:
     """Yield the missing mapping files that map a name to an object or unmap it.
 
     Files of aborted attempts have a transaction that is not in the log, and are ignored.
@@ -99,7 +99,7 @@ def _find_lost_mappings(snapshot: CatalogSnapshot, wanted: list[RevisionRef]) ->
             yield _lost_mapping_problem(files, folder, mapped)
 
 
-def _find_damaged_deletions(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+def _find_damaged_deletions(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
     """Yield the delete revisions that DeltaCAT cannot read; the index references none of them."""
     files = snapshot.files
     committed = {*list_logged_transactions(files), snapshot.guard.transaction}
@@ -116,7 +116,7 @@ def _find_damaged_deletions(snapshot: CatalogSnapshot) -> Iterator[Problem]:
                 yield Problem(path, str(error))
 
 
-def _lost_mapping_problem(files: CatalogFiles, folder: str, mapped: MappingEntry) -> Problem:
+def _lost_mapping_problem(files: DeltaCatFiles, folder: str, mapped: MappingEntry) -> Problem:
     does = f"maps a name to {mapped.target}" if mapped.target else "removes the mapping of a name"
     return Problem(
         files.revision.numbered_path(folder, mapped.number, f"{mapped.number:020}_*"),
@@ -124,7 +124,7 @@ def _lost_mapping_problem(files: CatalogFiles, folder: str, mapped: MappingEntry
     )
 
 
-def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+def _history_problems(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
     """Yield the problems of the logs and definitions of all versions up to this one."""
     files = snapshot.files
     for start in range(snapshot.guard.first, snapshot.version + 1, _GUARDS_PER_READ):
@@ -142,12 +142,12 @@ def _history_problems(snapshot: CatalogSnapshot) -> Iterator[Problem]:
             if guard.log is not None and log is not None and log != encode_map(guard.log):
                 yield Problem(guard.log_path, f"it differs from the log in the guard of version {guard.version}")
             try:
-                _ = CatalogSnapshot(files, guard).settings
+                _ = DeltaCatSnapshot(files, guard).settings
             except FormatError as error:
                 yield Problem(guard.path, str(error))
 
 
-def _find_unknown_files(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+def _find_unknown_files(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
     """Yield the unknown files in namespace folders, which are neither read nor deleted."""
     for folder in load_namespace_names(snapshot):
         for entry in snapshot.files.store.list(f"{folder}/"):
@@ -155,7 +155,7 @@ def _find_unknown_files(snapshot: CatalogSnapshot) -> Iterator[Problem]:
                 yield Problem(entry.path, "it is not a catalog file; move it out of the namespace folder")
 
 
-def _find_lost_newest(snapshot: CatalogSnapshot) -> Iterator[Problem]:
+def _find_lost_newest(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
     """Yield a problem if the hint names a version after the newest: the hint is written after its guard."""
     store = snapshot.files.store
     hinted = read_hint(store)
@@ -169,7 +169,7 @@ def _find_lost_newest(snapshot: CatalogSnapshot) -> Iterator[Problem]:
         )
 
 
-def _list_revisions(snapshot: CatalogSnapshot) -> Iterator[RevisionRef]:
+def _list_revisions(snapshot: DeltaCatSnapshot) -> Iterator[RevisionRef]:
     """Yield every revision that the index references."""
     for kind in Kind:
         if kind is Kind.LAKEHOUSE:
@@ -186,7 +186,7 @@ def _list_revisions(snapshot: CatalogSnapshot) -> Iterator[RevisionRef]:
             yield RevisionRef(kind, folder, stored)
 
 
-def _body_problems(files: CatalogFiles, wanted: list[RevisionRef]) -> Iterator[Problem]:
+def _body_problems(files: DeltaCatFiles, wanted: list[RevisionRef]) -> Iterator[Problem]:
     try:
         files.bodies(wanted)
     except FormatError as error:
@@ -212,7 +212,7 @@ def diagnose_catalog(effects: Effects) -> OpenFailure | None:
             broken.append(Problem(guard_path(version), f"version {version} cannot be opened: {error}"))
             continue
         if guard is not None and not guard.is_expired:
-            snapshot = CatalogSnapshot(CatalogFiles(effects.store, guard.revision), guard)
+            snapshot = DeltaCatSnapshot(DeltaCatFiles(effects.store, guard.revision), guard)
             return OpenFailure((*(_with_advice(one, version) for one in broken), *find_problems(snapshot)), version)
     return OpenFailure(tuple(broken), None) if taken else None
 

@@ -19,7 +19,7 @@ from mangrove.layouts.deltacat.index import (
     range_of_kind,
 )
 from mangrove.layouts.deltacat.revision import digest_of
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.metastore import Difference
 from mangrove.model.locators import (
     Kind,
@@ -45,7 +45,7 @@ _MAPPING = "y"
 _TABLE_VERSION_DEPTH = 2
 
 
-def scan_objects(snapshot: CatalogSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+def scan_objects(snapshot: DeltaCatSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
     """Yield every object of a kind in the whole version, in index order."""
     names = load_namespace_names(snapshot) if kind in (Kind.TABLE, Kind.VIEW) else {}
     keys = _keys_in(snapshot, range_of_kind(kind))
@@ -56,7 +56,7 @@ def scan_objects(snapshot: CatalogSnapshot, kind: Kind) -> Iterator[tuple[Locato
             yield way, value
 
 
-def diff_snapshots(before: CatalogSnapshot, after: CatalogSnapshot) -> Iterator[Difference]:
+def diff_snapshots(before: DeltaCatSnapshot, after: DeltaCatSnapshot) -> Iterator[Difference]:
     """Yield the objects that differ, in locator order; reads only what the versions do not share."""
     ordered = iter(sorted(_changed_locators(before, after)))
     while batch := list(islice(ordered, _OBJECTS_PER_READ)):
@@ -64,14 +64,14 @@ def diff_snapshots(before: CatalogSnapshot, after: CatalogSnapshot) -> Iterator[
         yield from (Difference(way, old, new) for way, old, new in pairs if old != new)
 
 
-def load_namespace_names(snapshot: CatalogSnapshot) -> dict[str, str]:
+def load_namespace_names(snapshot: DeltaCatSnapshot) -> dict[str, str]:
     """Return the names of a version's namespaces by id."""
     first, end = range_of_kind(Kind.NAMESPACE)
     entries = scan(snapshot.guard.root, first, end, snapshot.read_nodes)
     return {parse_name_entry(entry.value).folder: name_of(entry.key) for entry in entries}
 
 
-def _changed_locators(before: CatalogSnapshot, after: CatalogSnapshot) -> set[Locator]:
+def _changed_locators(before: DeltaCatSnapshot, after: DeltaCatSnapshot) -> set[Locator]:
     """Return the locators under which the two versions may have something different."""
     names = _NamespaceNames(before), _NamespaceNames(after)
     found: set[Locator] = set()
@@ -113,14 +113,14 @@ def _table_version_of_stream(key: str) -> set[Locator]:
     return set()
 
 
-def _keys_in(snapshot: CatalogSnapshot, wanted: IndexKeyRange) -> Iterator[str]:
+def _keys_in(snapshot: DeltaCatSnapshot, wanted: IndexKeyRange) -> Iterator[str]:
     return (entry.key for entry in scan(snapshot.guard.root, wanted.first, wanted.end, snapshot.read_nodes))
 
 
 class _NamespaceNames:
     """The names of a version's namespaces by id, looked up on demand."""
 
-    def __init__(self, snapshot: CatalogSnapshot) -> None:
+    def __init__(self, snapshot: DeltaCatSnapshot) -> None:
         self._snapshot = snapshot
         self._known: dict[str, str | None] = {}
 

@@ -9,14 +9,14 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.deltacat.commit import complete_log
 from mangrove.layouts.deltacat.guards import Guard, encode_guard, encode_hint, read_live_guards
 from mangrove.layouts.deltacat.paths import HINT_PATH, node_path
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 
 __all__ = ["expire_versions", "repair_log_and_hint"]
 
 _GUARDS_PER_READ = 128
 
 
-def expire_versions(effects: Effects, newest: CatalogSnapshot, versions: Iterable[int]) -> None:
+def expire_versions(effects: Effects, newest: DeltaCatSnapshot, versions: Iterable[int]) -> None:
     """Replace the guards of these versions by expired markers; their names stay taken for ever.
 
     The former guards are first copied next to the index nodes, so that vacuum can keep
@@ -41,7 +41,7 @@ def expire_versions(effects: Effects, newest: CatalogSnapshot, versions: Iterabl
         )
 
 
-def repair_log_and_hint(newest: CatalogSnapshot) -> list[str]:
+def repair_log_and_hint(newest: DeltaCatSnapshot) -> list[str]:
     """Write the newest version's log and the hint if missing or wrong, and return what was repaired."""
     files, guard = newest.files, newest.guard
     done: list[str] = []

@@ -44,8 +44,8 @@ from mangrove.layouts.deltacat.paths import (
     shared_transaction_folder,
     view_folder,
 )
-from mangrove.layouts.deltacat.revision import CatalogRevision
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.revision import DeltaCatRevision
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import DELETE
 from mangrove.layouts.deltacat.transaction_log import FLAT_LOG, parse_log_path
 from mangrove.storage.port import Store
@@ -68,7 +68,7 @@ class _Needed:
     mappings: set[tuple[str, int]] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
 
-    def add(self, snapshot: CatalogSnapshot, before: CatalogSnapshot | None) -> None:
+    def add(self, snapshot: DeltaCatSnapshot, before: DeltaCatSnapshot | None) -> None:
         """Add the files in the index of a version that the index of the previous version does not have."""
         root = snapshot.guard.root
         entries: Iterable[tuple[str, str | None]] = (
@@ -95,11 +95,13 @@ class _Needed:
         return (folder, file.number, file.transaction) in self.revisions
 
 
-def list_reachable_files(snapshots: Iterable[CatalogSnapshot], newest: Callable[[], CatalogSnapshot]) -> Iterator[str]:
+def list_reachable_files(
+    snapshots: Iterable[DeltaCatSnapshot], newest: Callable[[], DeltaCatSnapshot]
+) -> Iterator[str]:
     """Yield the layout's files that these versions reference or that DeltaCAT needs to read the newest one."""
     met: set[str] = set()
     needed = _Needed()
-    before: CatalogSnapshot | None = None
+    before: DeltaCatSnapshot | None = None
     for snapshot in snapshots:
         needed.add(snapshot, before)
         before = snapshot
@@ -156,7 +158,7 @@ def _numbered_and_logs(kept: "_Kept") -> Iterator[str]:
             yield entry.path
 
 
-def _is_ours(revision: CatalogRevision, start: int) -> bool:
+def _is_ours(revision: DeltaCatRevision, start: int) -> bool:
     """Return whether Mangrove committed a transaction; in the first format revision all that were not imported."""
     return start % revision.time_units_per_milli == revision.start_offset
 
@@ -164,7 +166,7 @@ def _is_ours(revision: CatalogRevision, start: int) -> bool:
 class _Kept:
     """Selects the live revisions and mappings folder by folder."""
 
-    def __init__(self, newest: CatalogSnapshot, needed: _Needed) -> None:
+    def __init__(self, newest: DeltaCatSnapshot, needed: _Needed) -> None:
         self.newest = newest
         self._needed = needed
         self._committed = (

@@ -25,7 +25,7 @@ from mangrove.layouts.deltacat.index import (
 )
 from mangrove.layouts.deltacat.object_codec import ObjectBody
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, shared_transaction_folder, view_folder
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import WRITTEN_SETTINGS_KEY, StagedCatalogWrite, WriteDraft, stage_settings
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind
@@ -36,14 +36,14 @@ __all__ = ["roll_back"]
 _NAMES, _BELOW, _OBJECT, _MAPPING = "1234", "5678", "o", "y"
 
 
-def roll_back(effects: Effects, newest: CatalogSnapshot, to: CatalogSnapshot, changes: Changes) -> CatalogSnapshot:
+def roll_back(effects: Effects, newest: DeltaCatSnapshot, to: DeltaCatSnapshot, changes: Changes) -> DeltaCatSnapshot:
     """Publish the content of `to` as the next version; `newest` is the newest known version."""
     if not changes.is_empty:
         raise InvalidInputError("a rollback cannot contain other changes; commit them separately")
     return commit_rollback(effects, to.files, newest, changes, lambda base, started: _stage_rollback(base, to, started))
 
 
-def _stage_rollback(newest: CatalogSnapshot, to: CatalogSnapshot, transaction: str) -> StagedCatalogWrite:
+def _stage_rollback(newest: DeltaCatSnapshot, to: DeltaCatSnapshot, transaction: str) -> StagedCatalogWrite:
     """Return the staged files that restore the content of `to`."""
     draft = WriteDraft(newest, transaction)
     changed = list(index_differences(newest.guard.root, to.guard.root, newest.read_nodes))
@@ -89,7 +89,7 @@ def _restore_mapping(draft: WriteDraft, change: KeyChange) -> None:
         draft.note_mapping(before, draft.unmap(folder, before))
 
 
-def _bodies(to: CatalogSnapshot, changes: Sequence[KeyChange]) -> list[ObjectBody | None]:
+def _bodies(to: DeltaCatSnapshot, changes: Sequence[KeyChange]) -> list[ObjectBody | None]:
     wanted = [
         None if one.after is None else RevisionRef(_kind(one.key), _folder(one.key), parse_revision_entry(one.after))
         for one in changes
@@ -115,7 +115,7 @@ def _kind(key: str) -> Kind:
     return Kind.TABLE if "/" in folder else Kind.NAMESPACE
 
 
-def _settings_after(newest: CatalogSnapshot, to: CatalogSnapshot) -> LakehouseSettings:
+def _settings_after(newest: DeltaCatSnapshot, to: DeltaCatSnapshot) -> LakehouseSettings:
     """Return the settings of `to` with the version bookkeeping of the newest version."""
     return replace(
         to.settings,

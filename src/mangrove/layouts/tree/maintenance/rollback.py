@@ -8,7 +8,6 @@ rollback can itself be rolled back.
 from dataclasses import replace
 
 from mangrove.betree.node import Node
-from mangrove.conflicts import build_rollback_conflict_error
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.tree.commit import (
@@ -30,6 +29,7 @@ from mangrove.layouts.tree.versions import read_root
 from mangrove.metastore import Changes, check_deadline, commit_time_after
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
+from mangrove.rebase import build_rollback_conflict_error
 
 __all__ = ["roll_back"]
 

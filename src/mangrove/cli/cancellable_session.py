@@ -9,12 +9,12 @@ from mangrove.effects import Effects
 from mangrove.sql.results import Result
 from mangrove.sql.session import SqlSession
 
-__all__ = ["Conversation"]
+__all__ = ["CancellableSession"]
 
 T = TypeVar("T")
 
 
-class Conversation:
+class CancellableSession:
     """A SQL session with the thread that runs its statements and the write gate of its store."""
 
     def __init__(self, session: CommandContext, lake: str) -> None:

@@ -11,7 +11,7 @@ from mangrove.effects import Effects
 from mangrove.errors import ConflictError, FormatError
 from mangrove.layouts.deltacat.commit import IndexNodeWriter, complete_log, create_guard, rebase_on_newest
 from mangrove.layouts.deltacat.fields import BodyFields
-from mangrove.layouts.deltacat.files import CatalogFiles
+from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.foreign_catalog import (
     ForeignHistory,
     list_logged_transactions,
@@ -23,7 +23,7 @@ from mangrove.layouts.deltacat.guards import Guard, build_empty_guard, read_guar
 from mangrove.layouts.deltacat.index import INDEX_SHAPE
 from mangrove.layouts.deltacat.msgpack_maps import decode_map
 from mangrove.layouts.deltacat.paths import TAKEOVER_PATH, NumberedFile, parse_numbered_path
-from mangrove.layouts.deltacat.snapshot import CatalogSnapshot
+from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.transaction_log import MINUTE_LOG, minute_folder_of, parse_log_path, start_time_of
 from mangrove.metastore import Changes, Commit, Isolation
 
@@ -33,19 +33,19 @@ __all__ = ["ForeignCatalog", "import_foreign_commits", "list_foreign_commits"]
 class ForeignCatalog:
     """The versions of another program, read once and again when its log has grown."""
 
-    def __init__(self, effects: Effects, files: CatalogFiles) -> None:
+    def __init__(self, effects: Effects, files: DeltaCatFiles) -> None:
         self._effects = effects
         self._files = files
         self._history: ForeignHistory | None = None
         self._is_fixed = False
         self._lock = threading.Lock()
 
-    def latest(self) -> CatalogSnapshot:
+    def latest(self) -> DeltaCatSnapshot:
         """Return the newest version; lists the log to detect newer ones."""
         history = self._history
         if history is None or list_logged_transactions(self._files).keys() != history.logged:
             history = self._read()
-        return CatalogSnapshot(
+        return DeltaCatSnapshot(
             self._files, history.guards[-1] if history.guards else build_empty_guard(self._files.revision)
         )
 
@@ -54,8 +54,8 @@ class ForeignCatalog:
         return (self._history or self._read()).guards
 
     def take_over(
-        self, base: CatalogSnapshot, changes: Changes, isolation: Isolation
-    ) -> tuple[CatalogSnapshot, Changes]:
+        self, base: DeltaCatSnapshot, changes: Changes, isolation: Isolation
+    ) -> tuple[DeltaCatSnapshot, Changes]:
         """Fix the other program's transactions and their order, and return the base for the changes.
 
         The file that records them has a fixed name, so the first writer decides for all.
@@ -68,7 +68,7 @@ class ForeignCatalog:
             )
         assert taken_over is not None, "it could not be created because it was there"
         if (base.version, base.guard.transaction) == (taken_over.version, taken_over.transaction):
-            return CatalogSnapshot(self._files, taken_over), changes
+            return DeltaCatSnapshot(self._files, taken_over), changes
         guards = self._read(taken_over).guards
         if base.version >= 0 and guards[base.version].transaction != base.guard.transaction:
             raise ConflictError(
@@ -113,8 +113,8 @@ class _ForeignCommit:
 
 
 def import_foreign_commits(
-    effects: Effects, newest: CatalogSnapshot, since_millis: int | None = None
-) -> list[CatalogSnapshot]:
+    effects: Effects, newest: DeltaCatSnapshot, since_millis: int | None = None
+) -> list[DeltaCatSnapshot]:
     """Import DeltaCAT's transactions as versions, in the order of their end times, and return them.
 
     The log is searched from the time of the newest version, or from an earlier time if
@@ -125,7 +125,7 @@ def import_foreign_commits(
     """
     if not newest.files.revision.start_offset:
         return []  # only Mangrove writes this form, so there are no foreign transactions
-    made: list[CatalogSnapshot] = []
+    made: list[DeltaCatSnapshot] = []
     for pending in _list_pending(newest.files, newest.guard, effects.now_millis(), since_millis):
         for _ in range(_ATTEMPTS_MAX):
             if pending.id in newest.guard.imported_transactions:
@@ -133,11 +133,11 @@ def import_foreign_commits(
             complete_log(newest.files, newest.guard)
             guard = _build_import_guard(effects, newest, pending)
             if create_guard(effects, guard, guard.path):
-                newest = CatalogSnapshot(newest.files, guard)
+                newest = DeltaCatSnapshot(newest.files, guard)
                 made.append(newest)
                 break
             concurrent_commit = read_guard(newest.files.store, newest.version + 1)
-            newest = newest if concurrent_commit is None else CatalogSnapshot(newest.files, concurrent_commit)
+            newest = newest if concurrent_commit is None else DeltaCatSnapshot(newest.files, concurrent_commit)
         else:
             raise ConflictError(
                 f"the import of DeltaCAT transaction {pending.id} lost the race for a version {_ATTEMPTS_MAX} times. "
@@ -146,7 +146,7 @@ def import_foreign_commits(
     return made
 
 
-def list_foreign_commits(newest: CatalogSnapshot, now_millis: int) -> list[str]:
+def list_foreign_commits(newest: DeltaCatSnapshot, now_millis: int) -> list[str]:
     """Return the transactions of DeltaCAT that are not imported yet, in the order of their end times."""
     if not newest.files.revision.start_offset:
         return []
@@ -155,7 +155,7 @@ def list_foreign_commits(newest: CatalogSnapshot, now_millis: int) -> list[str]:
 
 
 def _list_pending(
-    files: CatalogFiles, guard: Guard, now_millis: int, since_millis: int | None = None
+    files: DeltaCatFiles, guard: Guard, now_millis: int, since_millis: int | None = None
 ) -> list[_ForeignCommit]:
     revision = files.revision
     made_at_millis = min(guard.commit.created_at_millis, now_millis) if since_millis is None else since_millis
@@ -193,7 +193,7 @@ def _read(transaction: str, end: int, path: str, data: bytes) -> _ForeignCommit:
     return _ForeignCommit(transaction, end, log.maybe("commit_message", str) or "", tuple(written))
 
 
-def _build_import_guard(effects: Effects, base: CatalogSnapshot, pending: _ForeignCommit) -> Guard:
+def _build_import_guard(effects: Effects, base: DeltaCatSnapshot, pending: _ForeignCommit) -> Guard:
     """Return the guard that imports the transaction after `base`, with its index nodes written."""
     revision = base.files.revision
     prefetch_names(base.files, pending.files)

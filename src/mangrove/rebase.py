@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from mangrove.errors import ConflictError
-from mangrove.metastore import Changes, Commit, MetastoreSnapshot, Scan
+from mangrove.metastore import Changes, Commit, MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
 from mangrove.model.objects import Partition
 
@@ -69,7 +69,7 @@ def assign_positions(changes: Changes, base: MetastoreSnapshot) -> Changes:
     partitions: dict[PartitionLocator, list[DeltaLocator]] = {}
     for locator in changes.puts:
         # Guarded partitions keep their positions: an undo restores deltas before later ones.
-        if isinstance(locator, DeltaLocator) and Scan(Kind.DELTA, locator.parent) not in changes.guards:
+        if isinstance(locator, DeltaLocator) and ObjectRange(Kind.DELTA, locator.parent) not in changes.guards:
             partitions.setdefault(locator.parent, []).append(locator)
     moved: dict[Locator, Locator] = {}
     ends = base.last_children(Kind.DELTA, list(partitions))
