@@ -29,13 +29,13 @@ def compact_table(plan: TableCompaction, name: str, write: WriteMerged, watch: P
     deltas: dict[tuple[Value | None, ...], Delta] = {}
     files_done = bytes_done = files_written = 0
 
-    def report(compaction: Compaction, share: float) -> None:
+    def notify(compaction: Compaction, share: float) -> None:
         files = files_done + int(share * len(compaction.merged.scans))
         watch(Progress(what, files, plan.files, bytes_done + int(share * compaction.size_bytes), plan.size_bytes))
 
     for one in plan.of_logs:
-        report(one, 0.0)
-        files = write(one, partial(tell, one))
+        notify(one, 0.0)
+        files = write(one, partial(notify, one))
         deltas[one.log_values] = one.delta(files)
         files_done += len(one.merged.scans)
         bytes_done += one.size_bytes
