@@ -77,7 +77,7 @@ def test_ctrl_c_ends_a_cross_join_in_the_shell_and_two_of_them_return_the_prompt
     shell.write(f"select 10 + 1 as begun; insert into shop.sums {ENDLESS};\r")
     shell.read_until("11")
     shell.write("\x03")
-    assert "it changed nothing" in shell.read_until("nothing")
+    assert "cancelled and changed nothing" in shell.read_until("nothing")
     shell.read_until("default>")
     shell.write(f"select 20 + 2 as begun; insert into shop.sums {ENDLESS};\r")
     shell.read_until("22")
