@@ -33,7 +33,6 @@ LAZY_IMPORTS = {
     "src/mangrove/cli/command.py": "Spark needs an extra",
     "src/mangrove/cli/context.py": "few commands take so long that they show progress",
     "src/mangrove/cli/serve.py": "the server needs an extra",
-    "src/mangrove/cli/shell.py": "SQL needs an extra",
     "src/mangrove/cli/sql.py": "SQL needs an extra",
     "src/mangrove/expressions/parse.py": "sqlglot takes longer to import than a command that parses nothing",
     "src/mangrove/expressions/schema_text.py": "sqlglot takes longer to import than a command that parses nothing",

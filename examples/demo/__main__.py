@@ -17,7 +17,7 @@ from chapters import Tour, present_chapters
 from presenter import Presenter
 
 import mangrove
-from mangrove.cli.command import check_installed
+from mangrove.cli.environment import check_installed
 from mangrove.cli.sql import SPARK_MODULES, start_quiet_session
 from mangrove.model.settings import LakehouseSettings
 

@@ -168,7 +168,7 @@ def test_a_table_made_with_options_is_read_and_never_written_to_the_wrong_place(
     try:
         assert numbers(session.table("made_with_options")) == [1]
         version = lake.version
-        with pytest.raises(PySparkException, match=r"WITH \(lake = '…', table = '…'\).*surface\.attach"):
+        with pytest.raises(PySparkException, match=r"WITH \(lake = '…', table = '…'\).*registration\.attach"):
             session.sql("INSERT INTO made_with_options VALUES (2, 'x', 1, null)")
         assert lake.version == version
         with_options = f"WITH (lake = '{lake.uri}', table = 'sales.orders')"

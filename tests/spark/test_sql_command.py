@@ -57,7 +57,7 @@ def test_rows_come_as_a_table_as_json_and_as_csv(run: Callable[..., tuple[int, s
 
 def test_a_limit_says_that_there_is_more(run: Callable[..., tuple[int, str, str]], lake: str) -> None:
     _, shown, _ = run("sql", lake, "select id from shop.people", "--limit", "2")
-    assert "2 rows, and there are more" in shown
+    assert "2 rows; there are more" in shown
 
 
 def test_a_script_from_a_file_or_the_input_commits_together_and_tells_line_by_line(

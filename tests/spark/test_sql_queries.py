@@ -271,7 +271,11 @@ def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lak
     [
         ("select 1 +", InvalidInputError, "line 1, column"),
         ("select\n  nope from sales.orders", InvalidInputError, "line 2, column 3: there is no column `nope`"),
-        ("select * from sales.ordrs", NotFoundError, r"column 15: .* sales.ordrs; did you mean sales.orders\?"),
+        (
+            "select * from sales.ordrs",
+            NotFoundError,
+            r"column 15: .* sales.ordrs does not exist; did you mean sales.orders\?",
+        ),
         ("select * from sale.orders", NotFoundError, r"did you mean (sales|`a.b`).orders\?"),
         ("select nope(id) from sales.orders", NotFoundError, "column 8: there is no function `nope`"),
         ("select o.id from sales.orders as o\nwhere o.idd = 5", InvalidInputError, "line 2, column 7"),

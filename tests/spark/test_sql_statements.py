@@ -209,7 +209,7 @@ def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: 
     before = lake.version
     for text, message in {
         "from t insert into t select id + 9, a insert into w.nope select *": "column 51: table w.nope does not exist; ",
-        "update t set id = null": "column 'id' of w.t is not null",
+        "update t set id = null": "key column 'id' of w.t to null",
         "update t set a = 1, nope = 1": "column 21: there is no column 'nope'",
         "update t set a = 1, a = 2": "column 21: column 'a' of w.t is set twice",
         "insert into t (id, nope) values (3, 3)": "column 20: there is no column 'nope'",

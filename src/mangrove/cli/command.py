@@ -4,7 +4,6 @@ LAKE is optional if MANGROVE_LAKE is set. The first argument is then the lakehou
 if it contains a slash and enough arguments follow for the required ones.
 """
 
-import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +19,6 @@ from mangrove.cli.context import (
     resolve_cache,
 )
 from mangrove.cli.environment import CACHE_BYTES_VARIABLE, CACHE_VARIABLE, LAKE_VARIABLE
-from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.maintenance.engine_choice import ENGINES
@@ -32,24 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LakeCommand",
-    "check_installed",
     "choose_engines",
     "engine_option",
     "has_lake_argument",
     "lake_command",
     "open_as_of",
 ]
-
-
-def check_installed(what: str, modules: Sequence[str], extra: str) -> None:
-    """Raise InvalidInputError if a module that `what` requires is not installed."""
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    if missing:
-        are = "is" if len(missing) == 1 else "are"
-        raise InvalidInputError(
-            f"{what} requires {' and '.join(missing)}, which {are} not installed; "
-            f"run pip install 'mangrove-lake[{extra}]'"
-        )
 
 
 def open_as_of(lake: Lakehouse, at: str | None) -> Snapshot:

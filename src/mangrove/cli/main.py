@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 import click
 
-from mangrove.cli.environment import LAKE_VARIABLE
+from mangrove.cli.environment import LAKE_VARIABLE, check_installed
 from mangrove.errors import InvalidInputError, MangroveError
 
 __all__ = ["COMMANDS", "main", "mangrove"]
@@ -51,6 +51,10 @@ COMMANDS = {
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 
 
+_EXTRAS = {"shell": [("the shell", ("prompt_toolkit", "pygments"), "shell"), ("SQL", ("pyspark", "pandas"), "spark")]}
+"""What must be installed before the module of a command can be imported."""
+
+
 class _LateGroup(click.Group):
     """A command group that imports a command on first use."""
 
@@ -60,6 +64,8 @@ class _LateGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
+        for what, modules, extra in _EXTRAS.get(cmd_name, ()):
+            check_installed(what, modules, extra)
         module = importlib.import_module(f"mangrove.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command

@@ -5,9 +5,10 @@ import sys
 
 import click
 
-from mangrove.cli.command import check_installed, lake_command, open_as_of
+from mangrove.cli.command import lake_command, open_as_of
 from mangrove.cli.completion import offer_tables
 from mangrove.cli.context import CommandContext
+from mangrove.cli.environment import check_installed
 from mangrove.wiring import LocalEngines
 
 __all__ = ["iceberg_command", "serve_command"]

@@ -16,10 +16,10 @@ from rich.console import RenderableType
 
 from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.catalog import build_property_table
-from mangrove.cli.command import check_installed, lake_command
+from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.cli.history import render_log
-from mangrove.cli.sql import SPARK_MODULES, print_result
+from mangrove.cli.sql import print_result
 from mangrove.cli.terminal import draw
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
 from mangrove.sql.parse.tokens import SqlTokenKind, split_script, tokenize
@@ -305,10 +305,6 @@ def shell_command(session: CommandContext, lake: str, history: str | None) -> No
     opened = session.open(lake)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidInputError("the shell requires a terminal; use `mangrove sql` in scripts and pipes")
-    check_installed("the shell", ("prompt_toolkit", "pygments"), "shell")
-    check_installed("SQL", SPARK_MODULES, "spark")
-    from mangrove.cli.cancellable_session import CancellableSession
-
     shell = Shell(partial(CancellableSession, session, lake), lambda file: session.file(file)[1].decode("utf-8-sig"))
     prompt_session = _create_prompt_session(shell, _create_history_file(history))
     sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows help, Ctrl-D quits.\n")

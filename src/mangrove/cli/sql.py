@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 from rich.console import RenderableType
 
-from mangrove.cli.command import check_installed, lake_command
+from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
+from mangrove.cli.environment import check_installed
 from mangrove.cli.rows import format_cell, render_rows, to_json_value
 from mangrove.cli.terminal import draw, format_quantity, show_spinner, supports_unicode
 from mangrove.effects import Effects

@@ -60,25 +60,8 @@ __all__ = [
     "Endpoint",
     "build_iceberg_routes",
     "build_routes",
-    "build_unavailable_routes",
     "list_endpoints",
 ]
-
-_NOT_INSTALLED: Final = (
-    "The Iceberg REST catalog requires PyIceberg, which is not installed on the server; "
-    "run pip install 'mangrove-lake[iceberg]' there and restart it."
-)
-_METHODS: Final = ("GET", "POST", "DELETE")
-
-
-def build_unavailable_routes() -> list[BaseRoute]:
-    """Return routes that answer every request with the package to install."""
-    return [Route(f"{BASE_PATH}/{{rest:path}}", _respond_not_installed, methods=list(_METHODS))]
-
-
-def _respond_not_installed(_: Request) -> Response:
-    return respond_iceberg_error(501, _NOT_INSTALLED)
-
 
 PREFIX: Final = "/v1/{prefix}"
 """Path prefix of a catalog in the protocol; omitted for the newest version."""

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_error
-from mangrove.rest.routes import build_unavailable_routes
+from mangrove.rest.unavailable import build_unavailable_routes
 from mangrove.server.access import Access, AccessMiddleware, derive_csrf_token, has_bearer_token, is_token
 from mangrove.server.health import Readiness
 from mangrove.server.metrics import METRICS_CONTENT_TYPE, ServerMetrics
