@@ -49,7 +49,7 @@ def col(name: str) -> Expr:
     """Return a column by its name; `address.city` is a field of a struct.
 
     >>> str(col("order id")), str(col("address.city"))
-    ('`order id`', '`address`.`city`')
+    ('`order id`', 'address.city')
     """
     return Expr(".".join(quote_name(part) for part in split_path(name)))
 

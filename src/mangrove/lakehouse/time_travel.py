@@ -50,7 +50,7 @@ def parse_as_of(where: int | str | datetime) -> AsOf:
     A time without a zone is in UTC, so that it means the same on every machine.
 
     >>> parse_as_of("41"), parse_as_of("2026-11-01T00:00:00Z"), parse_as_of("year-end")
-    (VersionMoment(version=41), TimeMoment(millis=1793491200000), NamedMoment(name='year-end'))
+    (AsOfVersion(version=41), AsOfTime(millis=1793491200000), AsOfExport(name='year-end'))
     """
     if isinstance(where, bool) or not isinstance(where, int | str | datetime):
         raise InvalidInputError(f"{where!r} is no point in history: give a version, a time or the name of an export")
