@@ -12,6 +12,7 @@ import enum
 import ipaddress
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -66,9 +67,12 @@ def limits_of(per_peer_max: int | None = None) -> ConnectionLimits:
 class LimitedServer(uvicorn.Server):
     """Uvicorn with limited connections."""
 
-    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits) -> None:
+    def __init__(
+        self, config: uvicorn.Config, limits: ConnectionLimits, on_listening: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(config)
         self._pool = _Pool(limits)
+        self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept connections on the sockets."""
@@ -81,6 +85,9 @@ class LimitedServer(uvicorn.Server):
                 backlog=self.config.backlog,
             )
             self.servers.append(server)
+        # Signals are handled from here on, so whoever is told that the server listens can stop it.
+        if self._on_listening is not None:
+            self._on_listening()
 
     def _accept(self) -> asyncio.Protocol:
         connection = _Connection(self.config, self.server_state, self.lifespan.state, self._pool)

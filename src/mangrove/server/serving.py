@@ -109,10 +109,10 @@ def serve(
     with listening:
         authority = f"[{host}]" if ":" in host else host
         origin = f"{'https' if certificate else 'http'}://{authority}:{listening.getsockname()[1]}"
-        announce(f"{origin}/", f"{origin}{BASE_PATH}" if has_iceberg() else None)
+        iceberg = f"{origin}{BASE_PATH}" if has_iceberg() else None
         # Users stop the server with Ctrl-C; uvicorn raises it again after its graceful shutdown.
         with suppress(KeyboardInterrupt):
-            LimitedServer(config, limits).run(sockets=[listening])
+            LimitedServer(config, limits, lambda: announce(f"{origin}/", iceberg)).run(sockets=[listening])
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:
