@@ -136,7 +136,8 @@ def check(
 def create(
     uri: "str | os.PathLike[str]",
     *,
-    layout: str = "tree",
+    layout: str | None = None,
+    compatible_with: str | None = None,
     settings: "LakehouseSettings | None" = None,
     properties: "Mapping[str, str] | None" = None,
     storage_options: "Mapping[str, str] | None" = None,
@@ -144,8 +145,10 @@ def create(
     cache_bytes_max: int | None = None,
     clients: "Mapping[str, CatalogClient] | None" = None,
 ) -> "Lakehouse":
-    """Make a new lakehouse in a folder or bucket that holds none.
+    """Create a lakehouse in a folder or bucket that has none.
 
+    `layout` is "tree" by default. With `compatible_with="deltacat"` the layout is
+    "deltacat-2", and DeltaCAT can read every version: writes are copy-on-write there.
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
     """
@@ -155,6 +158,7 @@ def create(
     return create_lakehouse(
         uri,
         layout=layout,
+        compatible_with=compatible_with,
         settings=settings,
         properties=properties,
         storage_options=storage_options,

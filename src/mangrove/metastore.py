@@ -171,6 +171,11 @@ class MetastoreSnapshot(Protocol):
     """The immutable state of the whole lakehouse in one version."""
 
     @property
+    def nests_tables_in_namespaces(self) -> bool:
+        """Whether the objects of a table are stored below its namespace, so that a move to another rewrites them."""
+        ...
+
+    @property
     def version(self) -> int:
         """The version number; the first is 0."""
         ...

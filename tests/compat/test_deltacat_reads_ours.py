@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -234,15 +234,28 @@ def test_both_append_to_a_table_of_deltacats_in_turn_and_nothing_is_lost(tmp_pat
 
 def test_a_lakehouse_that_promises_it_is_read_by_deltacat_whole(tmp_path: Path, peer: Peer) -> None:
     root = tmp_path / "lake"
-    lake = mangrove.create(root, layout="deltacat-2", properties={"deltacat.readable": "true"})
+    lake = mangrove.create(root, compatible_with="deltacat")
     lake.create_namespace("sales")
-    orders = lake.create_table("sales.orders", schema="id bigint not null, item string", keys=["id"])
-    orders.append([{"id": 1, "item": "a"}, {"id": 2, "item": None}])
-    with pytest.raises(mangrove.InvalidInputError, match="DeltaCAT cannot read"):
-        orders.upsert([{"id": 1, "item": "z"}])
-    lake.table("sales.orders").append([{"id": 3, "item": "c"}])
-    found = peer.ask(root, TableLocator("sales", "orders"))
-    assert sorted((row["id"], row["item"]) for row in found["rows"]) == [(1, "a"), (2, None), (3, "c")]
+    name = TableLocator("sales", "orders")
+    lake.create_table(str(name), schema="id bigint not null, item string", keys=["id"])
+    steps: list[tuple[Callable[[mangrove.Table], object], list[tuple[int, str | None]]]] = [
+        (lambda table: table.append([{"id": 1, "item": "a"}, {"id": 2, "item": None}]), [(1, "a"), (2, None)]),
+        (lambda table: table.upsert([{"id": 1, "item": "z"}, {"id": 3, "item": "c"}]), [(1, "z"), (2, None), (3, "c")]),
+        (lambda table: table.delete("id = 3"), [(1, "z"), (2, None)]),
+        (lambda table: table.update({"item": "u"}, "id = 2"), [(1, "z"), (2, "u")]),
+        (lambda table: table.append([{"id": 4, "item": "d"}]), [(1, "z"), (2, "u"), (4, "d")]),
+        (lambda table: table.compact(), [(1, "z"), (2, "u"), (4, "d")]),
+        (lambda table: table.overwrite([{"id": 9, "item": "z"}]), [(9, "z")]),
+    ]
+    for step, expected in steps:
+        step(lake.table(str(name)))
+        found = peer.ask(root, name)
+        assert sorted((row["id"], row["item"]) for row in found["rows"]) == expected
+    lake.create_namespace("shop")
+    lake.rename_table(str(name), "shop.purchases")
+    found = peer.ask(root, TableLocator("shop", "purchases"), {"id": 10, "item": "theirs"})
+    assert sorted(row["id"] for row in found["rows"]) == [9, 10]
+    assert sorted(lake.table("shop.purchases").to_arrow()["id"].to_pylist()) == [9, 10]
 
 
 def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: Peer) -> None:

@@ -34,7 +34,7 @@ from mangrove.inspect.summary import (
 from mangrove.lakehouse.catalog import Catalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff
 from mangrove.lakehouse.layouts import LAYOUTS
-from mangrove.lakehouse.opening import create_on_store
+from mangrove.lakehouse.opening import COMPATIBLE_WITH, create_on_store
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.maintenance.progress import format_bytes
 from mangrove.model.locators import TableLocator, ViewLocator
@@ -266,7 +266,12 @@ _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
 @lake_command(
     "init", "mangrove init ./lake\nmangrove init s3://bucket/lake --layout deltacat --option region=eu-west-1"
 )
-@click.option("--layout", type=click.Choice(LAYOUTS), default="tree", show_default=True, help="Storage layout.")
+@click.option("--layout", type=click.Choice(LAYOUTS), help="Storage layout.  [default: tree]")
+@click.option(
+    "--compatible-with",
+    type=click.Choice(COMPATIBLE_WITH),
+    help="Keep every version readable by this program.",
+)
 @click.option("--name", default="", help="Display name.")
 @click.option("--order", type=int, help="Maximum number of children of a tree node.  [default: 128]")
 @click.option("--keep", metavar="DURATION", help="Retention period of versions, such as 30d.  [default: 7d]")
@@ -274,7 +279,8 @@ _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
 def init_command(
     session: CommandContext,
     lake: str,
-    layout: str,
+    layout: str | None,
+    compatible_with: str | None,
     name: str,
     order: int | None,
     keep: str | None,
@@ -286,7 +292,7 @@ def init_command(
         settings = replace(settings, order=order)
     if keep is not None:
         settings = replace(settings, maximum_version_age_millis=parse_duration_millis(keep))
-    created = create_on_store(session.effects(lake), layout=layout, settings=settings)
+    created = create_on_store(session.effects(lake), layout=layout, compatible_with=compatible_with, settings=settings)
     summary = summarize_lakehouse(created, created.reading())
     session.answer(
         summary_to_json(summary), lambda: f"created a lakehouse at {summary.uri} in the {summary.layout} layout"

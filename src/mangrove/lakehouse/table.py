@@ -46,6 +46,7 @@ from mangrove.model.partitioning import format_partition_field, format_sort_fiel
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.tables.compaction import (
+    UNBOUNDED,
     CompactionBounds,
     auto_compaction_bounds_of,
     is_auto_compaction_enabled,
@@ -55,6 +56,7 @@ from mangrove.tables.compaction import (
 from mangrove.tables.constraints import (
     check_constraints_of,
 )
+from mangrove.tables.copy_on_write import is_append_only, plan_copy_on_write
 from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
     evolve_schema,
@@ -503,16 +505,7 @@ class Table(TableSnapshot):
         requested = validate_engine(engine)
 
         def plan(state: TableState) -> PlannedWrite:
-            engines = self._engines()
-            on_spark = should_use_spark(
-                requested,
-                COMPACTION_LIMITS,
-                0,
-                bounds.within(sum_log_bytes(state.logs)),
-                spark_can=engines.can_spark_open(),
-            )
-            chosen: Engine = engines.spark() if on_spark else engines.local()
-            done = chosen.compact(state, bounds, watch)
+            done = self._compaction_engine(state, bounds, requested).compact(state, bounds, watch)
             reports.append(done.report)
             return done
 
@@ -571,6 +564,9 @@ class Table(TableSnapshot):
             if callable(with_logs) and with_logs(state):
                 state = load_opened_table_state(workspace, opened)
             write = plan(state)
+            if workspace.settings.is_readable_by_deltacat and not is_append_only(write):
+                complete = load_opened_table_state(workspace, opened)
+                write = plan_copy_on_write(complete, write, self._compaction_engine(complete).compact)
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return write.counts, state
 
@@ -582,6 +578,15 @@ class Table(TableSnapshot):
         ):
             self._compact_if_due()
         return counts
+
+    def _compaction_engine(
+        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, requested: str | None = None
+    ) -> Engine:
+        """Return the requested engine, or the local one if what is rewritten fits into memory."""
+        engines = self._engines()
+        size_bytes = bounds.within(sum_log_bytes(state.logs))
+        on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
+        return engines.spark() if on_spark else engines.local()
 
     def _compact_if_due(self) -> None:
         """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.

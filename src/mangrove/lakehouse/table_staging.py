@@ -11,7 +11,7 @@ from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableL
 from mangrove.model.objects import Delta, DeltaType, TableType
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
-from mangrove.transaction.catalog import load_table, update_properties
+from mangrove.transaction.catalog import CatalogReader, load_table, update_properties
 from mangrove.transaction.deltas import (
     OpenTable,
     add_deltas,
@@ -63,8 +63,13 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
         workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     for values in write.read_logs:
         workspace.guard(ObjectRange(Kind.DELTA, locator_for(values)))
-    _delete_replaced_deltas(workspace, {locator_for(planned.log_values): planned.delta for planned in write.deltas})
+    replaces = {locator_for(planned.log_values): planned.delta for planned in write.deltas}
     additions = [(planned.log_values, planned.delta) for planned in write.deltas]
+    if workspace.settings.is_readable_by_deltacat:
+        _delete_replaced_deltas(workspace, workspace, replaces)
+        additions = [(values, _as_append(delta)) for values, delta in additions if not _is_empty_replace(delta)]
+    else:
+        _delete_replaced_deltas(workspace, workspace.snapshot, replaces)
     add_deltas(workspace, opened, additions, transaction_id)
 
 
@@ -77,14 +82,26 @@ def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -
         workspace.guard(ObjectRange(Kind.DELTA, locator_for(log.values)))
 
 
-def _delete_replaced_deltas(workspace: Workspace, deltas: Mapping[PartitionLocator, Delta]) -> None:
-    """Delete the deltas in whose place a replace stands: earlier versions keep them, later ones need not read them."""
+def _as_append(delta: Delta) -> Delta:
+    """Return a replace of a whole log, whose earlier deltas are deleted, as the append that it then is."""
+    is_whole = delta.type is DeltaType.REPLACE and not delta.replaced_locations
+    return replace(delta, type=DeltaType.APPEND, replaces_through=None) if is_whole else delta
+
+
+def _is_empty_replace(delta: Delta) -> bool:
+    return delta.type is DeltaType.REPLACE and not delta.manifest.entries
+
+
+def _delete_replaced_deltas(
+    workspace: Workspace, reading: CatalogReader, deltas: Mapping[PartitionLocator, Delta]
+) -> None:
+    """Delete the deltas that a replace supersedes; earlier versions still have them."""
     through = {
         way: delta.replaces_through
         for way, delta in deltas.items()
         if delta.type is DeltaType.REPLACE and not delta.replaced_locations
     }
-    for there, _ in list(workspace.snapshot.children_of(Kind.DELTA, list(through))):
+    for there, _ in list(reading.children_of(Kind.DELTA, list(through))):
         assert isinstance(there, DeltaLocator)
         limit = through[there.parent]
         if limit is None or there.position <= limit:

@@ -77,6 +77,11 @@ class LakehouseSettings:
             )
 
     @property
+    def is_readable_by_deltacat(self) -> bool:
+        """Whether the lakehouse must stay readable by DeltaCAT, so that writes are copy-on-write."""
+        return self.properties.get(READABLE_BY_DELTACAT, "").lower() == "true"
+
+    @property
     def row_size_bytes(self) -> int:
         """The maximum size of one row of a key table."""
         return (

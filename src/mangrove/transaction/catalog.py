@@ -12,8 +12,9 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.metastore import MetastoreSnapshot, ObjectRange
+from mangrove.metastore import BelowTable, MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import (
+    DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
@@ -25,7 +26,7 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.names import check_new_name, join_name, split_name
-from mangrove.model.objects import NamespaceEntry, Stream, TableEntry, TableType, TableVersion, ViewEntry
+from mangrove.model.objects import NamespaceEntry, Object, Stream, TableEntry, TableType, TableVersion, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import check_new_columns
 from mangrove.transaction.workspace import Workspace
@@ -234,8 +235,29 @@ def alter_table(
 
 
 def rename_table(workspace: Workspace, old: TableLocator, new: TableLocator) -> None:
-    """Rename a table, within its namespace or to another; objects below it are not changed."""
-    rename_entry(workspace, old, new, load_table(workspace, old))
+    """Rename a table, within its namespace or to another.
+
+    Objects below it are not changed, unless the layout stores them below their namespace.
+    """
+    table = load_table(workspace, old)
+    if new.namespace != old.namespace and workspace.snapshot.nests_tables_in_namespaces:
+        _move_table(workspace, old, new, table)
+    else:
+        rename_entry(workspace, old, new, table)
+
+
+def _move_table(workspace: Workspace, old: TableLocator, new: TableLocator, table: TableEntry) -> None:
+    """Write a table and all objects below it under another namespace; data files stay where they are.
+
+    The move conflicts with concurrent writes below the table.
+    """
+    namespace_id = load_namespace(workspace, new.parent).id
+    check_name_free(workspace, new)
+    below = list(_scan_below(workspace, identity_of(table)))
+    _delete_table(workspace, old, table)
+    workspace.put(new, replace(table, name=new.name, namespace_id=namespace_id))
+    for locator, value in below:
+        workspace.put(replace(locator, namespace_id=namespace_id), value)
 
 
 def drop_table(workspace: Workspace, locator: TableLocator) -> None:
@@ -243,7 +265,10 @@ def drop_table(workspace: Workspace, locator: TableLocator) -> None:
 
     The drop conflicts with concurrent writes below the table, so no unseen rows are lost.
     """
-    table = load_table(workspace, locator)
+    _delete_table(workspace, locator, load_table(workspace, locator))
+
+
+def _delete_table(workspace: Workspace, locator: TableLocator, table: TableEntry) -> None:
     workspace.delete(locator)
     if table.table_type is not TableType.MANAGED:
         return
@@ -260,15 +285,20 @@ _KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kin
 
 
 def scan_objects_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[Locator]:
-    """Yield all objects below a table: table versions, streams, partitions, deltas."""
-    found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, identity)]
-    yield from found
-    for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA):
-        parents = [
-            locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
-        ]
-        found = [locator for locator, _ in reading.children_of(kind, parents)]
-        yield from found
+    """Yield the locators of all objects below a table: table versions, streams, partitions, deltas."""
+    return (locator for locator, _ in _scan_below(reading, identity))
+
+
+def _scan_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[tuple[BelowTable | DeltaLocator, Object]]:
+    level = list(reading.children(Kind.TABLE_VERSION, identity))
+    for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA, None):
+        parents: list[BelowTable] = []
+        for locator, value in level:
+            assert isinstance(locator, BelowTable | DeltaLocator)
+            yield locator, value
+            if not isinstance(locator, DeltaLocator):
+                parents.append(locator)
+        level = [] if kind is None else list(reading.children_of(kind, parents))
 
 
 def _ids(version: TableVersionLocator) -> tuple[str, str, int]:

@@ -19,13 +19,12 @@ from mangrove.model.locators import (
     TableVersionLocator,
 )
 from mangrove.model.manifests import normalize_values
-from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, TableEntry, TableType, TableVersion
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type
-from mangrove.transaction.catalog import CatalogReader, identity_of, load_table, load_table_names
+from mangrove.transaction.catalog import CatalogReader, load_table
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
@@ -57,12 +56,12 @@ def resolve_table(reading: CatalogReader, known: TableEntry, last: TableLocator)
     if isinstance(there, TableEntry) and there.id == known.id:
         return last
     snapshot: MetastoreSnapshot = reading.snapshot if isinstance(reading, Workspace) else reading
-    name = load_table_names({identity_of(known)}, snapshot).get(identity_of(known))
-    if name is None:
+    found = find_table_by_id(snapshot, known.id)
+    if found is None:
         raise NotFoundError(
             f"{last} (id {known.id}) does not exist in version {snapshot.version}; it was dropped or not created yet"
         )
-    return TableLocator(*split_name(name))
+    return found
 
 
 def find_table_by_id(snapshot: MetastoreSnapshot, table_id: str) -> TableLocator | None:
