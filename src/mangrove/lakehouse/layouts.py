@@ -43,7 +43,7 @@ def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, ch
         "deltacat-2": (_DELTACAT, lambda: create_catalog(effects, settings, changes, DELTACAT_2)),
     }
     if layout not in makers:
-        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+        raise InvalidInputError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
     if READABLE_BY_DELTACAT in settings.properties and layout != DELTACAT_READABLE_LAYOUT:
         raise InvalidInputError(
             f"the property {READABLE_BY_DELTACAT} is for the layout {DELTACAT_READABLE_LAYOUT} alone, "

@@ -180,7 +180,7 @@ def convert_to_layout(
     history = _parse_choice(options.get("history", HistoryMode.ALL), HistoryMode, "history")
     data = _parse_choice(options.get("data", DataMode.COPY), DataMode, "data")
     if layout not in LAYOUTS:
-        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+        raise InvalidInputError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
     return convert_lakehouse(
         source,
         build_conversion_target(store, layout),
