@@ -84,7 +84,7 @@ def test_two_maps_may_have_the_same_key(table: Table) -> None:
         ([{"m": 5}], "column 'm' is map<string, int> and holds 5: give a dict"),
         ([{"e": Decimal("NaN")}], "column 'e' holds NaN, and decimals have neither NaN nor infinity"),
         ([{"e": Decimal(1)}, {"e": Decimal("-Infinity")}], "column 'e' holds -Infinity, and decimals"),
-        ([{"e": Decimal("1e400")}], "column 'e' holds 1.000e\\+400, and decimals have at most 38 digits"),
+        ([{"e": Decimal("1e400")}], "column 'e' holds 1.000e\\+400, but decimals have at most 38 digits"),
     ],
 )
 def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(

@@ -163,7 +163,7 @@ def test_a_circle_that_the_new_name_of_a_namespace_makes_is_told_when_it_is_read
     lake.create_view("here.a", "select * from there.b")
     lake.create_view("there.b", "select * from elsewhere.a")
     lake.rename_namespace("here", "elsewhere")
-    circle = r"elsewhere\.a reads there\.b reads elsewhere\.a\. Drop one of them"
+    circle = r"elsewhere\.a reads there\.b reads elsewhere\.a; drop one of these views"
     for text in ("select * from elsewhere.a", "describe elsewhere.a", "explain select * from elsewhere.a"):
         with pytest.raises(InvalidInputError, match=circle):
             session.run(text)
@@ -178,7 +178,7 @@ def test_views_are_read_many_deep_and_refused_where_it_is_too_deep(session: SqlS
             read = f"deep.v{number - 1}" if number else "(select 7 as n)"
             transaction.create_view(f"deep.v{number}", f"select * from {read}")
     assert values(session, "select n from deep.v30") == [7]
-    with pytest.raises(InvalidInputError, match=r"more than 50 views stand in each other: deep\.v51 reads"):
+    with pytest.raises(InvalidInputError, match=r"views are nested more than 50 levels deep: deep\.v51 reads"):
         session.run("select n from deep.v51")
 
 
@@ -277,7 +277,7 @@ def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lak
             r"column 15: .* sales.ordrs does not exist; did you mean sales.orders\?",
         ),
         ("select * from sale.orders", NotFoundError, r"did you mean (sales|`a.b`).orders\?"),
-        ("select nope(id) from sales.orders", NotFoundError, "column 8: there is no function `nope`"),
+        ("select nope(id) from sales.orders", NotFoundError, "column 8: function `nope` does not exist"),
         ("select o.id from sales.orders as o\nwhere o.idd = 5", InvalidInputError, "line 2, column 7"),
         ("select 1; select 2", InvalidInputError, "run several as a script"),
         ("select * from sales.orders where id = :x", InvalidInputError, ":x|parameter|`x`"),
@@ -305,6 +305,6 @@ def test_sql_is_run_from_the_lakehouse_and_in_a_transaction_of_python(lake: Lake
         transaction.table("sales.orders").append([{"id": 500}])
         assert transaction.sql("select id from sales.orders where id > 400").collect()[0].id == 500
         transaction.rollback()
-    with pytest.raises(InvalidInputError, match="does not end it"):
+    with pytest.raises(InvalidInputError, match="was not committed"):
         lake.sql("begin; create table sales.never (a int)")
     assert [table.name for table in lake.tables("sales")] == ["orders"]

@@ -61,14 +61,14 @@ def build_period_comparison(column: Column, transform: Transform, operator: Oper
     result_type_of(transform, column.type)
     if type(transform) not in _FORMS:
         raise InvalidInputError(
-            f"{transform_name_of(transform)}({column.name}) cannot be part of a predicate: compare the column itself"
+            f"{transform_name_of(transform)}({column.name}) cannot be used in a predicate; compare the column itself"
         )
     form, example = _FORMS[type(transform)]
     try:
         first = datetime.datetime.strptime(text.strip().replace(" ", "T"), form)
     except ValueError as error:
         raise InvalidInputError(
-            f"{transform_name_of(transform)}({column.name}) is compared with {text!r}: write it as {example}"
+            f"{transform_name_of(transform)}({column.name}) cannot be compared with {text!r}; use {example}"
         ) from error
     return _compare_period(column, transform, operator, first)
 
@@ -117,7 +117,7 @@ def _period_start(transform: Transform, value: Value) -> datetime.datetime:
                 return datetime.datetime(1970, 1, 1) + datetime.timedelta(hours=value)
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(
-            f"a row lies in {transform_name_of(transform)} {value} since 1970, beyond the years 1 to 9999: leave it out"
+            f"{transform_name_of(transform)} {value} since 1970 is outside the years 1 to 9999; remove the row"
         ) from error
 
 
@@ -236,7 +236,7 @@ def convert_literal(column: Column, literal: LiteralInput) -> Value:
         raise _misfit(column, literal) from error
     if value is None:
         raise _misfit(column, literal)
-    return normalize_value(value, f"what column {column.name!r} is compared with")
+    return normalize_value(value, f"the value compared with column {column.name!r}")
 
 
 def _value_of(column: Column, literal: LiteralInput) -> Value | None:

@@ -68,7 +68,7 @@ ALL_ROWS = Condition(ConstantPredicate(holds=True))
 def check_not_empty(text: str, what: str = "expression") -> None:
     """Refuse a text without content: no engine could say more about it."""
     if not text.strip():
-        raise InvalidInputError(f"the {what} is empty: write one such as amount > 0")
+        raise InvalidInputError(f"the {what} is empty; give one, such as amount > 0")
 
 
 def parse_expression(text: str) -> Expression:
@@ -87,7 +87,7 @@ def parse_predicate(text: str, schema: Schema) -> Predicate:
     from mangrove.expressions.tree_to_predicate import convert_predicate
 
     check_not_empty(text, "predicate")
-    sql = SqlText(text, "predicate", advice="; to_spark(where=…) and SQL take any condition of Spark's")
+    sql = SqlText(text, "predicate", advice="; to_spark(where=…) and SQL support any Spark condition")
     return convert_predicate(parse_sql_tree(sql), sql, schema)
 
 
@@ -112,7 +112,7 @@ def bind_predicate(where: str | Predicate | None, schema: Schema) -> Predicate |
     if isinstance(where, str):
         return parse_predicate(where, schema)
     if where is not None and not isinstance(where, Predicate):
-        raise InvalidInputError(f"`where` is {where!r}: give text such as 'amount < 0'")
+        raise InvalidInputError(f"invalid `where` {where!r}; expected text such as 'amount < 0'")
     return where
 
 

@@ -110,7 +110,7 @@ class IsIn:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
         if not self.values:
-            raise InvalidInputError("`in` has an empty list: name at least one value")
+            raise InvalidInputError("the list of `in` is empty; give at least one value")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ _EXPECTED: Final = (
     (re.compile(r"Expected type", re.IGNORECASE), f"one of the types {TYPES_ALLOWED}"),
     (re.compile(r"Expected name"), "a column's name"),
     (re.compile(r"Expected inner"), "`<` and the types inside it"),
-    (re.compile(r"Expected comment"), "a comment between quotes"),
+    (re.compile(r"Expected comment"), "a quoted comment"),
     (re.compile(r"Expect(?:ing|ed) (\S+)"), None),
 )
 
@@ -243,8 +243,7 @@ class SqlText:
         """Return the error that something else was expected between two positions."""
         found = repr(self.text[start:end]) if start < len(self.text.rstrip()) else "the end"
         return self._refusal(
-            f"the {self.what} has {found} at position {start}, where {expected} was expected: {self.text!r}"
-            + self._advice
+            f"the {self.what} has {found} at position {start}; expected {expected}: {self.text!r}" + self._advice
         )
 
     def error(self, node: exp.Expr, expected: str) -> InvalidInputError:
@@ -252,8 +251,7 @@ class SqlText:
         places = [part.meta for part in node.walk() if "start" in part.meta]
         if not places:
             return self._refusal(
-                f"the {self.what} has {node.sql('spark')!r}, where {expected} was expected: {self.text!r}"
-                + self._advice
+                f"the {self.what} has {node.sql('spark')!r}; expected {expected}: {self.text!r}" + self._advice
             )
         return self.error_at(
             min(place["start"] for place in places), max(place["end"] for place in places) + 1, expected
@@ -261,7 +259,7 @@ class SqlText:
 
     def error_too_deep(self) -> InvalidInputError:
         """Return the error that the text nests too deep."""
-        return InvalidInputError(f"the {self.what} nests too many levels deep: take brackets away")
+        return InvalidInputError(f"the {self.what} is nested too deeply; remove parentheses")
 
 
 def parse_sql_tree(sql: SqlText, into: type[exp.Expr] = exp.Condition) -> Any:
@@ -288,7 +286,7 @@ def tokenize_text(text: str, what: str) -> list[Token]:
     try:
         return _MangroveSql().tokenize(text)
     except TokenError as error:
-        raise InvalidInputError(f"the {what} has a quote or comment that is never closed: {text!r}") from error
+        raise InvalidInputError(f"the {what} has an unterminated quote or comment: {text!r}") from error
 
 
 def unquote_text(literal: str) -> str:
@@ -352,7 +350,7 @@ def _join_defaults(sql: SqlText, tokens: Sequence[Token]) -> list[Token]:
         depth += (token.token_type is TokenType.LT) - (token.token_type is TokenType.GT)
         if depth >= TYPE_NESTING_MAX:
             raise InvalidInputError(
-                f"types lie more than {TYPE_NESTING_MAX} levels deep in each other at position {token.start}"
+                f"types are nested more than {TYPE_NESTING_MAX} levels deep at position {token.start}"
             )
         is_word = token.token_type is TokenType.VAR and token.text.upper() == "DEFAULT"
         is_name = not found or found[-1].token_type is TokenType.COMMA
@@ -383,7 +381,7 @@ def _find_default_end(sql: SqlText, tokens: Sequence[Token], start: int) -> int:
         place += 1
     if depth or place == start:
         at = tokens[place].start if place < len(tokens) else len(sql.text)
-        raise sql.error_at(at, at + 1, "an expression with as many closing as opening brackets")
+        raise sql.error_at(at, at + 1, "an expression with balanced parentheses")
     return place
 
 

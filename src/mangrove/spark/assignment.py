@@ -54,8 +54,8 @@ def _cast(rows: DataFrame, place: str, column: Column, table: str) -> SparkColum
         return value.cast(wanted)
     if not can_assign_type(column.type, found):
         raise InvalidInputError(
-            f"column {column.name!r} of {table} is {format_type(column.type)}, and the query gives "
-            f"{given.simpleString()}: cast it"
+            f"column {column.name!r} of {table} is {format_type(column.type)}, but the query has "
+            f"{given.simpleString()}; use a cast"
         )
     message = f"column {column.name!r} of {table} is {format_type(column.type)}, which cannot hold "
     if given == wanted or is_nested(column.type) or isinstance(column.type, Float32):

@@ -180,9 +180,9 @@ def _check_column(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> 
     length = _length(column.type)
     if length is not None:
         refusal = f.concat(
-            f.lit(f"{REFUSAL_PREFIX}column {column.name!r} is {format_type(column.type)}, and a text has "),
+            f.lit(f"{REFUSAL_PREFIX}column {column.name!r} is {format_type(column.type)}, but a string has "),
             f.length(found).cast("string"),
-            f.lit(" characters: shorten it"),
+            f.lit(" characters; shorten it"),
         )
         fitting = f.rpad(found, length, " ") if isinstance(column.type, Char) else found
         found = f.when(f.length(found) > length, f.raise_error(refusal)).otherwise(fitting)

@@ -32,18 +32,18 @@ def format_spark_error(refusal: SparkErrorInfo) -> str:
     given = refusal.parameters
     match refusal.condition:
         case "UNRESOLVED_COLUMN.WITH_SUGGESTION":
-            return f"there is no column {given.get('objectName')}; did you mean {given.get('proposal')}?"
+            return f"column {given.get('objectName')} does not exist; did you mean {given.get('proposal')}?"
         case "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION":
-            return f"there is no column {given.get('objectName')}"
+            return f"column {given.get('objectName')} does not exist"
         case "UNRESOLVED_ROUTINE":
-            return f"there is no function {given.get('routineName')}"
+            return f"function {given.get('routineName')} does not exist"
         case "TABLE_OR_VIEW_NOT_FOUND":
             return f"table or view {given.get('relationName')} does not exist"
         case "PARSE_SYNTAX_ERROR":
-            return f"the syntax is wrong near {given.get('error')}{given.get('hint', '')}"
+            return f"syntax error near {given.get('error')}{given.get('hint', '')}"
         case _:
             first, stop, rest = refusal.message.partition(". ")
             if "." in refusal.condition and ": " not in first and rest:
                 # The first sentence names the kind of mistake, and the second says which.
                 first, stop = f"{first}: {rest.partition('. ')[0]}", ""
-            return first + stop.strip() if first else f"Spark refuses the statement ({refusal.condition})"
+            return first + stop.strip() if first else f"Spark rejected the statement ({refusal.condition})"

@@ -87,8 +87,8 @@ class NameResolver:
         """Return the namespace and the name of a table or view."""
         if len(name.parts) > 2:
             raise InvalidInputError(
-                f"{'.'.join(name.parts)} has {len(name.parts)} parts: write namespace.table, with backticks around a "
-                "part that holds a dot"
+                f"{'.'.join(name.parts)} has {len(name.parts)} parts; expected namespace.table, with backticks around "
+                "a part that contains a dot"
             )
         return (self.namespace, name.parts[0]) if len(name.parts) == 1 else (name.parts[0], name.parts[1])
 
@@ -110,7 +110,7 @@ class NameResolver:
             return NamespaceLocator(self.namespace)
         if len(name.parts) != 1:
             raise InvalidInputError(
-                f"{'.'.join(name.parts)} has {len(name.parts)} parts: a namespace's name is one, with backticks if it "
-                "holds a dot"
+                f"{'.'.join(name.parts)} has {len(name.parts)} parts; a namespace has one, in backticks if it "
+                "contains a dot"
             )
         return NamespaceLocator(name.parts[0])

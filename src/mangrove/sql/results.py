@@ -76,8 +76,8 @@ class Result:
             raise type(reason)(f"line {self.line}: {reason}") from error
         except (OverflowError, ValueError) as error:
             raise InvalidInputError(
-                f"line {self.line}: a row holds a value that Python cannot ({error}), such as a time outside the years "
-                "1 to 9999: have Spark make it a text, as in CAST(day AS STRING)"
+                f"line {self.line}: cannot convert a value to Python ({error}), such as a timestamp outside the years "
+                "1 to 9999; cast it in the query, as in CAST(day AS STRING)"
             ) from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:

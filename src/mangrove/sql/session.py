@@ -112,7 +112,7 @@ class SessionTransaction:
             return self._begin(statement)
         transaction = self.open
         if transaction is None:
-            raise InvalidInputError("no transaction is open: write BEGIN first")
+            raise InvalidInputError("no transaction is open; use BEGIN first")
         match statement:
             case SavepointStatement(name, is_release):
                 return self._release(name) if is_release else self._set(name, transaction)
@@ -147,43 +147,45 @@ class SessionTransaction:
 
     def _begin(self, statement: BeginStatement) -> Result:
         if self.open is not None:
-            raise InvalidInputError("a transaction is open already, and they do not nest: COMMIT or ROLLBACK it first")
+            raise InvalidInputError(
+                "a transaction is already open and transactions cannot be nested; COMMIT or ROLLBACK it first"
+            )
         self._transaction = self._lake.transaction(statement.isolation or "snapshot", message=statement.message)
-        return Result("transaction", f"a transaction began on version {self._transaction.base_version}")
+        return Result("transaction", f"began a transaction at version {self._transaction.base_version}")
 
     def _set(self, name: str, transaction: Transaction) -> Result:
         # One that is set again is the newest, so its old place among the others goes.
         self._savepoints.pop(name, None)
         self._savepoints[name] = transaction.reading().savepoint()
-        return Result("transaction", f"savepoint {name} is set")
+        return Result("transaction", f"set savepoint {name}")
 
     def _release(self, name: str) -> Result:
         self._savepoint(name)
         del self._savepoints[name]
-        return Result("transaction", f"savepoint {name} is forgotten")
+        return Result("transaction", f"released savepoint {name}")
 
     def _rolled_back(self, transaction: Transaction) -> Result:
         self._check_ours()
         transaction.rollback()
         self._forget()
-        return Result("transaction", "the transaction is rolled back")
+        return Result("transaction", "rolled back the transaction")
 
     def _rolled_back_to(self, name: str, transaction: Transaction) -> Result:
         transaction.reading().restore(self._savepoint(name))
         names = list(self._savepoints)
         for later in names[names.index(name) + 1 :]:
             del self._savepoints[later]
-        return Result("transaction", f"all that came after savepoint {name} is forgotten")
+        return Result("transaction", f"rolled back to savepoint {name}")
 
     def _savepoint(self, name: str) -> WorkspaceSavepoint:
         if name not in self._savepoints:
             known = ", ".join(self._savepoints) or "none"
-            raise NotFoundError(f"there is no savepoint {name}; there are: {known}")
+            raise NotFoundError(f"savepoint {name} does not exist; existing savepoints: {known}")
         return self._savepoints[name]
 
     def _check_ours(self) -> None:
         if not self._is_ours:
-            raise InvalidInputError("the transaction was begun in Python: commit it or roll it back there")
+            raise InvalidInputError("the transaction was begun in Python; commit it or roll it back there")
 
     def _forget(self) -> None:
         self._transaction = None
@@ -234,16 +236,14 @@ class SqlSession:
         engines = self.lake.engines
         engine = None if engines is None else engines.spark()
         if not isinstance(engine, SparkEngine):
-            raise InvalidInputError("SQL needs Spark: open the lakehouse with mangrove.open or mangrove.create")
+            raise InvalidInputError("SQL requires Spark; open the lakehouse with mangrove.open or mangrove.create")
         return engine
 
     def run(self, text: str, arguments: Arguments = None) -> Result:
         """Run one statement; `arguments` are for its parameters, `:name` or `?`."""
         parts = split_script(text)
         if len(parts) != 1:
-            raise InvalidInputError(
-                f"{len(parts)} statements were given where one is expected: run several as a script"
-            )
+            raise InvalidInputError(f"expected one statement, not {len(parts)}; run several as a script")
         return self._run(text, parts[0].text, parts[0].start, arguments)
 
     def script(
@@ -304,7 +304,7 @@ class SqlSession:
                 create_temporary_view(
                     frame, statement.name.parts[-1], or_replace=statement.or_replace, is_global=statement.is_global
                 )
-                return Result("definition", f"temporary view {statement.name.parts[-1]} is there")
+                return Result("definition", f"created temporary view {statement.name.parts[-1]}")
             case Use():
                 return self._use(statement)
             case ShowStatement("exports"):
@@ -319,19 +319,19 @@ class SqlSession:
                     "information", answer=execute_describe(statement, self._create_resolver(), self._view_columns)
                 )
             case DropObject("view", name) if self._dropped_from_session(name):
-                return Result("definition", f"temporary view {name.parts[-1]} is dropped")
+                return Result("definition", f"dropped temporary view {name.parts[-1]}")
             case _ if isinstance(statement, _DEFINITIONS):
                 return self._defined(statement, source)
             case CacheTable():
                 return self._cached(statement, source)
             case Analyze(name):
                 execute_show(ShowStatement("columns", name), self._create_resolver(), self._view_columns)
-                return Result("information", "statistics come with each file as it is written: nothing was to be done")
+                return Result("information", "statistics are collected when files are written; nothing to do")
             case ExecuteImmediate():
                 return self._immediate(statement, source)
             case CallStatement():
                 if self.in_transaction:
-                    raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
+                    raise InvalidInputError("procedures cannot run inside a transaction; COMMIT or ROLLBACK first")
                 return Result("procedure", answer=execute_call(statement, self.lake, self.namespace))
             case _:
                 return self._rows_changed(statement, source)
@@ -397,7 +397,7 @@ class SqlSession:
         resolver = self._create_resolver()
         namespace = resolver.catalog.namespace(resolver.namespace_of(statement.namespace))
         self.namespace = namespace.name
-        return Result("information", f"names without a namespace are now looked up in {namespace}")
+        return Result("information", f"the current namespace is {namespace}")
 
     def _computed_text(self, piece: SqlFragment, source: StatementSource) -> str:
         return evaluate_text(piece, self._binder(self._create_resolver(), source), source.text)
@@ -410,7 +410,7 @@ class SqlSession:
         if not isinstance(
             parse_statement(text, 0, lambda piece: self._computed_text(piece, StatementSource(text, 0))), Query
         ):
-            raise build_error_at(source.text, statement.text.start, "only a query has a row for INTO: leave INTO out")
+            raise build_error_at(source.text, statement.text.start, "INTO requires a query; remove it")
         frame = self.frame(self.run(text, arguments))
         set_variables(statement.into, frame, statement_cache_of(self.engine).names, source.text)
         return Result("information", f"set: {statement.into.text}")
@@ -461,11 +461,11 @@ def run_sql(lake: Lakehouse, transaction: Transaction | None, text: str, argumen
             last = result
         if transaction is None and session.in_transaction:
             raise InvalidInputError(
-                "the text begins a transaction and does not end it, so it was rolled back: add COMMIT, use lake."
-                "transaction() and its sql, or a SqlSession"
+                "the transaction was not committed and was rolled back; add COMMIT, or use lake."
+                "transaction() with its sql, or a SqlSession"
             )
     finally:
         session.close()
     if last is None:
-        raise InvalidInputError("the text holds no statement: write one, such as SELECT 1")
+        raise InvalidInputError("the text has no statement; give one, such as SELECT 1")
     return session.frame(last)

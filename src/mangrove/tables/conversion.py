@@ -114,14 +114,16 @@ def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | Non
             meant = find_closest_name(name, schema.names)
             problems.append(f"column {name!r} is not in the table" + (f" (did you mean {meant!r}?)" if meant else ""))
         elif data_type is not None and not can_write_type(column.type, data_type):
-            problems.append(f"column {name!r} is {format_type(column.type)} and the rows have {format_type(data_type)}")
+            problems.append(
+                f"column {name!r} is {format_type(column.type)}, but the rows have {format_type(data_type)}"
+            )
         seen.add(name.casefold())
     problems += [
-        f"column {column.name!r} is not null and the rows lack it"
+        f"column {column.name!r} is not null, but missing in the rows"
         for column in schema.columns
         if not column.nullable and column.name.casefold() not in seen
     ]
     if problems:
         raise InvalidInputError(
-            f"the rows do not fit {table}: {'; '.join(problems)}. The table has {', '.join(schema.names)}"
+            f"the rows do not match {table}: {'; '.join(problems)}. The table has {', '.join(schema.names)}"
         )

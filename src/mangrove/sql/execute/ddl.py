@@ -61,7 +61,7 @@ def execute_ddl(statement: DdlStatement, catalog: Transaction, resolver: NameRes
                 description=statement.comment,
                 if_not_exists=statement.if_not_exists,
             )
-            return f"namespace {namespace} is there"
+            return f"created namespace {namespace}"
         case AlterNamespace():
             return _alter_namespace(statement, catalog, resolver)
         case CreateTable():
@@ -83,7 +83,7 @@ def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: 
     match statement.action:
         case RenameTo(name):
             catalog.rename_namespace(namespace, resolver.namespace_of(name))
-            return f"namespace {namespace} is now {resolver.namespace_of(name)}"
+            return f"renamed namespace {namespace} to {resolver.namespace_of(name)}"
         case SetProperties(properties):
             catalog.alter_namespace(namespace, properties)
         case UnsetProperties(names, if_exists):
@@ -93,24 +93,24 @@ def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: 
             catalog.alter_namespace(namespace, description=comment)
         case _:
             assert_never(statement.action)
-    return f"namespace {namespace} is altered"
+    return f"altered namespace {namespace}"
 
 
 def _create_table(statement: CreateTable, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.table(statement.name)
     there = catalog.reading().get(locator)
     if isinstance(there, TableEntry) and statement.if_not_exists:
-        return f"table {locator} was there already"
+        return f"table {locator} already exists"
     if statement.must_exist and not isinstance(there, TableEntry):
         raise NotFoundError(f"table {locator} does not exist; use CREATE OR REPLACE TABLE")
     said = _build_create_arguments(statement, catalog, resolver)
     rows: Frame | None = None
     if statement.query is not None:
         if statement.columns is not None:
-            raise InvalidInputError(f"{locator} is made of a query, which says its columns: leave them out")
+            raise InvalidInputError(f"the columns of {locator} are those of its query; remove the column list")
         rows = bound(statement.query).frame
     catalog.create_table(locator, as_=rows, replace=statement.or_replace, **said)
-    return f"table {locator} is there"
+    return f"created table {locator}"
 
 
 def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolver: NameResolver) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
             free for number in numbers if (free := f"check_{number}") not in {one.name for one in checks} | named.keys()
         )
         if name in named:
-            raise InvalidInputError(f"two constraints are called {name!r}: give each a name of its own")
+            raise InvalidInputError(f"two constraints have the name {name!r}; give each its own name")
         named[name] = check.condition
     return named
 
@@ -169,7 +169,7 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
             with locate_errors_at(resolver.text, name.start):
                 new = resolver.table(_beside(name, table))
                 catalog.rename_table(table.locator, new)
-            return f"table {table} is now {new}"
+            return f"renamed table {table} to {new}"
         case SetProperties(properties):
             table.alter(properties)
         case UnsetProperties(names, if_exists):
@@ -201,7 +201,7 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
                 table.alter(remove=(CLUSTER_BY,))
         case _:
             assert_never(statement.action)
-    return f"table {table} is altered"
+    return f"altered table {table}"
 
 
 def _alter_column(table: Table, action: AlterColumn) -> None:
@@ -242,15 +242,13 @@ def _resolve_cluster_by(columns: tuple[str, ...], schema: Schema | None) -> str:
 def _create_view(statement: CreateView, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.view(statement.name)
     if statement.if_not_exists and catalog.reading().get(locator) is not None:
-        return f"view {locator} was there already"
+        return f"view {locator} already exists"
     query = bound(statement.query, (str(locator),))
     text = _check_view_query(statement.query)
     if statement.columns:
         found = len(query.frame.columns)
         if found != len(statement.columns):
-            raise InvalidInputError(
-                f"view {locator} names {len(statement.columns)} columns, and its query has {found}: name each"
-            )
+            raise InvalidInputError(f"view {locator} lists {len(statement.columns)} columns, but its query has {found}")
         names = ", ".join(f"`{name.replace('`', '``')}`" for name, _ in statement.columns)
         text = f"SELECT * FROM (\n{text}\n) AS view_query({names})"  # noqa: S608 - the user's own query
     catalog.create_view(
@@ -261,14 +259,15 @@ def _create_view(statement: CreateView, catalog: Transaction, resolver: NameReso
         description=statement.comment,
         or_replace=statement.or_replace,
     )
-    return f"view {locator} is there"
+    return f"created view {locator}"
 
 
 def _check_view_query(query: Query) -> str:
     """Return the text of a view's query; a lakehouse-wide AS OF clause is not allowed in a view."""
     if query.at is not None:
         raise InvalidInputError(
-            "a view cannot stand AT LAKE VERSION: say VERSION AS OF behind each table, or read the view AT LAKE VERSION"
+            "the query of a view cannot have AT LAKE VERSION; use VERSION AS OF after each table, or read the view "
+            "AT LAKE VERSION"
         )
     return query.piece.text
 
@@ -281,7 +280,7 @@ def _alter_view(statement: AlterView, catalog: Transaction, resolver: NameResolv
             parts = name.parts if len(name.parts) > 1 else (locator.namespace, *name.parts)
             with locate_errors_at(resolver.text, name.start):
                 catalog.rename_view(locator, resolver.view(SqlName(parts, 0, 0)))
-            return f"view {locator} is now {join_name(*parts)}"
+            return f"renamed view {locator} to {join_name(*parts)}"
         case SetProperties(properties):
             catalog.alter_view(locator, properties)
         case UnsetProperties(names, if_exists):
@@ -300,26 +299,26 @@ def _alter_view(statement: AlterView, catalog: Transaction, resolver: NameResolv
             )
         case _:
             assert_never(statement.action)
-    return f"view {locator} is altered"
+    return f"altered view {locator}"
 
 
 def _drop(statement: DropObject, catalog: Transaction, resolver: NameResolver) -> str:
     if statement.kind == "namespace":
         namespace = resolver.namespace_of(statement.name)
         catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)
-        return f"namespace {namespace} is dropped"
+        return f"dropped namespace {namespace}"
     table, view = resolver.table(statement.name), resolver.view(statement.name)
     is_table = catalog.reading().get(table) is not None
     is_view = catalog.reading().get(view) is not None
     if statement.kind == "table":
         if is_view and not is_table:
-            raise InvalidInputError(f"{view} is a view: write DROP VIEW")
+            raise InvalidInputError(f"{view} is a view; use DROP VIEW")
         catalog.drop_table(table, if_exists=statement.if_exists)
     else:
         if is_table and not is_view:
-            raise InvalidInputError(f"{table} is a table: write DROP TABLE")
+            raise InvalidInputError(f"{table} is a table; use DROP TABLE")
         catalog.drop_view(view, if_exists=statement.if_exists)
-    return f"{statement.kind} {table} is dropped"
+    return f"dropped {statement.kind} {table}"
 
 
 def _beside(name: SqlName, table: Table) -> SqlName:

@@ -188,7 +188,9 @@ def _merge(statement: Merge, table: Table, expressions: StatementExpressions) ->
     names: dict[tuple[str, ...], str | None] = dict(_full_name(statement.table, table, statement.alias))
     if other.casefold() == target.casefold():
         if statement.source_alias is not None or not parts:
-            raise InvalidInputError(f"the table and the source of the merge are both called {target!r}: rename one")
+            raise InvalidInputError(
+                f"the target and the source of the merge have the same name {target!r}; give one of them an alias"
+            )
         other = join_name(*parts)
     if parts and not statement.source_alias:
         names[tuple(part.casefold() for part in parts)] = other
@@ -236,7 +238,7 @@ def _with_clause(
         there = {name.casefold() for name in source_columns}
         missing = [column.name for column in schema.columns if column.name.casefold() not in there]
         if missing:
-            raise InvalidInputError(f"the source of the merge has no column {missing[0]!r}: name the columns to set")
+            raise InvalidInputError(f"the source of the merge has no column {missing[0]!r}; list the columns to set")
     match clause.group, clause.action:
         case "matched", "delete":
             return merge.when_matched_delete(where)
@@ -258,8 +260,8 @@ def _resolve_positional_columns(
         return assignments
     if len(assignments) != len(schema.columns):
         raise InvalidInputError(
-            f"an INSERT of the merge has {len(assignments)} values, and {table} has {len(schema.columns)} columns: "
-            "name the columns to set"
+            f"the INSERT of the merge has {len(assignments)} values, but {table} has {len(schema.columns)} columns; "
+            "list the columns to set"
         )
     return tuple(replace(one, column=(to.name,)) for one, to in zip(assignments, schema.columns, strict=True))
 
@@ -299,7 +301,7 @@ def _build_assignments(
 def _struct_text(data_type: object, here: str, changed: list[tuple[tuple[str, ...], str]]) -> str:
     """Return an expression for a struct with some fields changed."""
     if not isinstance(data_type, Struct):
-        raise InvalidInputError(f"{here} is no struct: set it as a whole")
+        raise InvalidInputError(f"{here} is not a struct and has no fields to set; set the whole column")
     by_field: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for path, text in changed:
         by_field.setdefault(path[0].casefold(), []).append((path[1:], text))

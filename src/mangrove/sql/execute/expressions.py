@@ -109,7 +109,7 @@ class StatementExpressions:
         parsed = parse_query_tables(_HEAD + text, tokens)
         if not parsed.is_known:
             raise build_error_at(
-                self.source.text, piece.start, "the subquery cannot be taken apart: put it into a temporary view first"
+                self.source.text, piece.start, "cannot parse the subquery; create a temporary view of it first"
             )
         made, done = "", 0
         for table_ref in find_table_refs(parsed, tokens):
@@ -156,7 +156,9 @@ class StatementExpressions:
         number = sum(1 for token in before if token.text == "?" and token.start < position)
         if number >= len(arguments):
             raise build_error_at(
-                self.source.text, position, f"only {len(arguments)} arguments were given, and this is more"
+                self.source.text,
+                position,
+                f"the statement has more parameters than the {len(arguments)} given arguments",
             )
         return arguments[number]
 
@@ -190,7 +192,7 @@ def _find_named_argument(arguments: Mapping[str, Any], token: SqlToken, piece: S
     if token.name not in arguments:
         known = ", ".join(arguments)
         raise build_error_at(
-            whole, piece.start + token.start, f"no argument {token.name!r} was given; there are: {known}"
+            whole, piece.start + token.start, f"no argument for parameter {token.name!r}; given arguments: {known}"
         )
     return arguments[token.name]
 
@@ -201,5 +203,5 @@ def _literal(value: object) -> str:
     if value is None or isinstance(value, bool | int | float | decimal.Decimal | bytes | datetime.date):
         return f"({to_spark_sql(value)})"
     raise InvalidInputError(
-        f"an argument is a {type(value).__name__}: give a number, a text, a date, a time, bytes, true, false or None"
+        f"unsupported argument type {type(value).__name__}; expected a number, string, date, time, bytes, bool or None"
     )

@@ -66,7 +66,7 @@ def _check_named(statement: Insert, schema: Schema, text: str) -> None:
         with locate_errors_at(text, place):
             schema.column(name)
             if name.casefold() in seen:
-                raise InvalidInputError(f"column {name!r} is filled twice")
+                raise InvalidInputError(f"column {name!r} is given twice")
         seen.add(name.casefold())
 
 
@@ -89,14 +89,16 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
     locator = resolver.table(name)
     if transaction.reading().get(resolver.view_at(locator)) is not None:
-        raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
+        raise InvalidInputError(f"{locator} is a view and cannot be written to; write to its tables")
     try:
         table = transaction.table(locator)
     except NotFoundError:
         hint = suggest_table_name(transaction, resolver.namespace, (locator.namespace, locator.name))
         raise NotFoundError(f"table {locator} does not exist{hint}") from None
     if table.table_type is not TableType.MANAGED:
-        raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
+        raise InvalidInputError(
+            f"table {locator} is {table.table_type.value} and cannot be written to; only managed tables can"
+        )
     return table
 
 
@@ -117,7 +119,7 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
             place += 1
         elif token.word == "DEFAULT" and tokens[number - 1].text in ("(", ",") and place < len(targets):
             if tokens[number + 1].text not in (",", ")"):
-                raise InvalidInputError("DEFAULT is a whole value, and no part of one: write it alone")
+                raise InvalidInputError("DEFAULT cannot be part of an expression; use it as the whole value")
             value = schema.column(targets[place]).default or "NULL"
             used.append(value)
             text += f"{query.piece.text[done : token.start]}({value})"
@@ -167,11 +169,11 @@ def _fit_rows(
     for name in names:
         schema.column(name)
         if folded.count(name.casefold()) > 1:
-            raise InvalidInputError(f"column {name!r} is filled twice")
+            raise InvalidInputError(f"column {name!r} is given twice")
     constants = [(schema.column(name), value) for name, value in fixed.items()]
     for column, _ in constants:
         if column.name.casefold() in folded:
-            raise InvalidInputError(f"column {column.name!r} is filled by PARTITION and by the query: leave one out")
+            raise InvalidInputError(f"column {column.name!r} is set by PARTITION and by the query; remove one of them")
     fitted = cast_for_assignment(rows, names, schema, str(table), fields_by_name=statement.by_name)
     return add_literal_columns(fitted, {column.name: text for column, text in constants}, schema)
 
@@ -202,5 +204,7 @@ def require_schema(table: Table) -> Schema:
     """Return the columns of a table; raise an error if it has none yet."""
     schema = table.schema
     if schema is None:
-        raise InvalidInputError(f"{join_name(table.locator.namespace, table.name)} has no columns yet: alter it first")
+        raise InvalidInputError(
+            f"{join_name(table.locator.namespace, table.name)} has no columns; add some with ALTER TABLE"
+        )
     return schema

@@ -275,7 +275,9 @@ class QueryBinder:
 
     def _read(self, text: str) -> AnalyzedQuery:
         """Return the query taken apart, as it was for an earlier statement; rows written out in a text are not kept."""
-        return self.kept.texts.got(text if len(text) <= _CACHED_TEXT_MAX else None, lambda: analyze_query(text))
+        return self.kept.texts.get_or_create(
+            text if len(text) <= _CACHED_TEXT_MAX else None, lambda: analyze_query(text)
+        )
 
     def _resolve_query(self, piece: SqlFragment, whole: str) -> ResolvedQuery:
         """Resolve the names of a query."""
@@ -419,10 +421,12 @@ class QueryBinder:
         """Return the cached state of a managed table."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
-                raise InvalidInputError(f"{locator} lies in another catalog: read it there")
+                raise InvalidInputError(f"table {locator} is in another catalog and cannot be read here; read it there")
             return None
         version = _version_of(catalog)
-        return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
+        return self.kept.states.get_or_create(
+            None if version is None else (version, locator), catalog.table(locator).state
+        )
 
     def _rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver | None = None) -> Frame:
         """Return the rows of a table or view, at least the required ones."""
@@ -445,7 +449,7 @@ class QueryBinder:
     def _has_foreign_files(self, found: ResolvedName, state: TableState) -> bool:
         """Return whether a table has files of other programs, which workers read."""
         version = _version_of(found.catalog)
-        return self.kept.foreign.got(
+        return self.kept.foreign.get_or_create(
             None if version is None else (version, found.locator), lambda: has_foreign_files(state)
         )
 
@@ -456,13 +460,13 @@ class QueryBinder:
 
             def made() -> Frame:
                 files = plan_pruned_scan(scan.state, scan.predicate)
-                return frames.got(
+                return frames.get_or_create(
                     (frame_cache_key_of(scan.state, files), scan.columns),
                     lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
             known = None if version is None else (version, found.locator, scan.predicate, scan.columns)
-            self._frames[key] = frames.got(known, made)
+            self._frames[key] = frames.get_or_create(known, made)
             self.scans.append(scan)
         return self._frames[key]
 
@@ -544,7 +548,7 @@ def evaluate_text(piece: SqlFragment, binder: QueryBinder, whole: str) -> str:
     """Return the string value of an expression."""
     value = evaluate_constant(piece, binder, whole)
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInputError(f"{piece.text} is {value!r}: it must be a text")
+        raise InvalidInputError(f"{piece.text} is {value!r}; expected a string")
     return value
 
 

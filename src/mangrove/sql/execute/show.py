@@ -302,7 +302,7 @@ def _table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapsh
 def _schema(found: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:
     schema = view_columns(found) if isinstance(found, ViewSnapshot) else found.schema
     if schema is None:
-        raise InvalidInputError(f"{found} does not say its columns: its files do, so read some of its rows")
+        raise InvalidInputError(f"{found} has no declared columns; read some of its rows to see those of its files")
     return schema
 
 

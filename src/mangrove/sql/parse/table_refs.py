@@ -233,8 +233,8 @@ def _check_as_of(kind: str, moment: int | str) -> None:
     """Raise an error for a version where a time is expected."""
     if kind == "time" and (isinstance(moment, int) or not isinstance(parse_as_of(moment), AsOfTime)):
         raise InvalidInputError(
-            f"TIMESTAMP AS OF has {moment!r}: write a time such as '2026-11-01T08:30:00Z', "
-            "or VERSION AS OF for a version or an export"
+            f"invalid timestamp {moment!r} in TIMESTAMP AS OF; use one such as '2026-11-01T08:30:00Z', "
+            "or VERSION AS OF for a version or an export name"
         )
 
 

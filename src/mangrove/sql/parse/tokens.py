@@ -1,11 +1,10 @@
 """Tokenizer, token cursor, script splitting and error positions for SQL text.
 
-Only what decides where names and statements begin and end is told apart here.
-What an expression means is left to Spark.
+The tokenizer recognizes only what determines where names and statements begin and
+end; Spark parses the expressions.
 
-A semicolon ends a statement, unless it stands inside one of Spark's own blocks,
-`BEGIN … END`. A bare `BEGIN`, or one before `TRANSACTION`, opens no block: it
-begins a transaction.
+A semicolon ends a statement, unless it is inside a Spark block, `BEGIN … END`. A
+`BEGIN` alone or before `TRANSACTION` begins a transaction, not a block.
 """
 
 import enum
@@ -65,8 +64,8 @@ def locate_errors_at(text: str, position: int) -> Iterator[None]:
 def format_with_caret(text: str, position: int, message: str) -> str:
     r"""Return the message with its position.
 
-    >>> print(format_with_caret("select *\nfrom ordrs", 14, "table ordrs is not there"))
-    line 2, column 6: table ordrs is not there
+    >>> print(format_with_caret("select *\nfrom ordrs", 14, "table ordrs does not exist"))
+    line 2, column 6: table ordrs does not exist
         from ordrs
              ^
     """
@@ -156,7 +155,7 @@ def tokenize(text: str, start: int = 0) -> list[SqlToken]:
             position = _comment_end(text, position)
             continue
         if group == "mark" and match[0] in "'\"`":
-            raise build_error_at(text, position, f"the quote {match[0]} is never closed")
+            raise build_error_at(text, position, f"unterminated quote {match[0]}")
         if group in _KINDS:
             tokens.append(SqlToken(_KINDS[group], match[0], match.start(), match.end()))
         position = match.end()
@@ -187,7 +186,7 @@ def _comment_end(text: str, start: int) -> int:
     while depth:
         edge = _COMMENT_EDGE.search(text, position)
         if edge is None:
-            raise build_error_at(text, start, "the comment is never closed")
+            raise build_error_at(text, start, "unterminated comment")
         depth += 1 if edge[0] == "/*" else -1
         position = edge.end()
     return position
@@ -284,7 +283,7 @@ class TokenCursor:
     def expect_text(self) -> str:
         """Consume a string literal and return its value."""
         if self.next.kind is not SqlTokenKind.TEXT:
-            raise self.refusal("a text between quotes")
+            raise self.refusal("a quoted string")
         self.place += 1
         return parse_text_literal(self.tokens[self.place - 1])
 
@@ -339,11 +338,11 @@ class TokenCursor:
         self.expect(")")
         return piece
 
-    def refusal(self, wanted: str) -> InvalidInputError:
+    def refusal(self, expected: str) -> InvalidInputError:
         """Return the error for an unexpected token."""
         token = self.next
-        found = "the statement ends" if token.kind is SqlTokenKind.END else f"there is {token.text!r}"
-        return build_error_at(self.text, token.start, f"{found} where {wanted} was expected")
+        actual = "end of statement" if token.kind is SqlTokenKind.END else repr(token.text)
+        return build_error_at(self.text, token.start, f"unexpected {actual}; expected {expected}")
 
 
 _OPENING: Final = frozenset({"BEGIN", "CASE"})
@@ -369,7 +368,7 @@ def split_script(text: str) -> list[ScriptPart]:
 
 
 def begins_transaction(tokens: list[SqlToken]) -> bool:
-    """Return whether a statement that begins with BEGIN begins a transaction, not a block of Spark's."""
+    """Return whether a statement that starts with BEGIN begins a transaction, not a Spark block."""
     if not tokens or tokens[0].word != "BEGIN":
         return False
     return len(tokens) == 1 or tokens[1].kind is SqlTokenKind.END or tokens[1].word in _AFTER_BEGIN
