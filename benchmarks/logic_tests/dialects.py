@@ -80,7 +80,7 @@ _SAID: Final = {
     "names of tables that differ by their capitals": r"does not exist.* did you mean",
     "fewer values than columns": r"the query has \d+ columns, but \S+ takes \d+",
     "a column set twice": r"is set twice",
-    "settings and partitions of the engine's tables": r"expected RENAME, ADD, DROP, ALTER|expected COLUMN, COLUMNS or CON",
+    "settings and partitions of the engine's tables": r"expected (RENAME, ADD, DROP, ALTER|COLUMN, COLUMNS or CON)",
     "checks that are no conditions, or name the table": r"the check '\w+', which is .* cannot be asked|has 'CHECK' at",
     "a default of another type": r"^line.*: the default .* is .*, but the column is",
     "words of CockroachDB and its kin": r"has 'DISABLE' at|has no schema: give its columns",

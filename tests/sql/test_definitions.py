@@ -288,7 +288,7 @@ def test_procedures_report_what_they_did(session: SqlSession, lake: Lakehouse) -
     for text, message in {
         "call nothing()": "expected one of check, compact",
         "call compact()": "requires table",
-        "call compact('s.t', 5, 6, 7, 8, 9)": "it takes",
+        "call compact('s.t', 5, 6, 7, 8, 9)": "arguments are given",
         "call check(depth => 4)": "no argument depth",
         "call vacuum(true, dry_run => true)": "remove one of them",
     }.items():

@@ -6,7 +6,7 @@ from mangrove.sql.parse.table_refs import InvalidAsOfError, analyze_query
 
 
 def moments(text: str) -> list[int | str | None]:
-    return [table_ref.moment for table_ref in analyze_query(text).table_refs]
+    return [table_ref.as_of for table_ref in analyze_query(text).table_refs]
 
 
 def test_each_table_of_a_query_has_its_own_moment() -> None:

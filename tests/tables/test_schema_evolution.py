@@ -119,7 +119,7 @@ def test_a_column_that_a_check_names_keeps_its_name_until_the_check_is_dropped(p
     checked = replace(add_check_constraint(VERSION, "small", "`D` < 50 or place.city = 'name'"), sort_scheme=UNSORTED)
     with pytest.raises(MangroveError, match="is used by check 'small'"):
         rename_column(checked, path, "other")
-    with pytest.raises(MangroveError, match="= 'name'\); drop the check first"):
+    with pytest.raises(MangroveError, match=r"= 'name'\); drop the check first"):
         drop_column(checked, path)
     free = replace(drop_check_constraint(checked, "small"), schema=WIDER)
     assert rename_column(free, path, "other") != free != drop_column(free, path)

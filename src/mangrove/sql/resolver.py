@@ -26,11 +26,11 @@ def suggest_table_name(catalog: Catalog, namespace: str, parts: tuple[str, ...])
     known = {name.casefold(): name for name in islice(list_known_names(catalog), _NAMES_MAX)}
     same = [name for folded, name in known.items() if folded.rpartition(".")[2] == parts[-1].casefold()]
     near = [known[folded] for folded in difflib.get_close_matches(requested, known, n=1, cutoff=_LIKENESS_MIN)]
-    found = next(iter([*same, *near]), None)
-    return _where_to_look(catalog, namespace, parts) if found is None else f"; did you mean {found}?"
+    closest = next(iter([*same, *near]), None)
+    return _format_hint(catalog, namespace, parts) if closest is None else f"; did you mean {closest}?"
 
 
-def _where_to_look(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> str:
+def _format_hint(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> str:
     if len(parts) > 2:
         return ": write namespace.table"
     inside = parts[0] if len(parts) > 1 else namespace

@@ -25,8 +25,8 @@ __all__ = ["Result"]
 class Result:
     """The outcome of one statement.
 
-    A query has a `frame`, which Spark runs when its rows are asked for. All else has
-    an `answer`, whose rows are here already.
+    A query has a lazy `frame`, which Spark runs when its rows are read. Other statements
+    have an `answer` with computed rows.
     """
 
     kind: str

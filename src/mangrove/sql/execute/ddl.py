@@ -45,7 +45,7 @@ DdlStatement = CreateNamespace | AlterNamespace | CreateTable | AlterTable | Cre
 
 
 class _Bound(Protocol):
-    """Gives the rows of a query; `above` names the view of which it is the query, so that it cannot read itself."""
+    """Returns the rows of a query; `above` is the view that it defines, to detect cycles."""
 
     def __call__(self, query: Query, above: tuple[str, ...] = ()) -> BoundQuery: ...
 
@@ -87,8 +87,8 @@ def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: 
         case SetProperties(properties):
             catalog.alter_namespace(namespace, properties)
         case UnsetProperties(names, if_exists):
-            there = catalog.namespace(namespace).properties
-            catalog.alter_namespace(namespace, remove=_to_remove(names, there, if_exists=if_exists))
+            existing = catalog.namespace(namespace).properties
+            catalog.alter_namespace(namespace, remove=_names_to_remove(names, existing, if_exists=if_exists))
         case SetComment(comment):
             catalog.alter_namespace(namespace, description=comment)
         case _:
@@ -98,68 +98,73 @@ def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: 
 
 def _create_table(statement: CreateTable, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.table(statement.name)
-    there = catalog.reading().get(locator)
-    if isinstance(there, TableEntry) and statement.if_not_exists:
+    existing = catalog.reading().get(locator)
+    if isinstance(existing, TableEntry) and statement.if_not_exists:
         return f"table {locator} already exists"
-    if statement.must_exist and not isinstance(there, TableEntry):
+    if statement.must_exist and not isinstance(existing, TableEntry):
         raise NotFoundError(f"table {locator} does not exist; use CREATE OR REPLACE TABLE")
-    said = _build_create_arguments(statement, catalog, resolver)
+    arguments = _build_create_arguments(statement, catalog, resolver)
     rows: Frame | None = None
     if statement.query is not None:
         if statement.columns is not None:
             raise InvalidInputError(f"the columns of {locator} are those of its query; remove the column list")
         rows = bound(statement.query).frame
-    catalog.create_table(locator, as_=rows, replace=statement.or_replace, **said)
+    catalog.create_table(locator, as_=rows, replace=statement.or_replace, **arguments)
     return f"created table {locator}"
 
 
 def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolver: NameResolver) -> dict[str, Any]:
     """Return the arguments of `create_table`."""
-    said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
+    arguments: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
     if statement.like is not None:
         with locate_errors_at(resolver.text, statement.like.start):
-            said |= _like(catalog.table(resolver.table(statement.like)))
+            arguments |= _copy_definition(catalog.table(resolver.table(statement.like)))
     if statement.columns is not None:
-        said["schema"] = statement.columns
+        arguments["schema"] = statement.columns
     for name, value in {
         "keys": statement.keys,
         "partition_by": statement.partition_by,
     }.items():
         if value:
-            said[name] = list(value)
+            arguments[name] = list(value)
     if statement.cluster_by:
         schema = None if statement.columns is None else parse_schema(statement.columns)
-        said["properties"] = {**statement.properties, CLUSTER_BY: _resolve_cluster_by(statement.cluster_by, schema)}
+        arguments["properties"] = {
+            **statement.properties,
+            CLUSTER_BY: _resolve_cluster_by(statement.cluster_by, schema),
+        }
     if statement.checks:
-        said["checks"] = _name_checks(statement.checks)
+        arguments["checks"] = _name_checks(statement.checks)
     if statement.is_external or statement.location is not None:
-        said |= {
+        arguments |= {
             "table_type": "external",
             "location": statement.location,
             "table_format": statement.table_format or "parquet",
             "format_properties": statement.options,
         }
-    return said
+    return arguments
 
 
-def _like(table: Table) -> dict[str, Any]:
-    said: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
+def _copy_definition(table: Table) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
     if table.table_type.value == "managed":
-        said |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
-    return said
+        arguments |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
+    return arguments
 
 
 def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
-    named: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     numbers = count(1)
     for check in checks:
         name = check.name or next(
-            free for number in numbers if (free := f"check_{number}") not in {one.name for one in checks} | named.keys()
+            free
+            for number in numbers
+            if (free := f"check_{number}") not in {one.name for one in checks} | conditions.keys()
         )
-        if name in named:
+        if name in conditions:
             raise InvalidInputError(f"two constraints have the name {name!r}; give each its own name")
-        named[name] = check.condition
-    return named
+        conditions[name] = check.condition
+    return conditions
 
 
 def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameResolver) -> str:
@@ -167,13 +172,13 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
     match statement.action:
         case RenameTo(name):
             with locate_errors_at(resolver.text, name.start):
-                new = resolver.table(_beside(name, table))
+                new = resolver.table(_qualify_new_name(name, table))
                 catalog.rename_table(table.locator, new)
             return f"renamed table {table} to {new}"
         case SetProperties(properties):
             table.alter(properties)
         case UnsetProperties(names, if_exists):
-            table.alter(remove=_to_remove(names, table.properties, if_exists=if_exists))
+            table.alter(remove=_names_to_remove(names, table.properties, if_exists=if_exists))
         case SetComment(comment):
             table.alter(description=comment)
         case AddColumns(columns):
@@ -190,7 +195,7 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
         case AlterColumn():
             _alter_column(table, statement.action)
         case AddCheck(check):
-            table.update_schema().add_check(check.name or _free_check(table), check.condition).commit()
+            table.update_schema().add_check(check.name or _find_free_check_name(table), check.condition).commit()
         case DropCheck(name, if_exists):
             if not if_exists or name in table.checks:
                 table.update_schema().drop_check(name).commit()
@@ -227,7 +232,7 @@ def _alter_column(table: Table, action: AlterColumn) -> None:
             raise AssertionError(other)
 
 
-def _free_check(table: Table) -> str:
+def _find_free_check_name(table: Table) -> str:
     return next(name for number in count(1) if (name := f"check_{number}") not in table.checks)
 
 
@@ -246,9 +251,11 @@ def _create_view(statement: CreateView, catalog: Transaction, resolver: NameReso
     query = bound(statement.query, (str(locator),))
     text = _check_view_query(statement.query)
     if statement.columns:
-        found = len(query.frame.columns)
-        if found != len(statement.columns):
-            raise InvalidInputError(f"view {locator} lists {len(statement.columns)} columns, but its query has {found}")
+        column_count = len(query.frame.columns)
+        if column_count != len(statement.columns):
+            raise InvalidInputError(
+                f"view {locator} lists {len(statement.columns)} columns, but its query has {column_count}"
+            )
         names = ", ".join(f"`{name.replace('`', '``')}`" for name, _ in statement.columns)
         text = f"SELECT * FROM (\n{text}\n) AS view_query({names})"  # noqa: S608 - the user's own query
     catalog.create_view(
@@ -284,7 +291,7 @@ def _alter_view(statement: AlterView, catalog: Transaction, resolver: NameResolv
         case SetProperties(properties):
             catalog.alter_view(locator, properties)
         case UnsetProperties(names, if_exists):
-            catalog.alter_view(locator, remove=_to_remove(names, view.properties, if_exists=if_exists))
+            catalog.alter_view(locator, remove=_names_to_remove(names, view.properties, if_exists=if_exists))
         case SetComment(comment):
             catalog.alter_view(locator, description=comment)
         case Query():
@@ -321,16 +328,16 @@ def _drop(statement: DropObject, catalog: Transaction, resolver: NameResolver) -
     return f"dropped {statement.kind} {table}"
 
 
-def _beside(name: SqlName, table: Table) -> SqlName:
+def _qualify_new_name(name: SqlName, table: Table) -> SqlName:
     """Return a new name; an unqualified one is in the namespace of the table."""
     return name if len(name.parts) > 1 else SqlName((table.locator.namespace, *name.parts), name.start, name.end)
 
 
-def _to_remove(names: tuple[str, ...], there: Any, *, if_exists: bool) -> tuple[str, ...]:
-    missing = [name for name in names if name not in there]
+def _names_to_remove(names: tuple[str, ...], existing: Any, *, if_exists: bool) -> tuple[str, ...]:
+    missing = [name for name in names if name not in existing]
     if missing and not if_exists:
         raise NotFoundError(f"property {missing[0]!r} does not exist; use IF EXISTS to ignore that")
-    return tuple(name for name in names if name in there)
+    return tuple(name for name in names if name in existing)
 
 
 def _has_column(schema: Schema | None, path: tuple[str, ...]) -> bool:

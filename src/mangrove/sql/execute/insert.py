@@ -53,13 +53,13 @@ def prepare_insert(
     """Return the rows of the query in the form of the table."""
     table = load_managed_table(transaction, resolver, statement.table)
     schema = require_schema(table)
-    _check_named(statement, schema, expressions.source.text)
+    _check_columns(statement, schema, expressions.source.text)
     fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
-    rows = bound(_with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
+    rows = bound(_substitute_defaults(statement.query, schema, _list_target_columns(statement, schema, fixed))).frame
     return PreparedInsert(statement, table, _fit_rows(statement, table, schema, rows, fixed), fixed)
 
 
-def _check_named(statement: Insert, schema: Schema, text: str) -> None:
+def _check_columns(statement: Insert, schema: Schema, text: str) -> None:
     """Raise an error at its position for a column that does not exist or is named twice."""
     seen: set[str] = set()
     for name, place in zip(statement.columns, statement.column_places, strict=True):
@@ -102,12 +102,12 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
     return table
 
 
-def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
+def _substitute_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
     """Return the query with DEFAULT in a list of values replaced by the column defaults."""
     tokens = tokenize(query.piece.text)
     if tokens[0].word != "VALUES" or not any(token.word == "DEFAULT" for token in tokens):
         return query
-    text, done, depth, place = "", 0, 0, 0
+    text, copied, depth, place = "", 0, 0, 0
     used: list[str] = []
     for number, token in enumerate(tokens):
         if token.text == "(":
@@ -122,16 +122,16 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
                 raise InvalidInputError("DEFAULT cannot be part of an expression; use it as the whole value")
             value = schema.column(targets[place]).default or "NULL"
             used.append(value)
-            text += f"{query.piece.text[done : token.start]}({value})"
-            done = token.end
-    text += query.piece.text[done:]
-    # Spark computes a list of values when it plans, and refuses there what is new in each row, such as uuid().
+            text += f"{query.piece.text[copied : token.start]}({value})"
+            copied = token.end
+    text += query.piece.text[copied:]
+    # Spark evaluates VALUES during planning and rejects functions that differ by row, such as uuid().
     return Query(
-        SqlFragment(_as_rows(text) if any("(" in value for value in used) else text, query.piece.start), query.at
+        SqlFragment(_split_values(text) if any("(" in value for value in used) else text, query.piece.start), query.at
     )
 
 
-def _as_rows(values: str) -> str:
+def _split_values(values: str) -> str:
     """Return a list of values as one SELECT per row.
 
     >>> _as_rows("values (1, uuid()), (2, 'x')")
@@ -149,12 +149,12 @@ def _as_rows(values: str) -> str:
     return " UNION ALL ".join(f"SELECT {row}" for row in rows)
 
 
-def _targets(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[str]:
+def _list_target_columns(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[str]:
     """Return the columns that the query fills, in its order."""
     if statement.columns:
         return list(statement.columns)
-    said = {name.casefold() for name in fixed}
-    return [column.name for column in schema.columns if column.name.casefold() not in said]
+    fixed_names = {name.casefold() for name in fixed}
+    return [column.name for column in schema.columns if column.name.casefold() not in fixed_names]
 
 
 def _fit_rows(
@@ -164,7 +164,7 @@ def _fit_rows(
     rows: Frame,
     fixed: dict[str, str],
 ) -> Frame:
-    names = list(rows.columns) if statement.by_name else _targets(statement, schema, fixed)
+    names = list(rows.columns) if statement.by_name else _list_target_columns(statement, schema, fixed)
     folded = [name.casefold() for name in names]
     for name in names:
         schema.column(name)

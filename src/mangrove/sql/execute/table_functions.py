@@ -45,7 +45,7 @@ def parse_table_function(text: str, tokens: list[SqlToken], place: int) -> Table
     """Return the call that begins at this token index."""
     cursor = TokenCursor(text)
     cursor.tokens, cursor.place = tokens, place
-    start, name = cursor.next.start, cursor.single_name().lower()
+    start, name = cursor.next.start, cursor.expect_single_name().lower()
     arguments: list[int | str] = []
     places: list[int] = []
     cursor.expect("(")
@@ -91,7 +91,7 @@ def _argument(cursor: TokenCursor) -> int | str:
     if token.kind is SqlTokenKind.TEXT:
         cursor.place += 1
         return parse_text_literal(token)
-    return cursor.whole_number()
+    return cursor.expect_integer()
 
 
 def _table(resolver: NameResolver, name: str) -> TableSnapshot:

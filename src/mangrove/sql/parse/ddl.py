@@ -83,12 +83,12 @@ def parse_properties(cursor: TokenCursor) -> Mapping[str, str]:
         cursor.accept("=")
         return key, _parse_property_value(cursor)
 
-    return dict(cursor.listed(entry))
+    return dict(cursor.expect_list(entry))
 
 
 def parse_property_names(cursor: TokenCursor) -> tuple[str, ...]:
     """Parse property names in parentheses."""
-    return cursor.listed(lambda: _parse_property_name(cursor))
+    return cursor.expect_list(lambda: _parse_property_name(cursor))
 
 
 def _parse_property_name(cursor: TokenCursor) -> str:
@@ -106,14 +106,14 @@ def _parse_property_name(cursor: TokenCursor) -> str:
 def _parse_property_value(cursor: TokenCursor) -> str:
     if cursor.next.kind is SqlTokenKind.TEXT:
         return cursor.expect_text()
-    piece = cursor.piece_until(",", ")")
+    piece = cursor.take_until(",", ")")
     return piece.text.lower() if piece.text.lower() in ("true", "false") else piece.text
 
 
 def _parse_clause(cursor: TokenCursor) -> dict[str, Any]:
     """Parse one clause after the columns."""
     clauses: dict[tuple[str, ...], Callable[[], dict[str, Any]]] = {
-        ("USING",): lambda: {"table_format": cursor.single_name()},
+        ("USING",): lambda: {"table_format": cursor.expect_single_name()},
         ("PARTITIONED", "BY"): lambda: {"partition_by": _parse_text_list(cursor)},
         ("CLUSTER", "BY"): lambda: {"cluster_by": _parse_text_list(cursor)},
         ("CLUSTERED", "BY"): lambda: {"cluster_by": _parse_text_list(cursor)},
@@ -126,11 +126,11 @@ def _parse_clause(cursor: TokenCursor) -> dict[str, Any]:
         if cursor.accept(*keywords):
             return parse_clause()
     expected = ", ".join(" ".join(keywords) for keywords in clauses)
-    raise cursor.refusal(f"{expected} or AS")
+    raise cursor.unexpected(f"{expected} or AS")
 
 
 def _parse_text_list(cursor: TokenCursor) -> tuple[str, ...]:
-    return cursor.listed(lambda: cursor.piece_until(",", ")").text)
+    return cursor.expect_list(lambda: cursor.take_until(",", ")").text)
 
 
 def _parse_columns(cursor: TokenCursor) -> dict[str, Any]:
@@ -145,22 +145,22 @@ def _parse_columns(cursor: TokenCursor) -> dict[str, Any]:
         else:
             columns.append(_parse_column(cursor, keys, checks))
 
-    cursor.listed(entry)
+    cursor.expect_list(entry)
     return {"columns": ", ".join(columns) or None, "keys": tuple(keys), "checks": tuple(checks)}
 
 
 def _parse_constraint(cursor: TokenCursor, keys: list[str], checks: list[CheckConstraint]) -> None:
-    name = cursor.single_name() if cursor.accept("CONSTRAINT") else None
+    name = cursor.expect_single_name() if cursor.accept("CONSTRAINT") else None
     refuse_unsupported_constraints(cursor)
     at = cursor.next.start
     if cursor.accept("PRIMARY", "KEY"):
-        _add_keys(cursor, keys, cursor.listed(cursor.single_name), at)
+        _add_keys(cursor, keys, cursor.expect_list(cursor.expect_single_name), at)
         cursor.accept("NOT", "ENFORCED")
         cursor.accept("RELY")
     elif cursor.accept("CHECK"):
         checks.append(CheckConstraint(name, _parse_check_condition(cursor)))
     else:
-        raise cursor.refusal("PRIMARY KEY or CHECK")
+        raise cursor.unexpected("PRIMARY KEY or CHECK")
 
 
 def _add_keys(cursor: TokenCursor, keys: list[str], names: Sequence[str], at: int) -> None:
@@ -174,7 +174,7 @@ def _add_keys(cursor: TokenCursor, keys: list[str], names: Sequence[str], at: in
 
 def _parse_check_condition(cursor: TokenCursor) -> str:
     """Parse the condition of a check, which must not contain a subquery."""
-    piece = cursor.bracketed()
+    piece = cursor.expect_parenthesized()
     place = find_subquery(piece.text)
     if place is not None:
         raise build_error_at(cursor.text, piece.start + place, f"a check {SUBQUERY_REFUSED}")
@@ -183,7 +183,7 @@ def _parse_check_condition(cursor: TokenCursor) -> str:
 
 def _parse_column(cursor: TokenCursor, keys: list[str], checks: list[CheckConstraint]) -> str:
     """Parse a column and return its text without PRIMARY KEY and CHECK, which are collected separately."""
-    name = cursor.single_name()
+    name = cursor.expect_single_name()
     parts = [quote_name(name)]
     while not cursor.is_at_end and not cursor.is_next(",") and not cursor.is_next(")"):
         if len(parts) > 1:
@@ -196,7 +196,7 @@ def _parse_column(cursor: TokenCursor, keys: list[str], checks: list[CheckConstr
         else:
             parts.append(_parse_type_text(cursor))
     if len(parts) == 1:
-        raise cursor.refusal(f"the type of column {name!r}")
+        raise cursor.unexpected(f"the type of column {name!r}")
     return " ".join(parts)
 
 
@@ -223,7 +223,7 @@ def _parse_table_action(cursor: TokenCursor) -> TableAction:
     if cursor.accept("RENAME", "COLUMN"):
         path = cursor.name().parts
         cursor.expect("TO")
-        return RenameColumn(path, cursor.single_name())
+        return RenameColumn(path, cursor.expect_single_name())
     if cursor.accept("ADD"):
         return _parse_add_action(cursor)
     if cursor.accept("DROP"):
@@ -240,18 +240,18 @@ def _parse_table_action(cursor: TokenCursor) -> TableAction:
     if cursor.accept("UNSET", "TBLPROPERTIES"):
         if_exists = cursor.accept("IF", "EXISTS")
         return UnsetProperties(parse_property_names(cursor), if_exists)
-    raise cursor.refusal("RENAME, ADD, DROP, ALTER COLUMN, CLUSTER BY, SET or UNSET")
+    raise cursor.unexpected("RENAME, ADD, DROP, ALTER COLUMN, CLUSTER BY, SET or UNSET")
 
 
 def _parse_add_action(cursor: TokenCursor) -> TableAction:
     if cursor.is_next("CONSTRAINT") or cursor.is_next("CHECK"):
-        name = cursor.single_name() if cursor.accept("CONSTRAINT") else None
+        name = cursor.expect_single_name() if cursor.accept("CONSTRAINT") else None
         cursor.expect("CHECK")
         return AddCheck(CheckConstraint(name, _parse_check_condition(cursor)))
     if cursor.accept_one_of("COLUMN", "COLUMNS") is None:
-        raise cursor.refusal("COLUMN, COLUMNS or CONSTRAINT")
+        raise cursor.unexpected("COLUMN, COLUMNS or CONSTRAINT")
     if cursor.is_next("("):
-        return AddColumns(cursor.listed(lambda: _parse_new_column(cursor)))
+        return AddColumns(cursor.expect_list(lambda: _parse_new_column(cursor)))
     columns = [_parse_new_column(cursor)]
     while cursor.accept(","):
         columns.append(_parse_new_column(cursor))
@@ -269,22 +269,22 @@ def _parse_new_column(cursor: TokenCursor) -> NewColumn:
         depth += (token.text in ("(", "<")) - (token.text in (")", ">"))
         cursor.place += 1
     if first == cursor.place:
-        raise cursor.refusal(f"the type of column {join_name(*path)}")
+        raise cursor.unexpected(f"the type of column {join_name(*path)}")
     type_text = " ".join(token.text for token in cursor.tokens[first : cursor.place])
     if cursor.accept("FIRST"):
         return NewColumn(path, type_text, is_first=True)
-    return NewColumn(path, type_text, after=cursor.single_name() if cursor.accept("AFTER") else None)
+    return NewColumn(path, type_text, after=cursor.expect_single_name() if cursor.accept("AFTER") else None)
 
 
 def _parse_drop_action(cursor: TokenCursor) -> TableAction:
     if cursor.accept("CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropCheck(cursor.single_name(), if_exists)
+        return DropCheck(cursor.expect_single_name(), if_exists)
     if cursor.accept_one_of("COLUMN", "COLUMNS") is None:
-        raise cursor.refusal("COLUMN, COLUMNS or CONSTRAINT")
+        raise cursor.unexpected("COLUMN, COLUMNS or CONSTRAINT")
     if_exists = cursor.accept("IF", "EXISTS")
     if cursor.is_next("("):
-        return DropColumns(cursor.listed(lambda: cursor.name().parts), if_exists)
+        return DropColumns(cursor.expect_list(lambda: cursor.name().parts), if_exists)
     paths = [cursor.name().parts]
     while cursor.accept(","):
         paths.append(cursor.name().parts)
@@ -294,15 +294,15 @@ def _parse_drop_action(cursor: TokenCursor) -> TableAction:
 def _parse_alter_column(cursor: TokenCursor) -> AlterColumn:
     path = cursor.name().parts
     if cursor.accept("TYPE"):
-        return AlterColumn(path, "type", cursor.rest().text)
+        return AlterColumn(path, "type", cursor.take_rest().text)
     if cursor.accept("COMMENT"):
         return AlterColumn(path, "comment", cursor.expect_text())
     if cursor.accept("FIRST"):
         return AlterColumn(path, "first")
     if cursor.accept("AFTER"):
-        return AlterColumn(path, "after", cursor.single_name())
+        return AlterColumn(path, "after", cursor.expect_single_name())
     if cursor.accept("SET", "DEFAULT"):
-        return AlterColumn(path, "default", cursor.rest().text)
+        return AlterColumn(path, "default", cursor.take_rest().text)
     for keywords, what in {
         ("DROP", "DEFAULT"): "drop default",
         ("SET", "NOT", "NULL"): "not null",
@@ -310,7 +310,7 @@ def _parse_alter_column(cursor: TokenCursor) -> AlterColumn:
     }.items():
         if cursor.accept(*keywords):
             return AlterColumn(path, what)
-    raise cursor.refusal("TYPE, COMMENT, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL")
+    raise cursor.unexpected("TYPE, COMMENT, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL")
 
 
 _NAMESPACE: Final = ("NAMESPACE", "SCHEMA", "DATABASE")
@@ -362,7 +362,7 @@ def parse_comment_on(cursor: TokenCursor) -> AlterNamespace | AlterTable | Alter
     cursor.expect("COMMENT", "ON")
     kind = cursor.accept_one_of(*_NAMESPACE, "TABLE", "VIEW", "COLUMN")
     if kind is None:
-        raise cursor.refusal("NAMESPACE, TABLE, VIEW or COLUMN")
+        raise cursor.unexpected("NAMESPACE, TABLE, VIEW or COLUMN")
     name = cursor.name()
     cursor.expect("IS")
     action = SetComment("" if cursor.accept("NULL") else cursor.expect_text())
@@ -424,14 +424,14 @@ def parse_show(cursor: TokenCursor) -> ShowStatement | None:
         return _parse_show_of_table(cursor, "create")
     if cursor.accept("TBLPROPERTIES"):
         name = cursor.name()
-        key = cursor.listed(cursor.expect_text)[0] if cursor.is_next("(") else None
+        key = cursor.expect_list(cursor.expect_text)[0] if cursor.is_next("(") else None
         cursor.expect_end()
         return ShowStatement("properties", name, key)
     if cursor.accept("PARTITIONS"):
         return _parse_show_of_table(cursor, "partitions")
     if cursor.accept("HISTORY"):
         of_table = cursor.name() if cursor.accept_one_of("FOR", "OF", "IN", "FROM") else None
-        limit = cursor.whole_number() if cursor.accept("LIMIT") else None
+        limit = cursor.expect_integer() if cursor.accept("LIMIT") else None
         cursor.expect_end()
         return ShowStatement("history", of_table, limit=limit)
     if cursor.accept("EXPORTS"):
@@ -453,7 +453,7 @@ def _parse_show_list(cursor: TokenCursor, kind: str) -> ShowStatement:
 
 def _parse_show_columns(cursor: TokenCursor) -> ShowStatement:
     if cursor.accept_one_of("FROM", "IN") is None:
-        raise cursor.refusal("FROM or IN")
+        raise cursor.unexpected("FROM or IN")
     name = cursor.name()
     if cursor.accept_one_of("FROM", "IN"):
         name = SqlName((*cursor.name().parts, name.parts[-1]), name.start, name.end)
@@ -477,10 +477,10 @@ def _parse_create_namespace(cursor: TokenCursor) -> CreateNamespace:
             comment = cursor.expect_text()
         elif cursor.accept("WITH"):
             if cursor.accept_one_of(*_PROPERTIES) is None:
-                raise cursor.refusal("PROPERTIES")
+                raise cursor.unexpected("PROPERTIES")
             properties = parse_properties(cursor)
         else:
-            raise cursor.refusal("COMMENT, WITH PROPERTIES or the end")
+            raise cursor.unexpected("COMMENT, WITH PROPERTIES or the end")
     return CreateNamespace(name, if_not_exists, comment, properties)
 
 
@@ -491,7 +491,11 @@ def _parse_temporary_view(cursor: TokenCursor, *, or_replace: bool, is_global: b
     if len(name.parts) > 1:
         message = "a temporary view belongs to the session, not to a namespace; give it a name without a namespace"
         raise build_error_at(cursor.text, name.start, message)
-    columns = cursor.listed(cursor.single_name) if cursor.is_next("(") and not cursor.is_next("(", "SELECT") else ()
+    columns = (
+        cursor.expect_list(cursor.expect_single_name)
+        if cursor.is_next("(") and not cursor.is_next("(", "SELECT")
+        else ()
+    )
     if not columns and cursor.is_next("USING"):
         # Spark handles views of files.
         return None
@@ -504,9 +508,9 @@ def _parse_create_view(cursor: TokenCursor, *, or_replace: bool) -> CreateView:
     name = cursor.name()
 
     def column() -> tuple[str, str | None]:
-        return cursor.single_name(), cursor.expect_text() if cursor.accept("COMMENT") else None
+        return cursor.expect_single_name(), cursor.expect_text() if cursor.accept("COMMENT") else None
 
-    columns = cursor.listed(column) if cursor.is_next("(") else ()
+    columns = cursor.expect_list(column) if cursor.is_next("(") else ()
     comment: str | None = None
     properties: Mapping[str, str] = {}
     while not cursor.accept("AS"):
@@ -515,7 +519,7 @@ def _parse_create_view(cursor: TokenCursor, *, or_replace: bool) -> CreateView:
         elif cursor.accept("TBLPROPERTIES"):
             properties = parse_properties(cursor)
         else:
-            raise cursor.refusal("COMMENT, TBLPROPERTIES or AS")
+            raise cursor.unexpected("COMMENT, TBLPROPERTIES or AS")
     return CreateView(name, parse_query(cursor), columns, comment, properties, if_not_exists, or_replace)
 
 
@@ -527,8 +531,8 @@ def _parse_common_action(cursor: TokenCursor) -> SetProperties | UnsetProperties
             return SetComment(cursor.expect_text())
         if cursor.accept_one_of(*_PROPERTIES):
             return SetProperties(parse_properties(cursor))
-        raise cursor.refusal("PROPERTIES or COMMENT")
+        raise cursor.unexpected("PROPERTIES or COMMENT")
     if cursor.accept("UNSET") and cursor.accept_one_of(*_PROPERTIES):
         if_exists = cursor.accept("IF", "EXISTS")
         return UnsetProperties(parse_property_names(cursor), if_exists)
-    raise cursor.refusal("SET, UNSET or RENAME TO")
+    raise cursor.unexpected("SET, UNSET or RENAME TO")

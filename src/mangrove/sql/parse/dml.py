@@ -31,16 +31,16 @@ def parse_insert(cursor: TokenCursor, common: SqlFragment | None) -> Insert:
         cursor.expect("INTO")
     cursor.accept("TABLE")
     table = cursor.name()
-    partition = cursor.listed(lambda: _parse_partition_value(cursor)) if cursor.accept("PARTITION") else ()
+    partition = cursor.expect_list(lambda: _parse_partition_value(cursor)) if cursor.accept("PARTITION") else ()
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     by_name = cursor.accept("BY", "NAME")
     columns: tuple[tuple[str, int], ...] = ()
     if cursor.is_next("(") and cursor.peek().is_name and cursor.peek().word not in _QUERY_STARTS:
-        columns = cursor.listed(lambda: (cursor.single_name(), cursor.peek(-1).start))
+        columns = cursor.expect_list(lambda: (cursor.expect_single_name(), cursor.peek(-1).start))
     by_name = by_name or cursor.accept("BY", "NAME")
     where = None
     if cursor.accept("REPLACE", "WHERE"):
-        where = cursor.piece_until(*_QUERY_STARTS)
+        where = cursor.take_until(*_QUERY_STARTS)
     query = parse_query(cursor)
     if common is not None:
         # Spaces replace the text in between, so that all positions stay the same.
@@ -79,7 +79,7 @@ def parse_update(cursor: TokenCursor, common: SqlFragment | None) -> Update:
     table, alias = cursor.name(), _parse_alias(cursor)
     cursor.expect("SET")
     assignments = _parse_assignments(cursor, "WHERE")
-    condition = cursor.piece_until() if cursor.accept("WHERE") else None
+    condition = cursor.take_until() if cursor.accept("WHERE") else None
     cursor.expect_end()
     return Update(table, alias, assignments, condition, common)
 
@@ -91,7 +91,7 @@ def parse_delete(cursor: TokenCursor, common: SqlFragment | None) -> Delete:
     if cursor.is_next("USING"):
         message = "DELETE … USING is not supported; use MERGE INTO … USING … ON … WHEN MATCHED THEN DELETE"
         raise build_error_at(cursor.text, cursor.next.start, message)
-    condition = cursor.piece_until() if cursor.accept("WHERE") else None
+    condition = cursor.take_until() if cursor.accept("WHERE") else None
     cursor.expect_end()
     return Delete(table, alias, condition, common)
 
@@ -105,15 +105,17 @@ def parse_merge(cursor: TokenCursor, common: SqlFragment | None) -> Merge:
     cursor.expect("USING")
     source = _parse_source(cursor)
     source_alias = _parse_alias(cursor)
-    source_columns = cursor.listed(cursor.single_name) if source_alias is not None and cursor.is_next("(") else ()
+    source_columns = (
+        cursor.expect_list(cursor.expect_single_name) if source_alias is not None and cursor.is_next("(") else ()
+    )
     cursor.expect("ON")
-    condition = cursor.piece_until("WHEN")
+    condition = cursor.take_until("WHEN")
     clauses = []
     while cursor.accept("WHEN"):
         clauses.append(_parse_merge_clause(cursor))
     cursor.expect_end()
     if not clauses:
-        raise cursor.refusal("WHEN MATCHED or WHEN NOT MATCHED")
+        raise cursor.unexpected("WHEN MATCHED or WHEN NOT MATCHED")
     return Merge(table, alias, source, source_alias, condition, tuple(clauses), common, evolves, source_columns)
 
 
@@ -129,7 +131,7 @@ def _parse_source(cursor: TokenCursor) -> SqlFragment:
     """Parse the source of a merge: a table name with AS OF, or a query in parentheses."""
     if cursor.is_next("("):
         first = cursor.next.start
-        cursor.bracketed()
+        cursor.expect_parenthesized()
         return SqlFragment(cursor.text[first : cursor.peek(-1).end], first)
     name = cursor.name()
     cursor.accept("FOR")
@@ -149,7 +151,7 @@ def _parse_merge_clause(cursor: TokenCursor) -> MergeWhenClause:
             group = "not matched by source"
         else:
             cursor.accept("BY", "TARGET")
-    condition = cursor.piece_until("THEN") if cursor.accept("AND") else None
+    condition = cursor.take_until("THEN") if cursor.accept("AND") else None
     cursor.expect("THEN")
     if group == "not matched":
         return _parse_insert_clause(cursor, condition)
@@ -166,16 +168,16 @@ def _parse_insert_clause(cursor: TokenCursor, condition: SqlFragment | None) -> 
     if cursor.accept("*"):
         return MergeWhenClause("not matched", "insert all", condition)
     at = cursor.next.start
-    columns = () if cursor.is_next("VALUES") else cursor.listed(cursor.name)
+    columns = () if cursor.is_next("VALUES") else cursor.expect_list(cursor.name)
     cursor.expect("VALUES")
-    values = cursor.listed(lambda: cursor.piece_until(",", ")"))
+    values = cursor.expect_list(lambda: cursor.take_until(",", ")"))
     if not columns:
         return MergeWhenClause(
             "not matched", "insert", condition, tuple(Assignment((), value, value.start) for value in values)
         )
     if len(columns) != len(values):
         cursor.place = next(place for place, token in enumerate(cursor.tokens) if token.start == at)
-        raise cursor.refusal(f"as many values as columns ({len(columns)} columns, {len(values)} values)")
+        raise cursor.unexpected(f"as many values as columns ({len(columns)} columns, {len(values)} values)")
     assigned = tuple(Assignment(name.parts, value, name.start) for name, value in zip(columns, values, strict=True))
     return MergeWhenClause("not matched", "insert", condition, assigned)
 
@@ -189,8 +191,8 @@ def _parse_assignments(cursor: TokenCursor, *stops: str) -> tuple[Assignment, ..
             )
         column = cursor.name()
         if cursor.accept_one_of("=", "==") is None:
-            raise cursor.refusal("=")
-        value = cursor.piece_until(",", *stops)
+            raise cursor.unexpected("=")
+        value = cursor.take_until(",", *stops)
         _reject_from(cursor, value)
         assignments.append(Assignment(column.parts, value, column.start))
         if not cursor.accept(","):
@@ -209,13 +211,13 @@ def _reject_from(cursor: TokenCursor, value: SqlFragment) -> None:
 
 
 def _parse_partition_value(cursor: TokenCursor) -> tuple[str, SqlFragment | None]:
-    name = cursor.single_name()
-    return name, cursor.piece_until(",", ")") if cursor.accept("=") else None
+    name = cursor.expect_single_name()
+    return name, cursor.take_until(",", ")") if cursor.accept("=") else None
 
 
 def _parse_alias(cursor: TokenCursor) -> str | None:
     if cursor.accept("AS"):
-        return cursor.single_name()
+        return cursor.expect_single_name()
     if cursor.next.is_name and cursor.next.word not in _AFTER_TABLE:
-        return cursor.single_name()
+        return cursor.expect_single_name()
     return None

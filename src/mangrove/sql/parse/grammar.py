@@ -61,7 +61,7 @@ def parse_cache(cursor: TokenCursor) -> CacheTable | None:
     cursor.expect("TABLE")
     name = cursor.name()
     if cursor.accept("OPTIONS"):
-        cursor.bracketed()
+        cursor.expect_parenthesized()
     return CacheTable(name, "cache", is_lazy) if cursor.is_at_end else None
 
 
@@ -90,7 +90,7 @@ def parse_analyze(cursor: TokenCursor) -> Analyze | None:
     if not cursor.accept("TABLE"):
         return None
     statement = Analyze(cursor.name())
-    cursor.rest()
+    cursor.take_rest()
     return statement
 
 
@@ -98,14 +98,14 @@ def parse_execute(cursor: TokenCursor) -> ExecuteImmediate | None:
     """Parse EXECUTE IMMEDIATE; return None for any other EXECUTE."""
     if not cursor.accept("EXECUTE", "IMMEDIATE"):
         return None
-    text = cursor.piece_until("INTO", "USING")
-    into = cursor.piece_until("USING") if cursor.accept("INTO") else None
+    text = cursor.take_until("INTO", "USING")
+    into = cursor.take_until("USING") if cursor.accept("INTO") else None
     arguments: list[tuple[str | None, SqlFragment]] = []
     if cursor.accept("USING"):
         is_bracketed = cursor.accept("(")
         while not arguments or cursor.accept(","):
-            value = cursor.piece_until(",", "AS")
-            arguments.append((cursor.single_name() if cursor.accept("AS") else None, value))
+            value = cursor.take_until(",", "AS")
+            arguments.append((cursor.expect_single_name() if cursor.accept("AS") else None, value))
         if is_bracketed:
             cursor.expect(")")
     cursor.expect_end()
@@ -184,7 +184,7 @@ def _parse_begin_options(cursor: TokenCursor) -> BeginStatement:
     if cursor.accept("ISOLATION", "LEVEL"):
         isolation = cursor.accept_one_of("SNAPSHOT", "SERIALIZABLE")
         if isolation is None:
-            raise cursor.refusal("SNAPSHOT or SERIALIZABLE")
+            raise cursor.unexpected("SNAPSHOT or SERIALIZABLE")
     message = cursor.expect_text() if cursor.accept("MESSAGE") else ""
     cursor.expect_end()
     return BeginStatement(None if isolation is None else isolation.lower(), message)
@@ -204,7 +204,7 @@ def _parse_rollback(cursor: TokenCursor) -> RollbackStatement:
     name = None
     if cursor.accept("TO"):
         cursor.accept("SAVEPOINT")
-        name = cursor.single_name()
+        name = cursor.expect_single_name()
     cursor.expect_end()
     return RollbackStatement(name)
 
@@ -212,7 +212,7 @@ def _parse_rollback(cursor: TokenCursor) -> RollbackStatement:
 def _parse_savepoint(cursor: TokenCursor) -> SavepointStatement:
     is_release = cursor.accept("RELEASE")
     cursor.accept("SAVEPOINT")
-    statement = SavepointStatement(cursor.single_name(), is_release)
+    statement = SavepointStatement(cursor.expect_single_name(), is_release)
     cursor.expect_end()
     return statement
 
@@ -243,12 +243,12 @@ def _parse_call(cursor: TokenCursor) -> CallStatement:
         if positional or named:
             cursor.expect(",")
         if cursor.next.is_name and cursor.peek().text == "=>":
-            key = cursor.single_name()
+            key = cursor.expect_single_name()
             cursor.expect("=>")
             named[key.lower()] = _parse_literal(cursor)
         else:
             if named:
-                raise cursor.refusal("a named argument, because positional arguments come first")
+                raise cursor.unexpected("a named argument, because positional arguments come first")
             positional.append(_parse_literal(cursor))
     cursor.expect_end()
     return CallStatement(name, tuple(positional), named)
@@ -265,7 +265,7 @@ def _parse_literal(cursor: TokenCursor) -> SqlLiteral:
         return sign * (int(number) if number.isdecimal() else float(number.rstrip("lLdD")))
     word = cursor.accept_one_of("TRUE", "FALSE", "NULL")
     if word is None:
-        raise cursor.refusal("a number, a quoted string, true, false or null")
+        raise cursor.unexpected("a number, a quoted string, true, false or null")
     return {"TRUE": True, "FALSE": False, "NULL": None}[word]
 
 

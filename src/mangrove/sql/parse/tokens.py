@@ -254,48 +254,48 @@ class TokenCursor:
     def expect(self, *words: str) -> None:
         """Consume these words or marks, or raise an error."""
         if not self.accept(*words):
-            raise self.refusal(" ".join(words))
+            raise self.unexpected(" ".join(words))
 
     def expect_end(self) -> None:
         """Raise an error unless all tokens are consumed."""
         if not self.is_at_end:
-            raise self.refusal("the end of the statement")
+            raise self.unexpected("the end of the statement")
 
     def name(self) -> SqlName:
         """Consume a dotted name."""
         if not self.next.is_name:
-            raise self.refusal("a name")
+            raise self.unexpected("a name")
         start = self.next.start
         if self.computed is not None and self.accept("IDENTIFIER", "("):
             self.place -= 1
-            parts = split_name(self.computed(self.bracketed()))
+            parts = split_name(self.computed(self.expect_parenthesized()))
             return SqlName(parts, start, self.tokens[self.place - 1].end)
         parts, self.place = parse_name_chain(self.tokens, self.place)
         return SqlName(parts, start, self.tokens[self.place - 1].end)
 
-    def single_name(self) -> str:
+    def expect_single_name(self) -> str:
         """Consume a name of one part."""
         if not self.next.is_name:
-            raise self.refusal("a name")
+            raise self.unexpected("a name")
         self.place += 1
         return self.tokens[self.place - 1].name
 
     def expect_text(self) -> str:
         """Consume a string literal and return its value."""
         if self.next.kind is not SqlTokenKind.TEXT:
-            raise self.refusal("a quoted string")
+            raise self.unexpected("a quoted string")
         self.place += 1
         return parse_text_literal(self.tokens[self.place - 1])
 
-    def whole_number(self) -> int:
+    def expect_integer(self) -> int:
         """Consume an integer."""
         token = self.next
         if token.kind is not SqlTokenKind.NUMBER or not token.text.isdecimal():
-            raise self.refusal("a whole number")
+            raise self.unexpected("an integer")
         self.place += 1
         return int(token.text)
 
-    def listed(self, take: Callable[[], T]) -> tuple[T, ...]:
+    def expect_list(self, take: Callable[[], T]) -> tuple[T, ...]:
         """Consume a list in parentheses."""
         self.expect("(")
         found = [take()]
@@ -304,7 +304,7 @@ class TokenCursor:
         self.expect(")")
         return tuple(found)
 
-    def piece_until(self, *stops: str) -> SqlFragment:
+    def take_until(self, *stops: str) -> SqlFragment:
         """Consume everything before one of these words or marks outside of parentheses and CASE, or the end."""
         first, depth = self.place, 0
         while not self.is_at_end:
@@ -319,26 +319,26 @@ class TokenCursor:
                     break
             self.place += 1
         if first == self.place:
-            raise self.refusal("an expression")
+            raise self.unexpected("an expression")
         start = self.tokens[first].start
         return SqlFragment(self.text[start : self.tokens[self.place - 1].end], start)
 
-    def rest(self) -> SqlFragment:
+    def take_rest(self) -> SqlFragment:
         """Consume all remaining tokens."""
         start = self.next.start
         if self.is_at_end:
-            raise self.refusal("a query")
+            raise self.unexpected("a query")
         self.place = len(self.tokens) - 1
         return SqlFragment(self.text[start : self.tokens[-2].end], start)
 
-    def bracketed(self) -> SqlFragment:
+    def expect_parenthesized(self) -> SqlFragment:
         """Consume an expression in parentheses, and return it without them."""
         self.expect("(")
-        piece = self.piece_until(")")
+        piece = self.take_until(")")
         self.expect(")")
         return piece
 
-    def refusal(self, expected: str) -> InvalidInputError:
+    def unexpected(self, expected: str) -> InvalidInputError:
         """Return the error for an unexpected token."""
         token = self.next
         actual = "end of statement" if token.kind is SqlTokenKind.END else repr(token.text)

@@ -1,11 +1,10 @@
 """Column pruning: the columns of each table that a query needs.
 
-The text goes to Spark as it was written, so every column that it names must be
-there, and no other, but for those that a star stands for. So names are taken from
-the tokens, and nothing is resolved: a name counts for each table that could be
-meant. Of the tree only the stars are asked, and who sees what they give.
+The text goes to Spark unchanged, so every column that it names must exist. Names are
+taken from the tokens without resolving them: a name counts for each table that may have
+it. The tree is used only for stars and for the queries that use their columns.
 
-Where more may be needed than is named, as with NATURAL or PIVOT, all columns are.
+If more columns may be needed than are named, as with NATURAL or PIVOT, all are read.
 """
 
 import itertools
@@ -45,7 +44,7 @@ def require_all_columns() -> Names:
 def select_read_columns(schema: Schema, names: Names) -> tuple[str, ...] | None:
     """Return the columns of a table that are read for these names; None for all.
 
-    Where none is needed, as for a count, it is one that takes little room.
+    If none is needed, as for a count, it is one of a small type.
 
     >>> from mangrove.expressions.schema_text import parse_schema
     >>> select_read_columns(parse_schema("text string, id bigint"), frozenset())

@@ -1,7 +1,7 @@
 """Constant folding of literals, parameters and date arithmetic.
 
-Only those are taken that Spark compares with a column in just the way that
-predicates do. A value is None where that is not certain.
+A constant is folded only if Spark compares it with a column exactly as predicates do;
+otherwise the result is None.
 """
 
 import calendar

@@ -1,8 +1,8 @@
 """Rewriting of comparisons on monotonic functions as comparisons on columns.
 
-The functions are those that keep the order of a column's values: the year or the
-day of a time, a time cut to its month, the beginning of a text. Where the session
-counts hours as UTC does, or the column has no zone, they mean just that.
+Supported functions preserve the order of values: the year or the day of a timestamp, a
+timestamp truncated to its month, the prefix of a string. Functions of timestamps with a
+zone are rewritten only if the session time zone is equivalent to UTC.
 """
 
 import datetime
