@@ -104,8 +104,8 @@ class SessionNames:
         if self.is_remote:
             return frozenset(name for name in names if self.session.catalog.tableExists(f"`{name.replace('`', '``')}`"))
         # One JVM call for all names, because every statement pays for it.
-        there = str(self._catalog.getTempViewNames().mkString("\n")).casefold()
-        known = frozenset(there.split("\n"))
+        listed = str(self._catalog.getTempViewNames().mkString("\n")).casefold()
+        known = frozenset(listed.split("\n"))
         return frozenset(name for name in names if name.casefold() in known)
 
     @contextmanager
