@@ -98,7 +98,7 @@ def test_bounded_work_takes_the_oldest_files_and_at_least_two() -> None:
         compaction = plan_compaction(state, state.logs[0], 100, bounds)
         assert compaction is not None
         assert [scan.file.location for scan in compaction.merged.scans] == wanted
-        assert list(compaction.gone) == wanted
+        assert list(compaction.removed_paths) == wanted
 
 
 def test_bounds_are_for_all_logs_of_a_table_together_and_the_rest_is_counted() -> None:

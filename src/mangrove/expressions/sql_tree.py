@@ -82,7 +82,7 @@ def _parse_in(parser: Any, operand: exp.Expr) -> exp.Expr:
 
 
 def _parse_item(parser: Any) -> exp.Expr | None:
-    """Parse a part of a list; a value that stands alone takes no way through all operators: lists can be long."""
+    """Parse a list item; single values skip the operator rules, because lists can be long."""
     is_alone = parser._curr.token_type in _VALUES and parser._next.token_type in (TokenType.COMMA, TokenType.R_PAREN)
     item: exp.Expr | None = parser._parse_primary() if is_alone else parser._parse_disjunction()
     return item
@@ -147,7 +147,7 @@ def _parse_constraints(parser: Any, *, is_nested: bool = True) -> list[exp.Expr]
 
 
 def _build_typed_literal(_parser: Any, value: exp.Expr, data_type: exp.DataType) -> exp.Expr:
-    """Return `date '…'` as a node of its own: sqlglot would make it a cast."""
+    """Return `date '…'` as a separate node; sqlglot would make it a cast."""
     return exp.Introducer(this=data_type, expression=value)
 
 
@@ -156,13 +156,13 @@ class _MangroveSql(Spark):
     """The part of Spark's dialect in which expressions, predicates and types are written."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Knows no words of statements, and `''` inside a text."""
+        """A tokenizer without statement keywords and with `''` as an escaped quote."""
 
         KEYWORDS = {**{word: Spark.Tokenizer.KEYWORDS[word] for word in _SPARK_WORDS}, **_TYPES}
         STRING_ESCAPES = ["\\", "'", '"']
 
     class Parser(SparkParser):
-        """Has Spark's precedence, and the calls of functions as they are written."""
+        """A parser with the operator precedence of Spark that keeps function calls as written."""
 
         STRICT_CAST = True
         EXPRESSION_PARSERS = {
@@ -203,7 +203,7 @@ class _MangroveSql(Spark):
             allow_identifiers: bool = True,
             with_collation: bool = False,
         ) -> exp.Expr | None:
-            """Parse a type; inside another one it can be `not null` and have a comment, which Spark does not know."""
+            """Parse a type; nested types may have `not null` and a comment, which Spark does not support."""
             found = self._parse_bare_type(check_func=check_func)
             if isinstance(found, exp.DataType) and not check_func:
                 found.meta["constraints"] = _parse_constraints(self)
@@ -223,7 +223,7 @@ class _MangroveSql(Spark):
 
 
 class SqlText:
-    """A text that is parsed, and how errors about it are worded."""
+    """The text that is parsed, for error messages."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class SqlText:
 
 
 def parse_sql_tree(sql: SqlText, into: type[exp.Expr] = exp.Condition) -> Any:
-    """Return sqlglot's tree of a text; refuse what is no single expression."""
+    """Return the sqlglot tree of a text; raise an error unless it is a single expression."""
     tokens = tokenize_text(sql.text, sql.what)
     if into is not exp.Condition:
         tokens = _join_defaults(sql, tokens)
@@ -282,7 +282,7 @@ def parse_sql_tree(sql: SqlText, into: type[exp.Expr] = exp.Condition) -> Any:
 
 
 def tokenize_text(text: str, what: str) -> list[Token]:
-    """Return sqlglot's tokens of a text."""
+    """Return the sqlglot tokens of a text."""
     try:
         return _MangroveSql().tokenize(text)
     except TokenError as error:
@@ -290,12 +290,12 @@ def tokenize_text(text: str, what: str) -> list[Token]:
 
 
 def unquote_text(literal: str) -> str:
-    """Return what a text literal means, without its quotes and escapes."""
+    """Return the value of a string literal, without quotes and escapes."""
     return str(tokenize_text(literal, "text")[0].text)
 
 
 def column_path_of(node: Any) -> tuple[str, ...] | None:
-    """Return the names of a column, outermost first, or None where a node is no column."""
+    """Return the path of a column node, outermost name first, or None for other nodes."""
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
         outer = column_path_of(node.this)
         return None if outer is None else (*outer, node.expression.name)
@@ -305,7 +305,7 @@ def column_path_of(node: Any) -> tuple[str, ...] | None:
 
 
 def _check_brackets(sql: SqlText, tokens: Sequence[Token]) -> None:
-    """Refuse open brackets and several statements, which sqlglot lets pass."""
+    """Reject unbalanced brackets and several statements, which sqlglot accepts."""
     closing: list[TokenType] = []
     prefixes = 0
     for token in tokens:
@@ -323,7 +323,7 @@ def _check_brackets(sql: SqlText, tokens: Sequence[Token]) -> None:
 
 
 def _check_lists(sql: SqlText, tokens: Sequence[Token], *, is_schema: bool) -> None:
-    """Refuse empty places in lists, which sqlglot lets pass."""
+    """Reject empty list items, which sqlglot accepts."""
     for first, second in itertools.pairwise(tokens):
         kinds = (first.token_type, second.token_type)
         if kinds in _EMPTY_PLACES or (is_schema and kinds == (TokenType.L_PAREN, TokenType.R_PAREN)):
@@ -332,7 +332,7 @@ def _check_lists(sql: SqlText, tokens: Sequence[Token], *, is_schema: bool) -> N
 
 
 def _check_operands(sql: SqlText, tokens: Sequence[Token]) -> None:
-    """Refuse `a not null` and `case when` without `then`, which sqlglot lets pass."""
+    """Reject `a not null` and `case when` without `then`, which sqlglot accepts."""
     for before, first, second in zip(tokens, tokens[1:], tokens[2:], strict=False):
         is_after_operand = first.token_type is TokenType.NOT and before.token_type in _OPERAND_ENDS
         if is_after_operand and second.token_type not in _NEGATABLE:
@@ -342,7 +342,7 @@ def _check_operands(sql: SqlText, tokens: Sequence[Token]) -> None:
 
 
 def _join_defaults(sql: SqlText, tokens: Sequence[Token]) -> list[Token]:
-    """Return the tokens with each default as one token: its text is kept as it is, and may be any of Spark's."""
+    """Return the tokens with each default as one token, because it may be any Spark expression."""
     found: list[Token] = []
     depth = place = 0
     while place < len(tokens):
@@ -366,7 +366,7 @@ def _join_defaults(sql: SqlText, tokens: Sequence[Token]) -> list[Token]:
 
 
 def _find_default_end(sql: SqlText, tokens: Sequence[Token], start: int) -> int:
-    """Return the place after an expression: a comma, a comment or `not null` outside of brackets ends it."""
+    """Return the index after an expression, which ends at a comma, a comment or `not null` outside of brackets."""
     depth, place = 0, start
     while place < len(tokens):
         token = tokens[place]

@@ -52,7 +52,7 @@ _BINARY: Final[dict[type[exp.Expr], str]] = {
 
 
 def convert_expression(tree: Any, sql: SqlText) -> Expression:
-    """Return the expression that a tree means; refuse what only Spark can evaluate."""
+    """Return the expression of a tree; raise an error for functions that only Spark can evaluate."""
     return _Converter(sql).convert(tree)
 
 
@@ -63,7 +63,7 @@ class _Converter:
         self._sql = sql
 
     def convert(self, node: Any) -> Expression:
-        """Return what a node means; a chain of operators is walked, not nested, because it can be long."""
+        """Return the expression of a node; operator chains are converted iteratively, because they can be long."""
         chain = []
         while type(node) in _BINARY:
             chain.append(node)

@@ -48,14 +48,14 @@ _ESCAPED: Final = re.compile(r"\\(.)|([%_])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A column, or a period that is taken from it."""
+    """A column, or a period of it."""
 
     column: Column
     transform: Transform
 
 
 def convert_predicate(tree: Any, sql: SqlText, schema: Schema) -> Predicate:
-    """Return what a tree says about the columns of `schema`; refuse what it does not have or cannot compare."""
+    """Return the predicate of a tree; raise an error for unknown columns and invalid comparisons."""
     return _Converter(sql, schema).convert(tree)
 
 
@@ -174,7 +174,7 @@ class _Converter:
         return literal
 
     def _find_literal(self, node: Any) -> LiteralInput | None:
-        """Return the value that is written down, or None where it is none."""
+        """Return the value of a literal node, or None for other nodes."""
         match node:
             case exp.Boolean():
                 return bool(node.this)
@@ -193,7 +193,7 @@ class _Converter:
 
 
 def _split_chain(node: Any, operation: type[exp.Expr]) -> list[Any]:
-    """Return the parts that an operator joins, without going into brackets."""
+    """Return the operands of a chain of the same operator, without entering parentheses."""
     parts = []
     while isinstance(node, operation):
         parts.append(node.args["expression"])

@@ -242,7 +242,7 @@ def check_lakehouse(
     outside the root is a problem, unless it is below `referenced_root`.
     """
     repaired = _repair(lake, watch) if repair else []
-    told = _ProblemLog()
+    log = _ProblemLog()
     kept, damaged = _list_live_versions(lake)
     versions = kept if sample is None else sample_versions(kept, sample)
     files = FileChecker(lake.store, count_rows, referenced_root)
@@ -252,29 +252,29 @@ def check_lakehouse(
     for problem in chain(
         damaged, _wrong_clock(lake), _find_broken_rules(lake, ruled, watch), _find_lost_names(lake, settings, set(kept))
     ):
-        told.tell(problem)
+        log.add(problem)
     for problem in chain(
         _find_gaps(lake, kept), _find_lost_versions(lake, kept), _check_files(lake, versions, files, watch)
     ):
-        told.notify_if_unexplained(problem)
+        log.notify_if_unexplained(problem)
     for problem in files.problems_of_rows(watch):
-        told.notify_if_unexplained(problem)
+        log.notify_if_unexplained(problem)
     return CheckReport(
         tuple(versions),
         len(kept),
         files.data_files,
         files.elsewhere,
-        tuple(told.problems),
+        tuple(log.problems),
         tuple(repaired),
     )
 
 
 def report_open_failure(found: OpenFailure) -> CheckReport:
     """Return the report on a lakehouse that cannot be opened."""
-    told = _ProblemLog()
+    log = _ProblemLog()
     for problem in found.problems:
-        told.tell(problem)
-    return CheckReport((), 0, 0, 0, tuple(told.problems), opens=found.opens)
+        log.add(problem)
+    return CheckReport((), 0, 0, 0, tuple(log.problems), opens=found.opens)
 
 
 def _list_live_versions(lake: MaintenanceContext) -> tuple[list[int], list[Problem]]:
@@ -300,7 +300,7 @@ class _ProblemLog:
         self._paths: set[str] = set()
         self._seen: set[Problem] = set()
 
-    def tell(self, problem: Problem) -> None:
+    def add(self, problem: Problem) -> None:
         """Add a new problem, without the advice to run a check."""
         problem = replace(problem, rule=_ADVICE.sub("", problem.rule))
         if len(self.problems) < _PROBLEMS_MAX and problem not in self._seen:
@@ -316,7 +316,7 @@ class _ProblemLog:
         is_version = problem.path.startswith(_VERSION)
         if problem.path in self._paths or (is_version and any(path in problem.rule for path in self._paths)):
             return
-        self.tell(problem)
+        self.add(problem)
 
 
 def _versions_up_to(lake: MaintenanceContext, newest: int) -> list[int]:

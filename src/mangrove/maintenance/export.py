@@ -109,12 +109,12 @@ def export_version(
     if keep:
         _record(lake, made)
     destination.put(EXPORT_RECORD_PATH, encode_export_record(plan.record))
-    wanted = load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
-    missing = find_missing_copies(wanted, destination.list())
+    required = load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
+    missing = find_missing_copies(required, destination.list())
     # The root is copied last: without it a copy is not a lakehouse.
     copier(lake.store, destination, missing, watch, last=plan.root)
-    _check_complete(destination, wanted)
-    return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing), keep)
+    _check_complete(destination, required)
+    return ExportReport(made, mode, len(missing), sum(missing.values()), len(required) - len(missing), keep)
 
 
 def pin_version(lake: MaintenanceContext, name: str, version: int | None = None) -> Export:
@@ -302,21 +302,21 @@ def _change_names(
 
 
 def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
-    wanted: set[str] = set()
+    required: set[str] = set()
     match plan.mode:
         case ExportMode.FULL:
-            visit_reachable_files(lake, [plan.snapshot], wanted.add)
+            visit_reachable_files(lake, [plan.snapshot], required.add)
         case ExportMode.PARTIAL:
-            wanted.update(lake.maintenance.files_of([plan.snapshot]))
+            required.update(lake.maintenance.files_of([plan.snapshot]))
             for table in plan.tables:
                 for delta in _deltas(plan.snapshot, TableIdentity(table.namespace_id, table.id)):
                     for file in delta.manifest.entries:
-                        wanted.update(resolve_paths(file.location, lake.store.uri))
+                        required.update(resolve_paths(file.location, lake.store.uri))
         case ExportMode.MINIMAL:
             assert plan.root is not None
-            wanted.add(plan.root)
+            required.add(plan.root)
     # The source's hint names versions that the copy does not have.
-    return wanted - HINT_PATHS
+    return required - HINT_PATHS
 
 
 def _resolve_tables(snapshot: MetastoreSnapshot, names: Sequence[str]) -> list[TableEntry]:
@@ -339,16 +339,18 @@ def _resolve_tables(snapshot: MetastoreSnapshot, names: Sequence[str]) -> list[T
 def _deltas(snapshot: MetastoreSnapshot, table: TableIdentity) -> Iterator[Delta]:
     parents: list[Parent] = [table]
     for kind in (Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION):
-        found = [way for parent in parents for way, _ in snapshot.children(kind, parent)]
-        parents = [way for way in found if isinstance(way, TableVersionLocator | StreamLocator | PartitionLocator)]
+        found = [locator for parent in parents for locator, _ in snapshot.children(kind, parent)]
+        parents = [
+            locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
+        ]
     for parent in parents:
         for _, delta in snapshot.children(Kind.DELTA, parent):
             if isinstance(delta, Delta):
                 yield delta
 
 
-def _check_complete(destination: Store, wanted: Mapping[str, int]) -> None:
-    missing = find_missing_copies(wanted, destination.list())
+def _check_complete(destination: Store, required: Mapping[str, int]) -> None:
+    missing = find_missing_copies(required, destination.list())
     if missing:
         raise StorageError(
             f"{min(missing)} and {len(missing) - 1} other files are incomplete in {destination.uri}. "

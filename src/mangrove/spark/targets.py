@@ -22,8 +22,8 @@ FILE: Final = "mangrove file"
 """Column with the number of a row's file; the space avoids collisions with table columns."""
 ROW: Final = "mangrove row"
 """Column with a row's position in its file, from 0."""
-_POSITION_COLUMN: Final = "mangrove stands at"
-_DELETED_BEFORE: Final = "mangrove hides before"
+_POSITION_COLUMN: Final = "mangrove position"
+_DELETED_BEFORE: Final = "mangrove deleted before"
 _OTHER: Final = "mangrove other"
 
 

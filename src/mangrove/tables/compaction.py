@@ -108,7 +108,7 @@ class Compaction:
     """The scan plan of the rewritten files."""
     retained: tuple[DataFile, ...]
     """The retained files of a replace of the whole log; empty if only some files are replaced."""
-    gone: tuple[str, ...]
+    removed_paths: tuple[str, ...]
     """The locations removed by a replace of some files; empty if the whole log is replaced."""
     left: tuple[FileScan, ...] = ()
     """The files that are left for the next compaction because of the bounds."""
@@ -132,8 +132,8 @@ class Compaction:
     def delta(self, files: Sequence[DataFile]) -> Delta:
         """Return the delta that replaces the rewritten files by new ones."""
         (log,) = self.state.logs
-        if self.gone:
-            return replace(build_rewrite_delta(self.gone, files), replaces_through=log.last_position)
+        if self.removed_paths:
+            return replace(build_rewrite_delta(self.removed_paths, files), replaces_through=log.last_position)
         return build_compaction_delta([*self.retained, *files], log.last_position)
 
 

@@ -70,7 +70,7 @@ def check_constraints_of(version: TableVersion) -> dict[str, str]:
 
 
 def check_stored_expression(text: str, what: str) -> None:
-    """Refuse an expression of a table that calls Java: whoever wrote the table would run code in the reader's Spark."""
+    """Raise an error for a stored expression that calls Java code, which would run in the Spark session of a reader."""
     tokens = tokenize_condition(text)
     for name, bracket in itertools.pairwise(tokens):
         if name.is_name and name.value.lower() in _RUNS_JAVA and bracket.is_mark and bracket.value == "(":
@@ -103,19 +103,19 @@ def find_subquery(condition: str) -> int | None:
 def check_column_not_constrained(version: TableVersion, path: Sequence[str]) -> None:
     """Raise an error on dropping or renaming a column that a check constraint uses."""
     for name, condition in check_constraints_of(version).items():
-        if _names(condition, path):
+        if _uses_column(condition, path):
             raise InvalidInputError(
                 f"column {'.'.join(path)!r} is used by check {name!r} ({condition}); drop the check first"
             )
 
 
-def _names(condition: str, path: Sequence[str]) -> bool:
+def _uses_column(condition: str, path: Sequence[str]) -> bool:
     """Return whether a condition uses a column, or a field of it.
 
     >>> _names("a.b > 1", ["a"]), _names("`A`.b > 1", ["a", "b"]), _names("b.a > 1 or 'a' = a(1)", ["a"])
     (True, True, False)
     """
-    wanted = [part.casefold() for part in path]
+    folded_path = [part.casefold() for part in path]
     tokens, chain = tokenize_condition(condition), list[str]()
     for token, following in itertools.pairwise(tokens):
         if not token.is_name:
@@ -124,7 +124,7 @@ def _names(condition: str, path: Sequence[str]) -> bool:
         chain = [*chain, token.value.casefold()]
         if following.value != "." or not following.is_mark:
             is_call = following.is_mark and following.value == "("
-            if chain[: len(wanted)] == wanted and not is_call:
+            if chain[: len(folded_path)] == folded_path and not is_call:
                 return True
             chain = []
     return False
@@ -146,8 +146,8 @@ def add_check_constraint(version: TableVersion, name: str, condition: str) -> Ta
 def drop_check_constraint(version: TableVersion, name: str) -> TableVersion:
     """Return the table version without one of its conditions."""
     if CHECK_PREFIX + name not in version.properties:
-        there = list(check_constraints_of(version))
-        raise NotFoundError(f"check {name!r} does not exist{suggest_name(name, there) if there else ''}")
+        existing = list(check_constraints_of(version))
+        raise NotFoundError(f"check {name!r} does not exist{suggest_name(name, existing) if existing else ''}")
     left = {key: text for key, text in version.properties.items() if key != CHECK_PREFIX + name}
     return replace(version, properties=left)
 
@@ -203,7 +203,7 @@ def check_default(column: Column) -> None:
     if column.default is None:
         return
     check_stored_expression(column.default, f"the default of column {column.name!r}")
-    _refuse_other_rows(column.name, column.default)
+    _reject_row_dependence(column.name, column.default)
     try:
         expression = parse_expression(column.default)
     except RequiresSparkError:
@@ -229,7 +229,7 @@ def check_default(column: Column) -> None:
         )
 
 
-def _refuse_other_rows(name: str, default: str) -> None:
+def _reject_row_dependence(name: str, default: str) -> None:
     """Raise an error for a default that depends on several rows: queries, aggregates and windows."""
     tokens = tokenize_condition(default)
     calls = [one.value.lower() for one, other in itertools.pairwise(tokens) if other.value == "("]

@@ -4,7 +4,7 @@
     data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it references, and
                                                                  the computed position deletes
 
-The same state always has the same names. One request therefore tells whether it is
+The same state always has the same names. One request therefore shows whether it is
 published, and concurrent publishers write the same files. The files contain absolute
 paths, so the root is part of the digest: a copy of a lakehouse never uses the files of
 its source.
@@ -93,17 +93,17 @@ def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
     """Return the name of a published state; it visits each file once."""
     version = state.version
     properties = sorted((name, value) for name, value in state.properties.items() if name != CLIENT_SNAPSHOT)
-    words = [
+    parts = [
         repr((PUBLISHED_FORMAT, root_uri, state.table_id, properties, version.keys, state.log_scheme)),
         repr((version.schemas, version.partition_schemes, version.sort_schemes)),
     ]
     for log in state.logs:
-        words.append(repr(log.values))
-        words += [
+        parts.append(repr(log.values))
+        parts += [
             f"{format_file_identity(live.file, live.position)} {live.deletes_earlier_rows}"
             for live in list_live_files(log.deltas)
         ]
-    digest = compute_digest(words)
+    digest = compute_digest(parts)
     is_written = any(log.deltas for log in state.logs)
     return PublishedName(state.table_id, digest, _snapshot_id(state, digest) if is_written else None)
 
@@ -127,11 +127,11 @@ def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_
     return " ".join([digest, str(snapshot_id), *earlier[: _CLIENT_COMMITS_MAX - 1]])
 
 
-def compute_digest(words: Iterable[str]) -> str:
+def compute_digest(parts: Iterable[str]) -> str:
     """Return a digest of strings in order."""
     found = hashlib.sha256()
-    for word in words:
-        encoded = word.encode()
+    for part in parts:
+        encoded = part.encode()
         found.update(b"%d:" % len(encoded))
         found.update(encoded)
     return found.hexdigest()[:_DIGEST_CHARACTERS]

@@ -183,13 +183,13 @@ def resolve_clause_values(
         return resolve_assignments(clause.values, schema)
     if clause.kind is MergeKind.UNMATCHED_UPDATE:
         raise InvalidInputError(f"`{clause.kind.value}` has no source row; give the values to set")
-    there = {name.casefold(): name for name in source_columns}
-    common = [column.name for column in schema.columns if column.name.casefold() in there]
+    available = {name.casefold(): name for name in source_columns}
+    common = [column.name for column in schema.columns if column.name.casefold() in available]
     if not common:
         raise InvalidInputError(
             f"the source has none of the table's columns ({', '.join(schema.names)}); give the values to set"
         )
-    return {name: Expr(f"{_quote(plan.source_name)}.{_quote(there[name.casefold()])}") for name in common}
+    return {name: Expr(f"{_quote(plan.source_name)}.{_quote(available[name.casefold()])}") for name in common}
 
 
 def find_equality_columns(on: Expression, plan: MergePlan) -> list[tuple[str, str]]:

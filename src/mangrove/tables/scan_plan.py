@@ -270,8 +270,8 @@ class _PositionDeletes:
 
     def of(self, location: str) -> tuple[DataFile, ...]:
         """Return the position delete files that can apply to a file, in order."""
-        there = self._there.get(location, [])
-        both = sorted([*self._everywhere, *there], key=itemgetter(0)) if self._everywhere else there
+        of_file = self._there.get(location, [])
+        both = sorted([*self._everywhere, *of_file], key=itemgetter(0)) if self._everywhere else of_file
         return tuple([file for _, file in both])
 
 

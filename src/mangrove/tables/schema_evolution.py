@@ -166,9 +166,9 @@ def evolve_schema(version: TableVersion, given: Mapping[str, DataType | None]) -
     return version
 
 
-def can_widen_type(wanted: DataType, old: DataType) -> bool:
-    """Return whether a column can be widened to the primitive type `wanted` without rewriting values."""
-    match old, wanted:
+def can_widen_type(new: DataType, old: DataType) -> bool:
+    """Return whether a column can be widened to the primitive type `new` without rewriting values."""
+    match old, new:
         case (Int16(), Int16() | Int32() | Int64()) | (Int32(), Int32() | Int64()) | (Int64(), Int64()):
             return True
         case (Float32(), Float32() | Float64()) | (Float64(), Float64()):
@@ -178,7 +178,7 @@ def can_widen_type(wanted: DataType, old: DataType) -> bool:
         case Varchar(length), Varchar(longer):
             return longer is None or (length is not None and longer >= length)
         case _:
-            return not is_nested(old) and old == wanted
+            return not is_nested(old) and old == new
 
 
 def _with_change(version: TableVersion, path: Sequence[str], change: Callable[[Column], Column]) -> TableVersion:

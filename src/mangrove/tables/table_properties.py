@@ -58,8 +58,8 @@ def update_column_properties(
                 f"column {name!r} is used by {CLUSTER_BY} {text!r} of {table}; "
                 "set the property to other columns or remove it first"
             )
-    kept = [now for now in followed if now is not None]
-    return {} if kept == names else {CLUSTER_BY: ", ".join(kept)}
+    remaining = [now for now in followed if now is not None]
+    return {} if remaining == names else {CLUSTER_BY: ", ".join(remaining)}
 
 
 def _name_after(name: str, before: Schema, after: Schema) -> str | None:

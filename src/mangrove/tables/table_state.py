@@ -172,21 +172,21 @@ def _load_partitions(
     if predicate is None or schema is None:
         return dict(scan_partitions(reading, opened))
     named = enumerate_partition_values(scheme, schema, predicate)
-    ways = None if named is None else locate_partitions(opened, named)
-    found = scan_partitions(reading, opened) if ways is None else load_partitions(reading, ways)
-    return {way: one for way, one in found if can_partition_match(scheme, one.values, schema, predicate)}
+    locators = None if named is None else locate_partitions(opened, named)
+    found = scan_partitions(reading, opened) if locators is None else load_partitions(reading, locators)
+    return {locator: one for locator, one in found if can_partition_match(scheme, one.values, schema, predicate)}
 
 
 def _load_logs(
     reading: CatalogReader, opened: OpenTable, partitions: Mapping[PartitionLocator, Partition]
 ) -> tuple[PartitionLog, ...]:
     """Return the logs of partitions, whose deltas are read in one pass."""
-    deltas: dict[str, list[Delta]] = {way.partition_id: [] for way in partitions}
+    deltas: dict[str, list[Delta]] = {locator.partition_id: [] for locator in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
         deltas[locator.partition_id].append(delta)
     # DeltaCAT's partition scheme may be unsupported; then its values are ignored.
     is_divided = bool(opened.partition_scheme.fields)
     return tuple(
-        PartitionLog(partition.values if is_divided else (), tuple(deltas[way.partition_id]))
-        for way, partition in partitions.items()
+        PartitionLog(partition.values if is_divided else (), tuple(deltas[locator.partition_id]))
+        for locator, partition in partitions.items()
     )

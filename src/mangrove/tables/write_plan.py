@@ -317,8 +317,8 @@ def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tupl
         for path, column in schema.all_columns()
         if not is_nested(column.type) and not any(path[:depth] in inside_lists for depth in range(1, len(path)))
     ]
-    wanted = sorted(plain, key=lambda entry: entry[1] not in first)
-    return wanted[:STATISTICS_COLUMNS_MAX]
+    ordered = sorted(plain, key=lambda entry: entry[1] not in first)
+    return ordered[:STATISTICS_COLUMNS_MAX]
 
 
 def group_files_by_log(
@@ -356,9 +356,9 @@ def build_overwrite_delta(files: Sequence[DataFile]) -> Delta:
     return _delta(DeltaType.REPLACE, files)
 
 
-def build_rewrite_delta(gone: Iterable[str], files: Sequence[DataFile]) -> Delta:
+def build_rewrite_delta(removed: Iterable[str], files: Sequence[DataFile]) -> Delta:
     """Return the delta that removes single files and adds others."""
-    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(gone))
+    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(removed))
 
 
 def build_compaction_delta(files: Sequence[DataFile], through: int) -> Delta:

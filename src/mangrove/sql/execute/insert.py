@@ -40,7 +40,7 @@ class PreparedInsert:
     table: Table
     rows: Frame
     fixed: dict[str, str]
-    """The values of partition columns that the statement says, as SQL."""
+    """The values of partition columns in the statement, as SQL."""
 
 
 def prepare_insert(

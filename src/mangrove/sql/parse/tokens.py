@@ -220,7 +220,7 @@ class TokenCursor:
         self.tokens = tokenize(text, start)
         self.place = 0
         self.computed = computed
-        """What tells the name that the expression in `IDENTIFIER(…)` is."""
+        """Evaluates the expression in `IDENTIFIER(…)` to a name."""
 
     @property
     def next(self) -> SqlToken:
