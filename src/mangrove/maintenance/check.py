@@ -243,25 +243,25 @@ def check_lakehouse(
     """
     repaired = _repair(lake, watch) if repair else []
     log = _ProblemLog()
-    kept, damaged = _list_live_versions(lake)
-    versions = kept if sample is None else sample_versions(kept, sample)
+    live, damaged = _list_live_versions(lake)
+    versions = live if sample is None else sample_versions(live, sample)
     files = FileChecker(lake.store, count_rows, referenced_root)
     settings = _settings(lake)
     named = set(list_export_versions(settings))
-    ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
+    ruled = [version for version in versions if thorough or version == live[-1] or version in named]
     for problem in chain(
-        damaged, _wrong_clock(lake), _find_broken_rules(lake, ruled, watch), _find_lost_names(lake, settings, set(kept))
+        damaged, _wrong_clock(lake), _find_broken_rules(lake, ruled, watch), _find_lost_names(lake, settings, set(live))
     ):
         log.add(problem)
     for problem in chain(
-        _find_gaps(lake, kept), _find_lost_versions(lake, kept), _check_files(lake, versions, files, watch)
+        _find_gaps(lake, live), _find_lost_versions(lake, live), _check_files(lake, versions, files, watch)
     ):
         log.notify_if_unexplained(problem)
     for problem in files.problems_of_rows(watch):
         log.notify_if_unexplained(problem)
     return CheckReport(
         tuple(versions),
-        len(kept),
+        len(live),
         files.data_files,
         files.elsewhere,
         tuple(log.problems),
@@ -407,9 +407,9 @@ def _wrong_clock(lake: MaintenanceContext) -> Iterator[Problem]:
         yield Problem(find_version_file(lake.store, newest.version) or f"{_VERSION}{newest.version}", str(error))
 
 
-def _find_gaps(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
+def _find_gaps(lake: MaintenanceContext, live: Sequence[int]) -> Iterator[Problem]:
     """Yield the manually deleted versions: the name after a live version is never freed."""
-    for version, following in pairwise(kept):
+    for version, following in pairwise(live):
         places = version_paths_of(version)
         path = None if following == version + 1 else find_version_file(lake.store, version)
         if path is not None and find_version_file(lake.store, version + 1) is None:
@@ -419,12 +419,12 @@ def _find_gaps(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Proble
             )
 
 
-def _find_lost_versions(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
+def _find_lost_versions(lake: MaintenanceContext, live: Sequence[int]) -> Iterator[Problem]:
     """Yield the other manually deleted versions, including the oldest; consecutive ones as one problem."""
-    if not kept or lake.maintenance.is_read_only or lake.store.exists(EXPORT_RECORD_PATH):
+    if not live or lake.maintenance.is_read_only or lake.store.exists(EXPORT_RECORD_PATH):
         return  # other programs delete versions completely, and a copy begins with its own version
     try:
-        lost = find_lost_versions(lake.store, kept[-1])
+        lost = find_lost_versions(lake.store, live[-1])
     except FormatError:
         return  # the file of the newest version is damaged, which is reported separately
     numbers = set(lost.values())
@@ -438,7 +438,7 @@ def _find_lost_versions(lake: MaintenanceContext, kept: Sequence[int]) -> Iterat
         yield Problem(path, f"the file is missing: {these} deleted without expiry. Restore it from a copy")
 
 
-def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, kept: set[int]) -> Iterator[Problem]:
+def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, live: set[int]) -> Iterator[Problem]:
     if lake.store.exists(EXPORT_RECORD_PATH):
         return  # a copy has one version; the names are those of its source
     for name, location in settings.exported_snapshots.items():
@@ -447,5 +447,5 @@ def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, kept
         except FormatError as error:
             yield Problem(location, str(error))
             continue
-        if version not in kept:
+        if version not in live:
             yield Problem(location, f"the export {name!r} names version {version}, which does not exist")

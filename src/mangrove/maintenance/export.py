@@ -232,11 +232,11 @@ def _check_newest(lake: MaintenanceContext, destination: Store, plan: _Plan) -> 
         return
     if not _is_complete(lake, destination, plan):
         return
-    held = plan.snapshot.version
+    exported = plan.snapshot.version
     raise AlreadyExistsError(
-        f"the export {plan.record.name!r} in {destination.uri} is complete with version {held}, but the newest is "
+        f"the export {plan.record.name!r} in {destination.uri} is complete with version {exported}, but the newest is "
         f"{newest.version}; export to another location under another name or after dropping this one, or pass "
-        f"version {held} to check the copy"
+        f"version {exported} to check the copy"
     )
 
 
@@ -251,9 +251,9 @@ def _check_retained(lake: MaintenanceContext, version: int) -> None:
     """Raise an error for a version that a concurrent expiry may be deleting."""
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
-    held = find_pins(newest, now_millis).versions
+    pinned = find_pins(newest, now_millis).versions
     safe_millis = youngest_expirable_millis(newest.settings)
-    if version in select_expirable(lake.maintenance.kept(), newest.settings, held, now_millis, safe_millis):
+    if version in select_expirable(lake.maintenance.kept(), newest.settings, pinned, now_millis, safe_millis):
         raise ConflictError(
             f"version {version} may expire at any time and cannot be pinned; use a full export "
             "of it, or increase maximum_version_age_millis first"

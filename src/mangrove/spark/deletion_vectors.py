@@ -232,8 +232,8 @@ def _rank_values(columns: Sequence[Any], delete_files: int) -> tuple[list[Any], 
 def _evict_oldest(known: dict[ScanKey, Numbers], words_max: int) -> dict[ScanKey, Numbers]:
     """Return the cache entries that fit the limit, dropping the oldest ones."""
     counts = accumulate(len(words) for words in reversed(known.values()))
-    kept = sum(1 for count in counts if count <= words_max)
-    return dict(list(known.items())[len(known) - kept :])
+    retained = sum(1 for count in counts if count <= words_max)
+    return dict(list(known.items())[len(known) - retained :])
 
 
 @dataclass

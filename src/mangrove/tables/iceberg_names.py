@@ -139,8 +139,8 @@ def compute_digest(parts: Iterable[str]) -> str:
 
 def format_file_identity(file: DataFile, position: int) -> str:
     """Return the identity of a file; names are never reused, so statistics are not needed."""
-    told = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
-    return repr((*told, file.partition_values, file.applies_to, file.key_ids, file.content_type))
+    identity = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
+    return repr((*identity, file.partition_values, file.applies_to, file.key_ids, file.content_type))
 
 
 def encode_parts(paths: Iterable[str], deleted_rows: Mapping[str, str]) -> str:
@@ -160,8 +160,8 @@ def decode_part_paths(text: str) -> list[str]:
 
 def decode_position_delete_paths(text: str) -> dict[str, str]:
     """Return the position delete files by the digests of their inputs."""
-    told = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
-    return {digest: path for digest, _, path in told}
+    entries = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
+    return {digest: path for digest, _, path in entries}
 
 
 def snapshot_id_of(digest: str) -> int:
@@ -173,16 +173,16 @@ def snapshot_id_of(digest: str) -> int:
     return int(digest[:16], 16) >> 1 or 1
 
 
-def split_runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[tuple[T, ...]]:
+def split_runs(items: Sequence[T], texts: Sequence[str], size: int) -> Iterator[tuple[T, ...]]:
     """Split items into runs of about `size`, with content-defined boundaries.
 
     A run stays the same if items are added or removed elsewhere, so its file is reused. A
     run has at most four times that size.
     """
     run: list[T] = []
-    for item, word in zip(items, words, strict=True):
+    for item, text in zip(items, texts, strict=True):
         run.append(item)
-        ends_here = int(hashlib.sha256(word.encode()).hexdigest()[:8], 16) % size == 0
+        ends_here = int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % size == 0
         if ends_here or len(run) == 4 * size:
             yield tuple(run)
             run = []
@@ -191,7 +191,7 @@ def split_runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[
 
 
 def _snapshot_id(state: TableState, digest: str) -> int:
-    told = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")[0]
+    recorded_digest = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")[0]
     given = next(iter(parse_client_snapshots(state.properties)), "")
-    is_given = told == digest and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
+    is_given = recorded_digest == digest and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
     return int(given) if is_given and 0 < int(given) < 2**63 else snapshot_id_of(digest)

@@ -74,9 +74,9 @@ def format_with_caret(text: str, position: int, message: str) -> str:
     line = text[start : len(text) if end < 0 else end].expandtabs(1)
     column = position - start
     cut = max(0, column - _WIDTH_MAX + 20)
-    shown = line[cut : cut + _WIDTH_MAX]
+    excerpt = line[cut : cut + _WIDTH_MAX]
     where = f"line {line_of(text, position)}, column {column + 1}"
-    return f"{where}: {message}\n    {shown}\n    {' ' * (column - cut)}^"
+    return f"{where}: {message}\n    {excerpt}\n    {' ' * (column - cut)}^"
 
 
 def line_of(text: str, position: int) -> int:
@@ -238,7 +238,7 @@ class TokenCursor:
 
     def is_next(self, *words: str) -> bool:
         """Return whether the next tokens are these words or marks."""
-        return all(wanted in (self.peek(ahead).word, self.peek(ahead).text) for ahead, wanted in enumerate(words))
+        return all(word in (self.peek(ahead).word, self.peek(ahead).text) for ahead, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
         """Consume these words or marks if they are next."""

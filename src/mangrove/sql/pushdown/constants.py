@@ -92,8 +92,8 @@ class ConstantResolver:
         if isinstance(node, exp.Literal):
             text = node.this if node.is_string else None
         elif isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
-            wanted = _TIMES.get(node.to.this)
-            text = node.this.this if wanted is not None and isinstance(column.type, wanted) else _day(node)
+            expected = _TIMES.get(node.to.this)
+            text = node.this.this if expected is not None and isinstance(column.type, expected) else _day(node)
         else:
             text = _day(node)
         return text if text is not None and _is_time(text) and self.counts_in_utc(column) else None

@@ -70,8 +70,8 @@ def build_condition_predicate(
     folded = {name.casefold() for name in names}
 
     def name_of(column: Any) -> str | None:
-        is_meant = len(column.parts) == 1 or (len(column.parts) == 2 and column.table.casefold() in folded)
-        return column.name.casefold() if is_meant and isinstance(column.this, exp.Identifier) else None
+        is_own_column = len(column.parts) == 1 or (len(column.parts) == 2 and column.table.casefold() in folded)
+        return column.name.casefold() if is_own_column and isinstance(column.this, exp.Identifier) else None
 
     requested = PushedFilter(where.this, (), name_of, is_beside_nulls=False)
     return _Reader(requested, schema, ConstantResolver(time_zone)).predicate(requested.node, is_exact=is_exact)
