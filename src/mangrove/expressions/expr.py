@@ -37,7 +37,7 @@ class RequiresSparkError(InvalidInputError):
 
 
 LiteralValue: TypeAlias = bool | int | float | decimal.Decimal | str | bytes | datetime.date | datetime.datetime | None
-"""What can be written down: an int is a whole number, a Decimal one with a point, a float one with an exponent."""
+"""The value of a literal: int for integers, Decimal with a decimal point, float with an exponent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ LiteralInput: TypeAlias = bool | decimal.Decimal | str | bytes
 _EXACT: Final = decimal.Context(prec=100)
 _INTEGER_END: Final = 2**63
 _DIGITS_MAX: Final = 38
-"""What no column can hold that counts exactly has more digits before the point."""
+"""The maximum number of digits before the decimal point of an exact numeric column."""
 _INTEGER_BITS: Final = {Int16: 15, Int32: 31, Int64: 63}
 _BELOW: Final = {Operator.LESS, Operator.LESS_OR_EQUAL}
 _ABOVE: Final = {Operator.GREATER, Operator.GREATER_OR_EQUAL}

@@ -54,7 +54,7 @@ class ConditionToken(NamedTuple):
     start: int
     is_word: bool = False
     is_name: bool = False
-    """Whether it can be part of a name: a word, or a text between backticks."""
+    """Whether it can be part of a name: a word, or quoted with backticks."""
 
     @property
     def is_mark(self) -> bool:

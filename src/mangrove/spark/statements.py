@@ -167,7 +167,7 @@ RUNTIME_ERRORS: Final = (PySparkException, Py4JJavaError)
 """Exceptions during execution; some are raised by Spark's Python bridge."""
 
 _HANDED_OVER: Final = "_pyspark_connect_temp_view_" + 32 * "0"
-"""As long as Spark's names for frames over Connect, which shift the positions behind them."""
+"""As long as the names of frames in Spark Connect, which shift later positions."""
 _LINE_AND_COLUMN: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] [^\n]+")
 _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)

@@ -44,6 +44,6 @@ def format_spark_error(error: SparkErrorInfo) -> str:
         case _:
             first, stop, rest = error.message.partition(". ")
             if "." in error.condition and ": " not in first and rest:
-                # The first sentence names the kind of mistake, and the second says which.
+                # The first sentence is the kind of error, the second has the details.
                 first, stop = f"{first}: {rest.partition('. ')[0]}", ""
             return first + stop.strip() if first else f"Spark rejected the statement ({error.condition})"

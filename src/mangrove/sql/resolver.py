@@ -48,7 +48,7 @@ def list_known_names(catalog: Catalog) -> Iterator[str]:
             for view in catalog.views(namespace.locator):
                 yield str(view)
         except NotFoundError:
-            # Dropped while we looked.
+            # Dropped concurrently.
             continue
 
 
@@ -81,7 +81,7 @@ class NameResolver:
     table_history: Callable[[TableLocator], Iterator[HistoryEntry]]
     new_id: Callable[[], str]
     text: str = ""
-    """What errors point into, where a statement names several things."""
+    """The statement for error positions, if it references several objects."""
 
     def pair(self, name: SqlName) -> tuple[str, str]:
         """Return the namespace and the name of a table or view."""

@@ -32,17 +32,17 @@ class Result:
     kind: str
     """One of query, definition, change, transaction, procedure, information."""
     message: str = ""
-    """What was done, for people."""
+    """A readable message."""
     frame: Frame | None = None
     answer: InlineResult | None = None
     counts: RowCounts | None = None
-    """How many rows a change inserted, updated and deleted."""
+    """The number of inserted, updated and deleted rows."""
     scans: tuple[QueryScan, ...] = ()
     """The tables of the lakehouse that a query reads."""
     line: int = 1
-    """The line of the script in which the statement begins."""
+    """The line of the script on which the statement begins."""
     version: int | None = None
-    """The version that it committed, where it did."""
+    """The committed version, if any."""
 
     @property
     def columns(self) -> tuple[str, ...]:

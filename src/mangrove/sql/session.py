@@ -370,7 +370,7 @@ class SqlSession:
         bound = self._bind(statement.query, source, head=statement.head)
         plan = str(bound.frame.collect()[0][0])
         if plan.startswith(_NO_PLAN):
-            self._bind(statement.query, source)  # Spark explains what it cannot run; running it says why.
+            self._bind(statement.query, source)  # EXPLAIN does not raise errors; binding the query does.
         lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
         lines += [scan.explain() for scan in bound.scans]
         return Result("information", answer=InlineResult("plan string", (("\n".join(lines),),)), scans=bound.scans)

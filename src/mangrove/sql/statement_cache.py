@@ -104,7 +104,7 @@ class StatementCache:
     states: BoundedCache[TableState] = field(default_factory=lambda: BoundedCache(_STATES_MAX))
     frames: BoundedCache[Frame] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
     foreign: BoundedCache[bool] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
-    """Whether a table of a version has files that other programs wrote."""
+    """Whether a table has files of other programs, by version and table."""
     texts: BoundedCache[AnalyzedQuery] = field(default_factory=lambda: BoundedCache(_TEXTS_MAX))
 
 

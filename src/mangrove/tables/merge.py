@@ -34,7 +34,7 @@ _DIGITS_MAX: Final = 38
 """The maximum precision of a decimal in any engine."""
 
 Assignable: TypeAlias = LiteralValue | Expr
-"""What a column is set to: a value, text too, or an SQL expression."""
+"""A new column value: a Python value, including a string, or a SQL expression."""
 
 
 def resolve_assignments(values: Mapping[str, Assignable], schema: Schema) -> dict[str, Assignable]:

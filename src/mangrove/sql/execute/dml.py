@@ -163,8 +163,8 @@ def _where(
     if predicate is not None:
         return predicate
     bare = rewrite_qualifiers(condition, dict.fromkeys(_list_qualifiers(statement.table, statement.alias)))
-    # In these words it is no predicate of ours, which might take literals otherwise than this session of Spark's,
-    # and Spark refuses what is neither true nor false, where IS TRUE would take the text 'yes'.
+    # CASE keeps the text from being parsed as a predicate, which may interpret literals differently than this
+    # Spark session. Unlike IS TRUE, it rejects conditions that are not boolean, such as the string 'yes'.
     text = f"CASE WHEN ({bare}) THEN TRUE ELSE FALSE END"
     certain = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=False)
     return text if certain is None else SparkCondition(text, certain)

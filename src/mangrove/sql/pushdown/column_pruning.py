@@ -25,11 +25,11 @@ from mangrove.sql.pushdown.scopes import has_only_known_args, is_plain_cte
 __all__ = ["ColumnPruning", "Names", "NamesOf", "require_all_columns", "select_read_columns"]
 
 Names: TypeAlias = frozenset[str] | None
-"""Names of columns, without regard to case; None stands for all that there are."""
+"""Case-insensitive names of columns; None is all columns."""
 NamesOf: TypeAlias = Callable[[], Names]
 
 _NEEDS_MORE: Final = frozenset({"NATURAL", "PIVOT", "UNPIVOT"})
-"""Words behind which columns count that are not named; as names of columns they only make more be read."""
+"""Keywords that use columns without naming them; used as a column name, they only cause more columns to be read."""
 _HANDS_ON: Final = ("with_", "expressions", "hint", "from_", "laterals", "joins", "where", "order", "limit", "offset")
 _PATTERN_SIGN: Final = re.compile(r"[^\w\s-]")
 _WORD: Final = re.compile(r"\w+")
@@ -80,7 +80,7 @@ class ColumnPruning:
         known = sum(1 for _ in parsed.tree.find_all(exp.Star, exp.Mul))
         if known != sum(token.text == "*" for token in tokens):
             return False
-        # Without FROM, it stands for the columns of the query around it.
+        # Without FROM, it expands to the columns of the enclosing query.
         return all(select is not None and select.args.get("from_") is not None for _, select in self._stars)
 
     @cached_property

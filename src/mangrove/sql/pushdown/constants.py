@@ -59,7 +59,7 @@ class ConstantResolver:
     arguments: _Arguments = None
 
     def beside(self, column: Column, node: Any) -> ConstantValue | None:
-        """Return the constant if Spark's comparison with the column has the same result as ours."""
+        """Return the constant if Spark compares it with the column exactly as a predicate does."""
         if isinstance(node, exp.Paren):
             return self.beside(column, node.this)
         if isinstance(node, exp.Placeholder):
@@ -177,7 +177,7 @@ def _shift_day(day: str, interval: exp.Interval, sign: int) -> str | None:
             return (first + datetime.timedelta(days=steps * _DAYS[word])).isoformat()
         months = first.year * 12 + first.month - 1 + steps * _MONTHS[word]
         year, month = months // 12, months % 12 + 1
-        # The day after which a month ends stands for those that it does not have.
+        # A day that the month does not have becomes its last day.
         return datetime.date(year, month, min(first.day, calendar.monthrange(year, month)[1])).isoformat()
     except (ValueError, OverflowError, calendar.IllegalMonthError):
         return None

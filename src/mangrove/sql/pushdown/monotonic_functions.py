@@ -23,7 +23,7 @@ __all__ = ["rewrite_monotonic_comparison"]
 _ColumnOf = Callable[[Any], Column | None]
 
 _NUMBER: Final = Column(0, "number", Int32())
-"""What a year is compared with is a whole number, as beside such a column."""
+"""A year is compared like a column of this type."""
 _DAY: Final = Column(0, "day", Date())
 _TEXT: Final = Column(0, "text", Varchar())
 _UNITS: Final[dict[str, tuple[Transform, str]]] = {

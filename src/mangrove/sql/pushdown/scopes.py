@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TypedColumns: TypeAlias = Sequence[tuple[str, DataType | None]]
-"""Names of columns in order, with their types where those are certain."""
+"""Column names in order, with their types if known."""
 ColumnPlace: TypeAlias = tuple[int, str]
 """The number of a source in a SELECT, and the name of one of its columns."""
 
