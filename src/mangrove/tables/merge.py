@@ -84,7 +84,7 @@ def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
     """Return the problem of a decimal that no decimal column can store, with a remedy, or None.
 
     >>> describe_invalid_decimal(decimal.Decimal("NaN"))
-    'NaN, and decimals have neither NaN nor infinity: give None or a number'
+    'NaN, but decimals have no NaN or infinity; give None or a number'
     """
     if not value.is_finite():
         return f"{value}, but decimals have no NaN or infinity; give None or a number"

@@ -134,7 +134,7 @@ def _substitute_defaults(query: Query, schema: Schema, targets: Sequence[str]) -
 def _split_values(values: str) -> str:
     """Return a list of values as one SELECT per row.
 
-    >>> _as_rows("values (1, uuid()), (2, 'x')")
+    >>> _split_values("values (1, uuid()), (2, 'x')")
     "SELECT 1, uuid() UNION ALL SELECT 2, 'x'"
     """
     tokens, depth, start = tokenize(values)[1:-1], 0, 0
