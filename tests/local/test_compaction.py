@@ -151,7 +151,7 @@ def test_a_write_that_is_committed_does_not_raise_where_the_table_cannot_compact
         table.append([{"id": number}])
     assert [row["id"] for row in rows_of(table)] == [0, 1, 2]
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert caplog.messages[0].startswith("rows were written to s.t, and it could not compact itself: s.t has write.cl")
+    assert caplog.messages[0].startswith("rows were written to s.t, and it could not compact itself: invalid write.cl")
     with pytest.raises(InvalidInputError, match=r"there is no column 'gone'.*set it to other columns or remove it"):
         table.compact()
 
@@ -160,8 +160,8 @@ def test_a_write_that_is_committed_does_not_raise_where_the_table_cannot_compact
     ("name", "value", "told"),
     [
         ("compaction.auto", "yes", "'true' or 'false'"),
-        ("compaction.bytes-max", "0", "whole number from 1"),
-        ("compaction.deltas-min", "many", "whole number from 1"),
+        ("compaction.bytes-max", "0", "expected a positive integer"),
+        ("compaction.deltas-min", "many", "expected a positive integer"),
         ("write.cluster-by", "id, nosuch", "there are id, l"),
         ("write.cluster-by", "l", "has no order"),
         ("write.cluster-by", "id.", "backticks"),

@@ -189,7 +189,7 @@ def test_only_some_columns_can_be_asked_for_in_any_order_or_none_at_all() -> Non
     for wrong in (["nope"], ["id", "ID"], "id"):
         with pytest.raises(MangroveError):
             bench.rows(columns=wrong)
-    with pytest.raises(InvalidInputError, match="give text"):
+    with pytest.raises(InvalidInputError, match="expected text"):
         bench.rows(where=5)
 
 
