@@ -288,8 +288,8 @@ def test_whoever_asked_for_one_partition_meets_those_who_add_to_it_and_nobody_el
 
 def test_a_plan_says_that_it_looks_into_one_partition_alone(reopened: Callable[[], Lakehouse]) -> None:
     assert reopened().table("n.t").scan("day = 7").explain().splitlines() == [
-        "opens 2 of 2 files: 2 of 2 rows, 200 bytes",
-        "looks into 1 partitions, because no other holds such rows",
+        "reads 2 of 2 files: 2 of 2 rows, 200 bytes",
+        "partitions read: 1; the others are pruned",
     ]
 
 

@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SparkCondition:
-    """A condition in words that only Spark understands, and a predicate that all rows fulfil for which it is true."""
+    """A condition that only Spark can evaluate, and a predicate that it implies."""
 
     text: str
     predicate: Predicate
@@ -41,20 +41,20 @@ class SparkCondition:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a caller asked for; exactly one of the two is there."""
+    """A predicate or a local expression; exactly one of them is set."""
 
     predicate: Predicate | None = None
     expression: Expression | None = None
 
 
 class ConditionToken(NamedTuple):
-    """A piece of a condition; `value` is a name without its backticks, or a mark."""
+    """A token of a condition; `value` is a name without its backticks, or a symbol."""
 
     value: str
     start: int
     is_word: bool = False
     is_name: bool = False
-    """Whether it can be part of a name: a word, or a text between backticks."""
+    """Whether it can be part of a name: a word, or quoted with backticks."""
 
     @property
     def is_mark(self) -> bool:
@@ -66,13 +66,13 @@ ALL_ROWS = Condition(ConstantPredicate(holds=True))
 
 
 def check_not_empty(text: str, what: str = "expression") -> None:
-    """Refuse a text without content: no engine could say more about it."""
+    """Raise an error for an empty text."""
     if not text.strip():
-        raise InvalidInputError(f"the {what} is empty: write one such as amount > 0")
+        raise InvalidInputError(f"the {what} is empty; give one, such as amount > 0")
 
 
 def parse_expression(text: str) -> Expression:
-    """Return the expression that `text` is; refuse what only Spark understands, saying so."""
+    """Parse an expression; raise RequiresSparkError for syntax that only Spark supports."""
     from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
     from mangrove.expressions.tree_to_expression import convert_expression
 
@@ -82,17 +82,17 @@ def parse_expression(text: str) -> Expression:
 
 
 def parse_predicate(text: str, schema: Schema) -> Predicate:
-    """Return what `text` says about the columns of `schema`; refuse what it does not have or cannot compare."""
+    """Parse a predicate on the columns of `schema`; raise an error for unknown columns and invalid comparisons."""
     from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
     from mangrove.expressions.tree_to_predicate import convert_predicate
 
     check_not_empty(text, "predicate")
-    sql = SqlText(text, "predicate", advice="; to_spark(where=…) and SQL take any condition of Spark's")
+    sql = SqlText(text, "predicate", advice="; to_spark(where=…) and SQL support any Spark condition")
     return convert_predicate(parse_sql_tree(sql), sql, schema)
 
 
 def tokenize_condition(text: str) -> list[ConditionToken]:
-    """Return the tokens of any condition of Spark's, the last of which is empty."""
+    """Return the tokens of a Spark condition; the last one is empty."""
     from sqlglot import TokenType
 
     from mangrove.expressions.sql_tree import tokenize_text
@@ -108,16 +108,16 @@ def tokenize_condition(text: str) -> list[ConditionToken]:
 
 
 def bind_predicate(where: str | Predicate | None, schema: Schema) -> Predicate | None:
-    """Return the predicate that a caller gave as text or as a value, or None where all rows are meant."""
+    """Return the predicate of an argument given as text or as a value, or None for all rows."""
     if isinstance(where, str):
         return parse_predicate(where, schema)
     if where is not None and not isinstance(where, Predicate):
-        raise InvalidInputError(f"`where` is {where!r}: give text such as 'amount < 0'")
+        raise InvalidInputError(f"invalid `where` {where!r}; expected text such as 'amount < 0'")
     return where
 
 
 def parse_condition(where: str | Predicate | SparkCondition | None, schema: Schema) -> Condition:
-    """Return what `where` means to the engine in this process; None means all rows."""
+    """Return the condition for the local engine, or None for all rows."""
     if where is None:
         return ALL_ROWS
     if isinstance(where, SparkCondition):
@@ -129,7 +129,7 @@ def parse_condition(where: str | Predicate | SparkCondition | None, schema: Sche
 
 
 def parse_pruning_predicate(where: str | Predicate | None, schema: Schema) -> Predicate | None:
-    """Return the predicate that a text is, or None where it says more than predicates do."""
+    """Return the equivalent predicate of a text, or None if there is none."""
     try:
         return bind_predicate(where, schema)
     except MangroveError:

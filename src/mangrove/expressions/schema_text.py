@@ -70,5 +70,7 @@ def _format_column(column: Column) -> str:
     except InvalidInputError:
         is_one = False
     if not is_one:
-        raise InvalidInputError(f"the default {column.default!r} of column {column.name!r} is not one SQL expression")
+        raise InvalidInputError(
+            f"the default {column.default!r} of column {column.name!r} is not a single SQL expression"
+        )
     return with_default

@@ -52,7 +52,7 @@ _BINARY: Final[dict[type[exp.Expr], str]] = {
 
 
 def convert_expression(tree: Any, sql: SqlText) -> Expression:
-    """Return the expression that a tree means; refuse what only Spark can evaluate."""
+    """Return the expression of a tree; raise an error for functions that only Spark can evaluate."""
     return _Converter(sql).convert(tree)
 
 
@@ -63,7 +63,7 @@ class _Converter:
         self._sql = sql
 
     def convert(self, node: Any) -> Expression:
-        """Return what a node means; a chain of operators is walked, not nested, because it can be long."""
+        """Return the expression of a node; operator chains are converted iteratively, because they can be long."""
         chain = []
         while type(node) in _BINARY:
             chain.append(node)
@@ -130,12 +130,12 @@ class _Converter:
 
     def _convert_like(self, node: Any) -> Expression:
         if not node.expression.is_string:
-            raise self._sql.error(node.expression, "a pattern between quotes")
+            raise self._sql.error(node.expression, "a quoted pattern")
         return Like(self.convert(node.this), node.expression.this, bool(node.args.get("negate")))
 
     def _convert_case(self, node: Any) -> Expression:
         if not node.args["ifs"]:
-            raise InvalidInputError(f"a case has no `when`: {self._sql.text!r}")
+            raise InvalidInputError(f"CASE without WHEN: {self._sql.text!r}")
         subject = None if node.this is None else self.convert(node.this)
         branches = []
         for branch in node.args["ifs"]:
@@ -148,7 +148,7 @@ class _Converter:
     def _convert_call(self, node: Any) -> Expression:
         name = node.name.lower()
         if name not in _FUNCTIONS:
-            raise RequiresSparkError(f"the function {name} is known to Spark at most, in {self._sql.text!r}")
+            raise RequiresSparkError(f"unknown function {name} in {self._sql.text!r}; only Spark may support it")
         return ScalarFunction(name, self._convert_all(node.expressions, node))
 
     def _convert_all(self, nodes: list[Any], parent: Any) -> tuple[Expression, ...]:
@@ -179,7 +179,7 @@ def _parse_number(written: str) -> LiteralValue:
         return float(written)
     if sum(character.isdigit() for character in written) > _DIGITS_MAX:
         raise InvalidInputError(
-            f"a number of an expression has more than {_DIGITS_MAX} digits: write it as in 1e40, if it is meant"
+            f"a number in the expression has more than {_DIGITS_MAX} digits; use an exponent, as in 1e40"
         )
     return int(written) if written.isdigit() else decimal.Decimal(written)
 
@@ -188,7 +188,7 @@ def _parse_typed_literal(word: str, written: str) -> LiteralValue:
     try:
         return _PARSERS[word](written)
     except ValueError as error:
-        raise InvalidInputError(f"{word} {written!r} is none: {error}") from error
+        raise InvalidInputError(f"invalid {word} {written!r}: {error}") from error
 
 
 def _parse_timestamp(written: str) -> datetime.datetime:

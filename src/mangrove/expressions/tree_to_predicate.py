@@ -48,14 +48,14 @@ _ESCAPED: Final = re.compile(r"\\(.)|([%_])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A column, or a period that is taken from it."""
+    """A column, or a period of it."""
 
     column: Column
     transform: Transform
 
 
 def convert_predicate(tree: Any, sql: SqlText, schema: Schema) -> Predicate:
-    """Return what a tree says about the columns of `schema`; refuse what it does not have or cannot compare."""
+    """Return the predicate of a tree; raise an error for unknown columns and invalid comparisons."""
     return _Converter(sql, schema).convert(tree)
 
 
@@ -124,13 +124,15 @@ class _Converter:
     def _convert_like(self, node: Any) -> Predicate:
         term, negated = self._convert_term(node.this), bool(node.args.get("negate"))
         if not isinstance(term.column.type, Char | Varchar) or not isinstance(term.transform, Identity):
-            raise InvalidInputError(f"`like` compares text, and column {term.column.name!r} is none")
+            raise InvalidInputError(f"`like` requires a string column, but {term.column.name!r} is not one")
         if not node.expression.is_string:
-            raise self._sql.error(node.expression, "a pattern between quotes")
+            raise self._sql.error(node.expression, "a quoted pattern")
         pattern = node.expression.this
         body, is_open = (pattern[:-1], True) if pattern.endswith("%") else (pattern, False)
         if any(match[2] for match in _ESCAPED.finditer(body)):
-            raise InvalidInputError(f"the pattern {pattern!r} has a wildcard that is not one `%` at its end")
+            raise InvalidInputError(
+                f"unsupported pattern {pattern!r}; the only wildcard of a predicate is one `%` at the end"
+            )
         plain = _ESCAPED.sub(lambda match: match[1], body)
         if is_open:
             return StartsWith(term.column.id, plain, negated)
@@ -156,21 +158,23 @@ class _Converter:
         column = self._schema.column(*path)
         for depth in range(1, len(path)):
             if not isinstance(self._schema.column(*path[:depth]).type, Struct):
-                raise InvalidInputError(f"{'.'.join(path)!r} lies inside a list or map, which a predicate cannot reach")
+                raise InvalidInputError(f"{'.'.join(path)!r} is inside a list or map and cannot be used in a predicate")
         if is_nested(column.type) and not is_null_test:
-            raise InvalidInputError(f"column {'.'.join(path)!r} is nested: only `is null` can be asked about it")
+            raise InvalidInputError(
+                f"column {'.'.join(path)!r} has a nested type; a predicate can only test it with `is null`"
+            )
         return column
 
     def _convert_literal(self, node: Any) -> LiteralInput:
         if isinstance(node, exp.Null):
-            raise InvalidInputError("nothing is equal to null, nor unequal: write `is null` or `is not null`")
+            raise InvalidInputError("comparison with null is never true; use `is null` or `is not null`")
         literal = self._find_literal(node)
         if literal is None:
-            raise self._sql.error(node, "a number, a text between quotes, true or false")
+            raise self._sql.error(node, "a number, a quoted string, true or false")
         return literal
 
     def _find_literal(self, node: Any) -> LiteralInput | None:
-        """Return the value that is written down, or None where it is none."""
+        """Return the value of a literal node, or None for other nodes."""
         match node:
             case exp.Boolean():
                 return bool(node.this)
@@ -189,7 +193,7 @@ class _Converter:
 
 
 def _split_chain(node: Any, operation: type[exp.Expr]) -> list[Any]:
-    """Return the parts that an operator joins, without going into brackets."""
+    """Return the operands of a chain of the same operator, without entering parentheses."""
     parts = []
     while isinstance(node, operation):
         parts.append(node.args["expression"])
@@ -206,11 +210,11 @@ def _parse_number(written: str) -> decimal.Decimal:
     try:
         return decimal.Decimal(written)
     except decimal.InvalidOperation as error:
-        raise InvalidInputError(f"{written} has an exponent that no number of a column has") from error
+        raise InvalidInputError(f"the exponent of {written} is out of range") from error
 
 
 def _parse_bytes(digits: str) -> bytes:
     try:
         return bytes.fromhex(digits)
     except ValueError as error:
-        raise InvalidInputError(f"x{digits!r} is no bytes: write two hexadecimal digits for each") from error
+        raise InvalidInputError(f"invalid bytes x{digits!r}; expected two hexadecimal digits per byte") from error

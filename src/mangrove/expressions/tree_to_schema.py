@@ -25,7 +25,7 @@ _NESTED: Final = re.compile(r"\w+\s*<.*>", re.DOTALL)
 
 
 def convert_type(node: Any, sql: SqlText) -> DataType:
-    """Return the type that a tree is; the columns inside it are numbered from 1."""
+    """Return the type of a tree; nested columns are numbered from 1."""
     if node.meta.get("constraints"):
         raise sql.error(node, "a type without `not null` or a comment")
     return assign_fresh_ids([Column(0, "type", _convert(node, sql))], -1)[0].type

@@ -183,13 +183,13 @@ def vacuum_files(
     retired_since = None if alone else now_millis - youngest_expirable_millis(lake.metastore.latest().settings)
     garbage: dict[str, int] = {}
     listed = _CountedListing(lake.store.list(), watch)
-    shown = IcebergMetadataFiles()
-    for entry in select_candidates(shown.note(iter(listed)), lake.maintenance.owns, before_millis):
+    iceberg_files = IcebergMetadataFiles()
+    for entry in select_candidates(iceberg_files.note(iter(listed)), lake.maintenance.owns, before_millis):
         garbage[entry.path] = entry.size
     folders = _visit_reachable(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
-    for path in list(shown.kept(lake, garbage)):
+    for path in list(iceberg_files.kept(lake, garbage)):
         garbage.pop(path, None)
     if not dry_run:
         # Iceberg metadata is deleted before the files that it references.
@@ -199,8 +199,8 @@ def vacuum_files(
     left = _list_temporary_files(lake.store, before_millis)
     if not dry_run and isinstance(lake.store, _HasTemporaryFiles):
         _delete(lake.store.delete_leftovers, left, watch)
-    gone = garbage | left
-    return VacuumReport(tuple(gone), sum(gone.values()), listed.files + len(left), dry_run)
+    deleted = garbage | left
+    return VacuumReport(tuple(deleted), sum(deleted.values()), listed.files + len(left), dry_run)
 
 
 def _deletion_steps(garbage: Mapping[str, int], rank: Callable[[str], int]) -> list[dict[str, int]]:

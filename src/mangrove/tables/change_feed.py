@@ -43,7 +43,9 @@ UPDATE_AFTER: Final = "update_after"
 def plan_changed_files(before: TableState, after: TableState) -> tuple[TableState, ScanPlan, ScanPlan]:
     """Return the earlier state with the columns of the later one, and the files to read of each to compare them."""
     if before.table_id != after.table_id:
-        raise InvalidInputError(f"{after.name} was another table then: there is no way from its rows to these")
+        raise InvalidInputError(
+            f"{after.name} was dropped and created again in between; read the changes of each table separately"
+        )
     # Old rows are read with the current columns, by column id.
     was = replace(before, version=after.version)
     old, new = plan_scan(was), plan_scan(after)
@@ -243,9 +245,7 @@ def offset_from_json(given: Mapping[str, Any]) -> StreamOffset:
             str(given["table"]), int(given["version"]), int(given["files"]), bool(given["first"]), str(given["state"])
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"the checkpoint holds the offset {dict(given)}, which no stream of a lakehouse wrote: use a new checkpoint"
-        ) from error
+        raise FormatError(f"invalid stream offset {dict(given)} in the checkpoint; use a new checkpoint") from error
     return found
 
 

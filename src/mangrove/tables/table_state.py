@@ -51,7 +51,7 @@ class PartitionLog:
         positions = [delta.position for delta in self.deltas]
         if None in positions or sorted(set(positions), key=lambda position: position or 0) != positions:
             raise InvalidInputError(
-                f"the deltas of a log stand at the positions {positions}: each comes once, in order"
+                f"invalid positions {positions} of a log's deltas; expected distinct positions in ascending order"
             )
 
     @property
@@ -79,11 +79,11 @@ class TableState:
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
         if self.version.schema is None:
-            raise InvalidInputError(f"{self.name} has no schema: its rows can be of any columns, so no engine reads it")
+            raise InvalidInputError(f"{self.name} has no schema and cannot be read; add columns first")
         for log in self.logs:
             if len(log.values) != len(self.log_scheme.fields):
                 raise InvalidInputError(
-                    f"{self.name} has a log with {len(log.values)} partition values, and its scheme has "
+                    f"{self.name} has a log with {len(log.values)} partition values, but its scheme has "
                     f"{len(self.log_scheme.fields)} fields"
                 )
 
@@ -111,14 +111,12 @@ class TableState:
     def checked_keys(self, purpose: str) -> tuple[Column, ...]:
         """Return the key columns; raise an error if there are none or their types are not exact."""
         if not self.version.keys:
-            raise InvalidInputError(
-                f"{self.name} has no keys, and {purpose} finds rows by them: create it with keys=[…]"
-            )
+            raise InvalidInputError(f"{self.name} has no keys, which {purpose} requires; create it with keys=[…]")
         check_key_types(self.name, self.key_columns)
         if not is_partition_determined_by_keys(self.version.keys, self.log_scheme):
             raise InvalidInputError(
-                f"the keys of {self.name} do not say in which partition a row lies, and its deltas are kept by "
-                "partition, so no row can be found by its key alone: add the partition columns to the keys"
+                f"the keys of {self.name} do not determine the partition of a row, so rows cannot be found by "
+                "key; add the partition columns to the keys"
             )
         return self.key_columns
 
@@ -128,8 +126,8 @@ def check_key_types(table: str, keys: Sequence[Column]) -> None:
     for column in keys:
         if is_nested(column.type) or isinstance(column.type, Float32 | Float64):
             raise InvalidInputError(
-                f"{table} has the key {column.name!r} of a type whose values are not exact: "
-                "keys are integers, decimals, text, bytes, booleans, dates or times"
+                f"key column {column.name!r} of {table} has an inexact type; "
+                "use integers, decimals, strings, bytes, booleans, dates or times"
             )
 
 
@@ -174,21 +172,21 @@ def _load_partitions(
     if predicate is None or schema is None:
         return dict(scan_partitions(reading, opened))
     named = enumerate_partition_values(scheme, schema, predicate)
-    ways = None if named is None else locate_partitions(opened, named)
-    found = scan_partitions(reading, opened) if ways is None else load_partitions(reading, ways)
-    return {way: one for way, one in found if can_partition_match(scheme, one.values, schema, predicate)}
+    locators = None if named is None else locate_partitions(opened, named)
+    found = scan_partitions(reading, opened) if locators is None else load_partitions(reading, locators)
+    return {locator: one for locator, one in found if can_partition_match(scheme, one.values, schema, predicate)}
 
 
 def _load_logs(
     reading: CatalogReader, opened: OpenTable, partitions: Mapping[PartitionLocator, Partition]
 ) -> tuple[PartitionLog, ...]:
     """Return the logs of partitions, whose deltas are read in one pass."""
-    deltas: dict[str, list[Delta]] = {way.partition_id: [] for way in partitions}
+    deltas: dict[str, list[Delta]] = {locator.partition_id: [] for locator in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
         deltas[locator.partition_id].append(delta)
     # DeltaCAT's partition scheme may be unsupported; then its values are ignored.
     is_divided = bool(opened.partition_scheme.fields)
     return tuple(
-        PartitionLog(partition.values if is_divided else (), tuple(deltas[way.partition_id]))
-        for way, partition in partitions.items()
+        PartitionLog(partition.values if is_divided else (), tuple(deltas[locator.partition_id]))
+        for locator, partition in partitions.items()
     )

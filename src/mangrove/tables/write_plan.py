@@ -167,19 +167,21 @@ def delete_mode_of(state: TableState) -> DeleteMode:
     if requested == "auto":
         return DeleteMode.KEYS if state.version.keys else DeleteMode.COPIES
     if requested == DeleteMode.KEYS.value and not state.version.keys:
-        raise InvalidInputError(f"{state.name} has no keys, and {DELETE_MODE} is {requested!r}: set it to 'auto'")
+        raise InvalidInputError(
+            f"{DELETE_MODE} {requested!r} requires keys, but {state.name} has none; set it to 'auto'"
+        )
     if requested == DeleteMode.COPIES.value and state.version.keys:
         # An upsert file also deletes older rows, which would reappear if it were replaced.
         raise InvalidInputError(
-            f"{state.name} has keys, and {DELETE_MODE} is {requested!r}, which only tables without them can have: "
+            f"{DELETE_MODE} {requested!r} is only for tables without keys, but {state.name} has keys; "
             "set it to 'auto' or 'position'"
         )
     try:
         return DeleteMode(requested)
     except ValueError:
         raise InvalidInputError(
-            f"{state.name} has the {DELETE_MODE} {requested!r}: "
-            f"it is auto, {', '.join(one.value for one in DeleteMode)}"
+            f"invalid {DELETE_MODE} {requested!r} of {state.name}; "
+            f"expected auto, {', '.join(one.value for one in DeleteMode)}"
         ) from None
 
 
@@ -194,8 +196,8 @@ def check_dynamic_overwrite(state: TableState) -> None:
     fields = state.version.partition_scheme.fields
     if not fields or any(not isinstance(field.transform, _INVERTIBLE_TRANSFORMS) for field in fields):
         raise InvalidInputError(
-            f"{state.name} is not partitioned by plain columns or periods, so nothing says which partitions the rows "
-            "replace: say which rows go with overwrite(rows, where=…), in SQL with REPLACE WHERE"
+            f"{state.name} is not partitioned by columns or periods, so partitions cannot be replaced by the rows "
+            "in them; give the rows to replace with overwrite(rows, where=…), in SQL with REPLACE WHERE"
         )
 
 
@@ -207,8 +209,8 @@ def build_partition_predicate(state: TableState, partitions: Iterable[tuple[Valu
     distinct = list(dict.fromkeys(partitions))
     if len(distinct) > _PARTITIONS_MAX:
         raise InvalidInputError(
-            f"the rows lie in {len(distinct)} partitions of {state.name}, and at most {_PARTITIONS_MAX} are replaced "
-            "at once: write fewer rows, or overwrite the whole table"
+            f"the rows are in {len(distinct)} partitions of {state.name}, but at most {_PARTITIONS_MAX} can be "
+            "replaced at once; write fewer rows, or overwrite the whole table"
         )
     parts = [
         AllOf(tuple(_equal(columns[place], fields[place].transform, value) for place, value in enumerate(values)))
@@ -240,7 +242,7 @@ def plan_partial_upsert(state: TableState, given: Sequence[str]) -> MergePlan:
     folded = {name.casefold(): name for name in given}
     for key in state.key_columns:
         if key.name.casefold() not in folded:
-            raise InvalidInputError(f"the rows for {state.name} lack the key {key.name!r}: an upsert finds rows by it")
+            raise InvalidInputError(f"the rows for {state.name} lack key column {key.name!r}, which an upsert requires")
     values = {known[name]: Expr(f"s.{_quote(written)}") for name, written in folded.items()}
     keys = [column.name for column in state.key_columns]
     changes = {name: value for name, value in values.items() if name not in keys}
@@ -315,8 +317,8 @@ def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tupl
         for path, column in schema.all_columns()
         if not is_nested(column.type) and not any(path[:depth] in inside_lists for depth in range(1, len(path)))
     ]
-    wanted = sorted(plain, key=lambda entry: entry[1] not in first)
-    return wanted[:STATISTICS_COLUMNS_MAX]
+    ordered = sorted(plain, key=lambda entry: entry[1] not in first)
+    return ordered[:STATISTICS_COLUMNS_MAX]
 
 
 def group_files_by_log(
@@ -354,9 +356,9 @@ def build_overwrite_delta(files: Sequence[DataFile]) -> Delta:
     return _delta(DeltaType.REPLACE, files)
 
 
-def build_rewrite_delta(gone: Iterable[str], files: Sequence[DataFile]) -> Delta:
+def build_rewrite_delta(removed: Iterable[str], files: Sequence[DataFile]) -> Delta:
     """Return the delta that removes single files and adds others."""
-    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(gone))
+    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(removed))
 
 
 def build_compaction_delta(files: Sequence[DataFile], through: int) -> Delta:

@@ -243,7 +243,7 @@ class IsolationContract:
     ) -> None:
         base = metastore.latest()
         made = (PARTITION, Partition("partition-id", ("x",)))
-        rewritten = Partition("partition-id", ("x",), properties={"rewritten-by": "rival"})
+        rewritten = Partition("partition-id", ("x",), properties={"rewritten-by": "another writer"})
         first = commit_objects(metastore, base, made, make_delta(PARTITION, 1)).snapshot
         commit_objects(metastore, first, (PARTITION, rewritten), make_delta(PARTITION, 2))
         after = commit_objects(metastore, base, made, make_delta(PARTITION, 1)).snapshot
