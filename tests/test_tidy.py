@@ -193,8 +193,9 @@ def exclusive_creates(sources: list[Source]) -> Iterable[str]:
         if allowed.fullmatch(source.path):
             continue
         for node in ast.walk(ast.parse(source.text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "create":
-                yield f"{source.path}:{node.lineno}: `.create(` belongs to a layout's commit.py and to the stores"
+            match node:
+                case ast.Call(ast.Attribute(attr="create") | ast.Name("create_and_verify")):
+                    yield f"{source.path}:{node.lineno}: `.create(` belongs to a layout's commit.py and to the stores"
 
 
 def incomplete_exports(sources: list[Source]) -> Iterable[str]:
@@ -366,6 +367,7 @@ SPOILED: list[tuple[Checker, list[Source]]] = [
     (long_functions, [Source(M, "def f():\n" + "    g()\n" * FUNCTION_LINES_MAX)]),
     (exclusive_creates, [Source(M, "effects.store.create(path, data)\n")]),
     (exclusive_creates, [Source("src/mangrove/layouts/tree/versions.py", "store.create(path, data)\n")]),
+    (exclusive_creates, [Source("src/mangrove/layouts/tree/versions.py", "create_and_verify(create, is_own)\n")]),
     (incomplete_exports, [Source(M, "__all__ = []\ndef scan(): ...\n")]),
     (incomplete_exports, [Source(M, "LIMIT: int = 3\n")]),
     (incomplete_exports, [Source(M, "if linux:\n    def scan(): ...\nelse:\n    def scan(): ...\n")]),

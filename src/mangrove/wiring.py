@@ -17,14 +17,46 @@ from mangrove.spark.availability import can_open_in_workers, is_spark_installed
 if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
+    from mangrove.lakehouse.snapshot import Snapshot
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.local.engine import LocalEngine, LocalReader
+    from mangrove.model.settings import LakehouseSettings
     from mangrove.spark.engine import SparkEngine
     from mangrove.tables.table_state import TableState
 
 # ruff: noqa: PLC0415
 
-__all__ = ["LakehouseEngines", "LocalEngines", "build_engines_factory"]
+__all__ = [
+    "LakehouseEngines",
+    "LocalEngines",
+    "build_engines_factory",
+    "create_on_store",
+    "open_as_of",
+    "open_on_store",
+]
+
+
+def create_on_store(
+    effects: Effects, *, layout: str | None, compatible_with: str | None, settings: "LakehouseSettings"
+) -> "Lakehouse":
+    """Create a lakehouse on a store."""
+    from mangrove.lakehouse import opening
+
+    return opening.create_on_store(effects, layout=layout, compatible_with=compatible_with, settings=settings)
+
+
+def open_on_store(effects: Effects, engines: "EnginesFactory | None" = None) -> "Lakehouse":
+    """Open the lakehouse on a store; without engines it reads and writes no rows."""
+    from mangrove.lakehouse import opening
+
+    return opening.open_on_store(effects, engines=engines)
+
+
+def open_as_of(lake: "Lakehouse", at: str | None) -> "Snapshot":
+    """Return a snapshot of the lakehouse as of `at`, or of its newest version."""
+    from mangrove.lakehouse.snapshot import Snapshot
+
+    return Snapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
 
 
 def build_engines_factory(storage_options: Mapping[str, str] | None = None) -> "EnginesFactory":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -13,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mangrove.cli.command import lake_command, open_as_of
+from mangrove.cli.command import lake_command
 from mangrove.cli.completion import offer_names, offer_namespaces
 from mangrove.cli.context import CommandContext, parse_key_values
 from mangrove.cli.listing import LINES_MAX, resolve_line_limit, truncate_list
@@ -25,26 +24,26 @@ from mangrove.inspect.summary import (
     NamespaceSummary,
     TableSummary,
     ViewSummary,
+    list_entries,
+    list_namespaces,
     summarize_lakehouse,
-    summarize_namespace,
-    summarize_table,
-    summarize_view,
+    summarize_object,
     summary_to_json,
 )
-from mangrove.lakehouse.catalog import Catalog, WritableCatalog
-from mangrove.lakehouse.diff import Diff
-from mangrove.lakehouse.layouts import LAYOUTS
-from mangrove.lakehouse.opening import COMPATIBLE_WITH, create_on_store
-from mangrove.lakehouse.time_travel import parse_duration_millis
+from mangrove.lakehouse.layouts import COMPATIBLE_WITH, LAYOUTS
+from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.maintenance.progress import format_bytes
-from mangrove.model.locators import TableLocator, ViewLocator
+from mangrove.model.locators import ViewLocator
 from mangrove.model.names import split_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.settings import LakehouseSettings
+from mangrove.wiring import create_on_store
 
 if TYPE_CHECKING:
     from mangrove.inspect.summary import ColumnSummary, DeltaSummary
+    from mangrove.lakehouse.catalog import WritableCatalog
+    from mangrove.lakehouse.diff import Diff
 
 
 __all__ = [
@@ -293,7 +292,7 @@ def init_command(
     if keep is not None:
         settings = replace(settings, maximum_version_age_millis=parse_duration_millis(keep))
     created = create_on_store(session.effects(lake), layout=layout, compatible_with=compatible_with, settings=settings)
-    summary = summarize_lakehouse(created, created.reading())
+    summary = summarize_lakehouse(created.uri, created.layout, created.reading())
     session.answer(
         summary_to_json(summary), lambda: f"created a lakehouse at {summary.uri} in the {summary.layout} layout"
     )
@@ -312,25 +311,18 @@ def ls_command(
     session: CommandContext, lake: str, namespace: str | None, at: str | None, prefix: str, limit: int | None
 ) -> None:
     """List the namespaces, or the tables and views of one."""
-    catalog = open_as_of(session.open(lake), at)
+    metastore = session.open_metastore(lake).metastore
+    snapshot = metastore.latest() if at is None else load_snapshot_at(metastore, at)
     lines_max = resolve_line_limit(limit, as_json=session.as_json)
     read_max = None if lines_max is None else lines_max + 1
     if namespace is None:
-        namespaces = truncate_list(map(summarize_namespace, catalog.namespaces(prefix, limit=read_max)), lines_max)
+        namespaces = truncate_list(list_namespaces(snapshot, prefix, read_max), lines_max)
         session.answer(
             summary_to_json(namespaces.shown),
             lambda: namespaces.with_more(render_namespaces(namespaces.shown), _REMEDY),
         )
         return
-    tables = (
-        EntrySummary(str(table), f"{table.table_type.value} table", table.value.table_format, table.description)
-        for table in catalog.tables(namespace, prefix, limit=read_max)
-    )
-    views = (
-        EntrySummary(str(view), "view", view.value.dialect, view.description)
-        for view in catalog.views(namespace, prefix, limit=read_max)
-    )
-    entries = truncate_list(chain(tables, views), lines_max)
+    entries = truncate_list(list_entries(snapshot, namespace, prefix, read_max), lines_max)
     session.answer(
         summary_to_json(entries.shown), lambda: entries.with_more(render_entries(namespace, entries.shown), _REMEDY)
     )
@@ -341,9 +333,11 @@ def ls_command(
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 def show_command(session: CommandContext, lake: str, name: str | None, at: str | None) -> None:
     """Describe the lakehouse, or one of its namespaces, tables or views."""
-    opened = session.open(lake)
-    catalog = open_as_of(opened, at)
-    summary: _Summary = summarize_lakehouse(opened, catalog.snapshot) if name is None else _find_object(catalog, name)
+    opened = session.open_metastore(lake)
+    snapshot = opened.metastore.latest() if at is None else load_snapshot_at(opened.metastore, at)
+    summary: _Summary = (
+        summarize_lakehouse(opened.uri, opened.layout, snapshot) if name is None else summarize_object(snapshot, name)
+    )
     session.answer(summary_to_json(summary), lambda: _render_summary(summary))
 
 
@@ -397,7 +391,7 @@ def create_command(
             table_type="managed" if location is None else "external", table_format=table_format, location=location,
             properties=pairs, description=description, if_not_exists=if_not_exists,
         )  # fmt: skip
-    summary = _find_object(opened, name)
+    summary = summarize_object(opened.reading(), name)
     kind = _kind_of(summary)
     version = opened.version
     session.answer(
@@ -413,7 +407,7 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
     """Drop a namespace, a table or a view; earlier versions keep it."""
     opened = session.open(lake)
     try:
-        kind = _kind_of(_find_object(opened, name))
+        kind = _kind_of(summarize_object(opened.reading(), name))
     except NotFoundError:
         if not if_exists:
             raise
@@ -444,7 +438,7 @@ def rename_command(session: CommandContext, lake: str, name: str, new_name: str)
     if split_name(name) == split_name(new_name):
         raise InvalidInputError(f"the new name {new_name} is the same as the old one; give another name")
     opened = session.open(lake)
-    kind = _kind_of(_find_object(opened, name))
+    kind = _kind_of(summarize_object(opened.reading(), name))
     if kind == "namespace":
         opened.rename_namespace(name, new_name)
     elif kind == "view":
@@ -456,19 +450,6 @@ def rename_command(session: CommandContext, lake: str, name: str, new_name: str)
         {"renamed": name, "to": new_name, "kind": kind, "version": version},
         lambda: f"renamed {kind} {name} to {new_name} in version {version}",
     )
-
-
-def _find_object(catalog: Catalog, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
-    """Return the summary of the namespace, table or view with this name."""
-    parts = split_name(name)
-    if len(parts) == 1:
-        return summarize_namespace(catalog.namespace(name))
-    if len(parts) != 2:
-        raise InvalidInputError(f"{name!r} has {len(parts)} parts; expected namespace or namespace.table")
-    reading = catalog.reading()
-    if reading.get(TableLocator(*parts)) is None and reading.get(ViewLocator(*parts)) is not None:
-        return summarize_view(catalog.view(name))
-    return summarize_table(catalog.table(name))
 
 
 def _create_view(

@@ -19,8 +19,6 @@ from mangrove.cli.context import (
     resolve_cache,
 )
 from mangrove.cli.environment import CACHE_BYTES_VARIABLE, CACHE_VARIABLE, LAKE_VARIABLE
-from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.maintenance.engine_choice import ENGINES
 from mangrove.wiring import LocalEngines
 
@@ -34,14 +32,7 @@ __all__ = [
     "engine_option",
     "has_lake_argument",
     "lake_command",
-    "open_as_of",
 ]
-
-
-def open_as_of(lake: Lakehouse, at: str | None) -> Snapshot:
-    """Return a snapshot of the lakehouse as of `at`, or of its newest version."""
-    return Snapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 _AUTO = "auto"

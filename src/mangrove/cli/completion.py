@@ -22,7 +22,9 @@ from click.shell_completion import BashComplete, CompletionItem, FishComplete, S
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext, is_location, parse_key_values, resolve_cache
 from mangrove.errors import MangroveError
-from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.inspect.summary import list_entries, list_namespaces, load_table_schema
+from mangrove.metastore import MetastoreSnapshot
+from mangrove.model.locators import parse_table_name
 
 __all__ = ["completion_command", "offer_columns", "offer_files", "offer_names", "offer_namespaces", "offer_tables"]
 
@@ -30,7 +32,7 @@ _WAIT_SECONDS: Final = 2.0
 _OFFERED_MAX: Final = 200
 _SHELL_SAFE: Final = re.compile(r"[\w.,-]+")
 
-_Offer = Callable[[Lakehouse], list[str]]
+_Offer = Callable[[MetastoreSnapshot], list[str]]
 
 
 def offer_files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -40,17 +42,17 @@ def offer_files(_: click.Context, __: click.Parameter, incomplete: str) -> list[
 
 def offer_namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the namespaces that start with the word."""
-    return _complete_word(context, incomplete, lambda lake: _namespaces(lake, incomplete))
+    return _complete_word(context, incomplete, lambda snapshot: _namespaces(snapshot, incomplete))
 
 
 def offer_tables(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the tables that start with the word, or the namespaces while several match."""
-    return _complete_word(context, incomplete, lambda lake: _tables(lake, incomplete, with_views=False))
+    return _complete_word(context, incomplete, lambda snapshot: _tables(snapshot, incomplete, with_views=False))
 
 
 def offer_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer namespaces, and the tables and views of a namespace."""
-    return _complete_word(context, incomplete, lambda lake: _names(lake, incomplete))
+    return _complete_word(context, incomplete, lambda snapshot: _names(snapshot, incomplete))
 
 
 def offer_columns(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -62,7 +64,7 @@ def offer_columns(context: click.Context, _: click.Parameter, incomplete: str) -
     return _complete_word(
         context,
         incomplete,
-        lambda lake: [f"{before}{comma}{name}" for name in _columns(lake, table) if name.startswith(prefix)],
+        lambda snapshot: [f"{before}{comma}{name}" for name in _columns(snapshot, table) if name.startswith(prefix)],
     )
 
 
@@ -94,33 +96,33 @@ def _look_up(given: dict[str, Any], offer: _Offer, names: list[str]) -> None:
         session = CommandContext(
             storage_options=parse_key_values(given.get("storage_options") or (), "--option"), cache=cache
         )
-        names.extend(islice(offer(session.open(given["lake"])), _OFFERED_MAX))
+        names.extend(islice(offer(session.open_metastore(given["lake"]).metastore.latest()), _OFFERED_MAX))
     except (MangroveError, KeyError, TypeError, OSError):
         return
 
 
-def _namespaces(lake: Lakehouse, prefix: str) -> list[str]:
-    return [str(one) for one in lake.namespaces(prefix, limit=_OFFERED_MAX)]
+def _namespaces(snapshot: MetastoreSnapshot, prefix: str) -> list[str]:
+    return [one.name for one in list_namespaces(snapshot, prefix, _OFFERED_MAX)]
 
 
-def _names(lake: Lakehouse, prefix: str) -> list[str]:
-    namespaces = [] if "." in prefix else _namespaces(lake, prefix)
-    return namespaces if len(namespaces) > 1 else [*namespaces, *_tables(lake, prefix, with_views=True)]
+def _names(snapshot: MetastoreSnapshot, prefix: str) -> list[str]:
+    namespaces = [] if "." in prefix else _namespaces(snapshot, prefix)
+    return namespaces if len(namespaces) > 1 else [*namespaces, *_tables(snapshot, prefix, with_views=True)]
 
 
-def _tables(lake: Lakehouse, prefix: str, *, with_views: bool) -> list[str]:
+def _tables(snapshot: MetastoreSnapshot, prefix: str, *, with_views: bool) -> list[str]:
     namespace, dot, name = prefix.partition(".")
     if not dot:
-        namespaces = _namespaces(lake, prefix)
+        namespaces = _namespaces(snapshot, prefix)
         if len(namespaces) != 1:
             return [f"{one}." for one in namespaces]
         namespace, name = namespaces[0], ""
-    tables = [str(one) for one in lake.tables(namespace, name, limit=_OFFERED_MAX)]
-    return [*tables, *map(str, lake.views(namespace, name, limit=_OFFERED_MAX))] if with_views else tables
+    entries = list_entries(snapshot, namespace, name, _OFFERED_MAX)
+    return [one.name for one in entries if with_views or one.kind != "view"]
 
 
-def _columns(lake: Lakehouse, table: str) -> list[str]:
-    schema = lake.table(table).schema
+def _columns(snapshot: MetastoreSnapshot, table: str) -> list[str]:
+    schema = load_table_schema(snapshot, parse_table_name(table))
     return [] if schema is None else [column.name for column in schema.columns]
 
 

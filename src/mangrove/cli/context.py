@@ -14,8 +14,7 @@ from mangrove.cli.terminal import draw, supports_unicode
 from mangrove.effects import Effects, build_effects, wait_for_pending
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, build_cache_settings
-from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import EnginesFactory, open_on_store
+from mangrove.lakehouse.layouts import OpenedLayout, open_layout
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.maintenance.progress import ProgressCallback, format_bytes, ignore_progress
 from mangrove.model.json_codec import Json
@@ -24,9 +23,12 @@ from mangrove.storage.local import LocalStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import expand_location, parse_root_uri
+from mangrove.wiring import open_on_store
 
 if TYPE_CHECKING:
     from mangrove.cli.sql import WriteGate
+    from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.opening import EnginesFactory
 
 
 __all__ = [
@@ -111,7 +113,7 @@ class CommandContext:
     cache: CacheSettings | None = None
     _counted: list[CountingStore] = field(default_factory=list)
     _effects: list[Effects] = field(default_factory=list)
-    _opened: list[Lakehouse] = field(default_factory=list)
+    _opened: "list[Lakehouse]" = field(default_factory=list)
 
     def store(self, location: str | os.PathLike[str], gate: "WriteGate | None" = None) -> Store:
         """Return the store at a URI or a folder path; a gate may reject its writes."""
@@ -154,13 +156,22 @@ class CommandContext:
         """Return the effects (store, clock and ids) of a location."""
         return self._around(self.store(location))
 
-    def open(self, location: str, engines: EnginesFactory | None = None, gate: "WriteGate | None" = None) -> Lakehouse:
+    def open_metastore(self, location: str) -> OpenedLayout:
+        """Open the versions of the lakehouse at a location, for commands that only read metadata.
+
+        This imports neither the table API nor what it needs, such as the SQL parser.
+        """
+        return open_layout(self._around(resolve_store(location, self.store, self.cache)))
+
+    def open(
+        self, location: str, engines: "EnginesFactory | None" = None, gate: "WriteGate | None" = None
+    ) -> "Lakehouse":
         """Open the lakehouse at a location. `engines` is required to read or write rows.
 
         The lakehouse rejects all writes and commits once `gate` is closed.
         """
         store = resolve_store(location, lambda place: self.store(place, gate), self.cache)
-        lake = open_on_store(self._around(store), engines=engines)
+        lake = open_on_store(self._around(store), engines)
         self._opened.append(lake)
         return lake
 

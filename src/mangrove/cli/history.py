@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Final
 
 import click
@@ -16,14 +17,15 @@ from mangrove.cli.listing import build_more_line, resolve_line_limit, truncate_l
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
-from mangrove.lakehouse.catalog import Catalog
-from mangrove.lakehouse.diff import ChangeKind, ObjectChange
-from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.inspect.summary import load_table_schema
+from mangrove.lakehouse.diff import ChangeKind, ObjectChange, build_diff
+from mangrove.lakehouse.time_travel import load_snapshot_at
 from mangrove.maintenance.progress import format_bytes
+from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.json_codec import Json
-from mangrove.model.locators import Kind
+from mangrove.model.locators import Kind, parse_table_name
 from mangrove.model.schema import Schema
-from mangrove.transaction.history import HistoryEntry
+from mangrove.transaction.history import HistoryEntry, history_entry_of
 
 __all__ = [
     "GraphRow",
@@ -178,7 +180,8 @@ def log_command(session: CommandContext, lake: str, graph: bool, limit: int | No
     """List the versions, newest first, with commit time, author and message."""
     lines_max = limit if limit is not None or session.as_json else _LOG_VERSIONS_MAX
     read_max = None if lines_max is None else lines_max + 1
-    lines = truncate_list(session.open(lake).history(before=before, limit=read_max), lines_max)
+    commits = session.open_metastore(lake).metastore.history(before=before)
+    lines = truncate_list(map(history_entry_of, islice(commits, read_max)), lines_max)
     draw = render_graph if graph else render_log
     session.answer(
         [_line_json(line) for line in lines.shown],
@@ -197,9 +200,12 @@ def diff_command(session: CommandContext, lake: str, before: str, after: str | N
     FROM and TO are versions, timestamps or export names. TO defaults to the newest
     version.
     """
-    opened = session.open(lake)
+    metastore = session.open_metastore(lake).metastore
     with session.watching("comparing versions"):
-        diff = _diff_versions(opened, before, opened.version if after is None else after)
+        was = load_snapshot_at(metastore, before)
+        diff = _diff_versions(
+            metastore, was, metastore.latest() if after is None else load_snapshot_at(metastore, after)
+        )
     session.answer(_diff_to_json(diff), lambda: render_diff(diff, resolve_line_limit(None, as_json=session.as_json)))
 
 
@@ -216,7 +222,7 @@ def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool,
     opened = session.open(lake)
     target, newest = opened.snapshot_at(to), opened.reading()
     if dry_run:
-        diff = _diff_versions(opened, newest.version, target.version)
+        diff = _diff_versions(opened.metastore, newest, target)
         lines_max = resolve_line_limit(None, as_json=session.as_json)
         session.answer({"dry_run": True, **_diff_to_json(diff)}, lambda: render_diff(diff, lines_max))
         return
@@ -232,20 +238,19 @@ def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool,
     )
 
 
-def _diff_versions(lake: Lakehouse, before: int | str, after: int | str) -> VersionDiff:
-    diff = lake.diff(before, after)
-    was, now = lake.at(diff.before), lake.at(diff.after)
+def _diff_versions(metastore: Metastore, before: MetastoreSnapshot, after: MetastoreSnapshot) -> VersionDiff:
+    diff = build_diff(metastore, before, after)
     columns = {
-        one.name: diff_columns(_schema(was, one.name_before or one.name, one.change), _schema(now, one.name))
+        one.name: diff_columns(_schema(before, one.name_before or one.name, one.change), _schema(after, one.name))
         for one in diff.changes
         if one.kind is Kind.TABLE and one.change is not ChangeKind.DROPPED
     }
-    return VersionDiff(diff, {name: some for name, some in columns.items() if some}, was.settings != now.settings)
+    return VersionDiff(diff, {name: some for name, some in columns.items() if some}, before.settings != after.settings)
 
 
-def _schema(catalog: Catalog, name: str, change: ChangeKind = ChangeKind.CHANGED) -> Schema | None:
+def _schema(snapshot: MetastoreSnapshot, name: str, change: ChangeKind = ChangeKind.CHANGED) -> Schema | None:
     """Return the schema of a table, or None before it was added."""
-    return None if change is ChangeKind.ADDED else catalog.table(name).schema
+    return None if change is ChangeKind.ADDED else load_table_schema(snapshot, parse_table_name(name))
 
 
 def _diff_to_json(found: VersionDiff) -> dict[str, Json]:

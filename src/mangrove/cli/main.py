@@ -112,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _escape_unencodable_output()
+        # numpy, which Arrow imports, starts threads for linear algebra. They use more CPU time than most commands.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()

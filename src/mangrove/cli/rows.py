@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from mangrove.cli.catalog import build_list_table
-from mangrove.cli.command import lake_command, open_as_of
+from mangrove.cli.command import lake_command
 from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.terminal import format_quantity
@@ -34,7 +34,7 @@ from mangrove.model.json_codec import Json
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import expand_location
 from mangrove.tables.write_plan import RowCounts
-from mangrove.wiring import LocalEngines
+from mangrove.wiring import LocalEngines, open_as_of
 
 __all__ = [
     "delete_command",

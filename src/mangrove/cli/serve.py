@@ -5,11 +5,11 @@ import sys
 
 import click
 
-from mangrove.cli.command import lake_command, open_as_of
+from mangrove.cli.command import lake_command
 from mangrove.cli.completion import offer_tables
 from mangrove.cli.context import CommandContext
 from mangrove.cli.environment import check_installed
-from mangrove.wiring import LocalEngines
+from mangrove.wiring import LocalEngines, open_as_of
 
 __all__ = ["iceberg_command", "serve_command"]
 

@@ -8,9 +8,9 @@ from rich.tree import Tree
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.errors import InvalidInputError
-from mangrove.inspect.files import format_tree_key
 from mangrove.inspect.summary import summary_to_json
-from mangrove.inspect.tree_shape import DrawableTree, NodeShape, measure_tree
+from mangrove.inspect.tree_shape import DrawableTree, NodeShape, format_tree_key, measure_tree
+from mangrove.lakehouse.time_travel import load_snapshot_at
 from mangrove.layouts.deltacat.index import INDEX_SHAPE
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.tree.root import shape_of
@@ -60,9 +60,6 @@ def _node_text(node: NodeShape, title: str) -> Text:
     return text
 
 
-# The layouts are imported on first use.
-
-
 @lake_command("tree", "mangrove tree ./lake\nmangrove tree ./lake --at 41 --depth 1")
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 @click.option(
@@ -77,8 +74,8 @@ def _node_text(node: NodeShape, title: str) -> Text:
 )
 def tree_command(session: CommandContext, lake: str, at: str | None, depth: int, width: int) -> None:
     """Draw the catalog's B-epsilon tree with the fill levels of nodes and write buffers."""
-    opened = session.open(lake)
-    snapshot = opened.reading() if at is None else opened.snapshot_at(at)
+    opened = session.open_metastore(lake)
+    snapshot = opened.metastore.latest() if at is None else load_snapshot_at(opened.metastore, at)
     tree = _tree_of(snapshot) or _index_of(snapshot)
     if tree is None:
         raise InvalidInputError(f"the {opened.layout} layout has no tree to draw")

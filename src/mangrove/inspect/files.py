@@ -12,6 +12,7 @@ from typing import Any, Final
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.expressions.schema_text import format_schema
+from mangrove.inspect.tree_shape import format_tree_key
 from mangrove.layouts.deltacat.guards import decode_guard
 from mangrove.layouts.deltacat.index import decode_node as decode_index_node
 from mangrove.layouts.deltacat.msgpack_maps import decode_map, decode_with_checksum
@@ -35,21 +36,11 @@ __all__ = [
     "KeyRow",
     "decode_wire_fields",
     "format_index_key",
-    "format_tree_key",
     "inspect_file",
 ]
 
 _INDEX_KIND_NAMES: Final = {"o": "revisions in", "x": "deleted from", "y": "names in"}
 """Prefixes of index keys of the DeltaCAT layout that are not object kinds."""
-
-
-def format_tree_key(key: str, encoding: KeyEncoding, sizes: NameSizes) -> str:
-    """Return a tree key as its kind and parts; a key of other name sizes unparsed, without its padding."""
-    try:
-        kind, parts = encoding.parts_of(key, sizes)
-    except FormatError:
-        return " ".join(key.split())
-    return " ".join([kind.word, *map(str, parts)])
 
 
 def format_index_key(key: str) -> str:

@@ -1,21 +1,25 @@
 """Summaries of a lakehouse and its objects as plain values."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain, islice
 from typing import Any
 
+from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
-from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.namespace import NamespaceSnapshot
-from mangrove.lakehouse.table import TableSnapshot
-from mangrove.lakehouse.view import ViewSnapshot
+from mangrove.lakehouse.arguments import parse_namespace_argument, validate_prefix
 from mangrove.maintenance.exports import list_exports
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.json_codec import Json
-from mangrove.model.objects import Delta, TableType
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.names import split_name
+from mangrove.model.objects import Delta, NamespaceEntry, TableEntry, TableType, ViewEntry
+from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
+from mangrove.transaction.catalog import CatalogReader, load_namespace, load_table, load_view
+from mangrove.transaction.deltas import open_table, scan_deltas_of_partitions, scan_partitions
 
 __all__ = [
     "ColumnSummary",
@@ -25,12 +29,13 @@ __all__ = [
     "NamespaceSummary",
     "TableSummary",
     "ViewSummary",
+    "list_entries",
+    "list_namespaces",
+    "load_table_schema",
     "summarize_columns",
     "summarize_deltas",
     "summarize_lakehouse",
-    "summarize_namespace",
-    "summarize_table",
-    "summarize_view",
+    "summarize_object",
     "summary_to_json",
 ]
 
@@ -137,12 +142,12 @@ def summary_to_json(summary: Any) -> Json:
     return fields
 
 
-def summarize_lakehouse(lake: Lakehouse, snapshot: MetastoreSnapshot) -> LakehouseSummary:
+def summarize_lakehouse(uri: str, layout: str, snapshot: MetastoreSnapshot) -> LakehouseSummary:
     """Return the summary of a version of the lakehouse."""
     settings = snapshot.settings
     return LakehouseSummary(
-        uri=lake.uri,
-        layout=lake.layout,
+        uri=uri,
+        layout=layout,
         version=snapshot.version,
         created_at=format_time_millis(snapshot.commit.created_at_millis),
         name=settings.name,
@@ -154,35 +159,91 @@ def summarize_lakehouse(lake: Lakehouse, snapshot: MetastoreSnapshot) -> Lakehou
     )
 
 
-def summarize_namespace(namespace: NamespaceSnapshot) -> NamespaceSummary:
-    """Return the summary of a namespace."""
-    return NamespaceSummary(str(namespace), namespace.id, namespace.description, dict(namespace.properties))
+def list_namespaces(reading: CatalogReader, prefix: str = "", limit: int | None = None) -> Iterator[NamespaceSummary]:
+    """Yield the namespaces whose names have a prefix, in order of their names."""
+    for locator, value in islice(reading.children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix)), limit):
+        assert isinstance(locator, NamespaceLocator)
+        assert isinstance(value, NamespaceEntry)
+        yield _summarize_namespace(locator, value)
 
 
-def summarize_table(table: TableSnapshot) -> TableSummary:
+def list_entries(
+    reading: CatalogReader, namespace: str, prefix: str = "", limit: int | None = None
+) -> Iterator[EntrySummary]:
+    """Yield the tables of a namespace, then its views, each at most `limit` in order of their names."""
+    parent = parse_namespace_argument(namespace)
+    load_namespace(reading, parent)
+    tables = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix))
+    views = reading.children(Kind.VIEW, parent, prefix=prefix)
+    for locator, value in chain(islice(tables, limit), islice(views, limit)):
+        match value:
+            case TableEntry():
+                kind = f"{value.table_type.value} table"
+                yield EntrySummary(str(locator), kind, value.table_format, value.description)
+            case ViewEntry():
+                yield EntrySummary(str(locator), "view", value.dialect, value.description)
+
+
+def summarize_object(reading: CatalogReader, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
+    """Return the summary of the namespace, table or view with this name."""
+    parts = split_name(name)
+    if len(parts) == 1:
+        locator = parse_namespace_argument(name)
+        return _summarize_namespace(locator, load_namespace(reading, locator))
+    if len(parts) != 2:
+        raise InvalidInputError(f"{name!r} has {len(parts)} parts; expected namespace or namespace.table")
+    table, view = TableLocator(*parts), ViewLocator(*parts)
+    if reading.get(table) is None and reading.get(view) is not None:
+        return _summarize_view(view, load_view(reading, view))
+    return _summarize_table(reading, table, load_table(reading, table))
+
+
+def load_table_schema(reading: CatalogReader, table: TableLocator) -> Schema | None:
+    """Return the columns of a table, or None if the lakehouse does not have them."""
+    entry = load_table(reading, table)
+    return open_table(reading, table).version.schema if entry.table_type is TableType.MANAGED else entry.schema
+
+
+def _summarize_namespace(locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceSummary:
+    return NamespaceSummary(str(locator), value.id, value.description, dict(value.properties))
+
+
+def _summarize_table(reading: CatalogReader, locator: TableLocator, entry: TableEntry) -> TableSummary:
     """Return the summary of a table; this reads its columns and deltas."""
-    is_managed = table.table_type is TableType.MANAGED
+    opened = open_table(reading, locator) if entry.table_type is TableType.MANAGED else None
+    described = entry if opened is None else opened.version
+    schema = described.schema
+    keys = () if schema is None else tuple(schema.column_with_id(one).name for one in described.keys)
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    data = None
+    if opened is not None:
+        if schema is not None:
+            fields = opened.version.partition_scheme.fields
+            partition_by = tuple(format_partition_field(one, schema) for one in fields)
+            sort_by = tuple(format_sort_field(one, schema) for one in opened.version.sort_scheme.fields)
+        partitions = [partition for partition, _ in scan_partitions(reading, opened)]
+        data = summarize_deltas(scan_deltas_of_partitions(reading, partitions))
     return TableSummary(
-        name=str(table),
-        id=table.id,
-        kind=table.table_type.value,
-        format=table.value.table_format,
-        description=table.description,
-        location=table.location,
-        keys=table.keys,
-        partition_by=table.partition_by if is_managed else (),
-        sort_by=table.sort_by if is_managed else (),
-        columns=summarize_columns(table.schema, table.keys),
-        properties=dict(table.properties),
-        format_properties=dict(table.value.format_properties),
-        data=summarize_deltas(table.deltas()) if is_managed else None,
+        name=str(locator),
+        id=entry.id,
+        kind=entry.table_type.value,
+        format=entry.table_format,
+        description=entry.description,
+        location=entry.location,
+        keys=keys,
+        partition_by=partition_by,
+        sort_by=sort_by,
+        columns=summarize_columns(schema, keys),
+        properties=dict(entry.properties),
+        format_properties=dict(entry.format_properties),
+        data=data,
     )
 
 
-def summarize_view(view: ViewSnapshot) -> ViewSummary:
-    """Return the summary of a view."""
+def _summarize_view(locator: ViewLocator, view: ViewEntry) -> ViewSummary:
     return ViewSummary(
-        str(view), view.id, view.sql, view.value.dialect, view.reads, view.description, dict(view.properties)
+        str(locator), view.id, view.sql, view.dialect, view.reads, view.description, dict(view.properties)
     )
 
 

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mangrove.betree.node import Node, NodeLimits, ReadNodes
+from mangrove.errors import FormatError
+from mangrove.layouts.tree.keys import KeyEncoding, NameSizes
 
-__all__ = ["DrawableTree", "NodeShape", "measure_tree"]
+__all__ = ["DrawableTree", "NodeShape", "format_tree_key", "measure_tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,15 @@ class DrawableTree:
     read: ReadNodes
     format_key: Callable[[str], str]
     """Returns a key as text for users."""
+
+
+def format_tree_key(key: str, encoding: KeyEncoding, sizes: NameSizes) -> str:
+    """Return a tree key as its kind and parts; a key of other name sizes unparsed, without its padding."""
+    try:
+        kind, parts = encoding.parts_of(key, sizes)
+    except FormatError:
+        return " ".join(key.split())
+    return " ".join([kind.word, *map(str, parts)])
 
 
 def measure_tree(tree: DrawableTree, *, depth: int, width: int) -> NodeShape:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.new_table import validate_count
+from mangrove.lakehouse.arguments import validate_count
 from mangrove.layouts.deltacat.paths import NODE_FOLDER, is_numbered_path
 from mangrove.layouts.tree.maintenance.reachability import is_layout_file
 from mangrove.storage.cache import CachingStore

@@ -14,17 +14,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
-from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
-from mangrove.lakehouse.new_table import (
-    build_schema,
+from mangrove.lakehouse.arguments import (
     parse_namespace_argument,
     parse_view_argument,
-    plan_new_table,
     validate_limit,
     validate_prefix,
     validate_texts,
 )
+from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
+from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
+from mangrove.lakehouse.new_table import build_schema, plan_new_table
 from mangrove.lakehouse.schema_update import validate_new_checks
 from mangrove.lakehouse.table import Table, TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes

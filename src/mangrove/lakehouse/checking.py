@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import FormatError
-from mangrove.lakehouse.layouts import diagnose_layout
 from mangrove.lakehouse.opening import EnginesFactory, open_lakehouse
+from mangrove.layouts.deltacat.maintenance.check import diagnose_catalog
+from mangrove.layouts.tree.maintenance.check import diagnose_tree
 from mangrove.maintenance.check import CheckReport, report_open_failure
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import OpenFailure, Problem
@@ -35,7 +36,7 @@ def check_uri(
 
 def diagnose_open_failure(effects: Effects, error: FormatError) -> CheckReport:
     """Return what is known about a lakehouse that could not be opened for that reason."""
-    found = diagnose_layout(effects)
+    found = diagnose_tree(effects) or diagnose_catalog(effects)
     if found is None or not found.problems:
         found = OpenFailure((Problem(effects.store.uri, str(error)),), None if found is None else found.opens)
     return report_open_failure(found)

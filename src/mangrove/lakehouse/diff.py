@@ -4,12 +4,14 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
 
-from mangrove.metastore import Difference
+from mangrove.metastore import Difference, Metastore, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, NamespaceEntry, TableEntry, ViewEntry
+from mangrove.transaction.catalog import load_table_names
+from mangrove.transaction.compare import diff_snapshots
 
-__all__ = ["ChangeKind", "Diff", "ObjectChange", "RowChange", "summarize_differences"]
+__all__ = ["ChangeKind", "Diff", "ObjectChange", "RowChange", "build_diff", "summarize_differences"]
 
 
 class ChangeKind(enum.Enum):
@@ -72,6 +74,13 @@ class Diff:
     def __str__(self) -> str:
         lines = [f"from version {self.before} to version {self.after}:", *(f"  {change}" for change in self.changes)]
         return "\n".join(lines if self.changes else [*lines, "  nothing"])
+
+
+def build_diff(metastore: Metastore, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Diff:
+    """Return what differs between two versions."""
+    differences = diff_snapshots(metastore, before, after)
+    changes = summarize_differences(differences, lambda tables: load_table_names(tables, after, before))
+    return Diff(before.version, after.version, changes)
 
 
 def summarize_differences(

@@ -9,34 +9,24 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.lakehouse.arguments import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
-from mangrove.lakehouse.diff import Diff, summarize_differences
+from mangrove.lakehouse.diff import Diff, build_diff
 from mangrove.lakehouse.engine_port import run_sql
 from mangrove.lakehouse.layouts import open_layout
 from mangrove.lakehouse.maintenance import Maintenance
 from mangrove.lakehouse.namespace import Namespace
-from mangrove.lakehouse.new_table import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.rollback import LakeRollback
 from mangrove.lakehouse.shared_transaction import SharedTransaction
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.lakehouse.table import Table
-from mangrove.lakehouse.time_travel import (
-    AS_OF_ADVICE,
-    AsOfExport,
-    AsOfTime,
-    AsOfVersion,
-    parse_as_of,
-    parse_duration_millis,
-)
+from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.lakehouse.transaction import Transaction, begin_idempotent, run_idempotent
 from mangrove.lakehouse.view import View
-from mangrove.maintenance.exports import find_export
 from mangrove.metastore import Isolation, MetastoreSnapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.storage.opening import open_store
-from mangrove.transaction.catalog import load_table_names
-from mangrove.transaction.compare import diff_snapshots
 from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
@@ -282,14 +272,8 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return Snapshot(self.snapshot_at(where), self.clients, self.engines, self)
 
     def snapshot_at(self, where: int | str | datetime) -> MetastoreSnapshot:
-        """Return the version of a moment."""
-        match parse_as_of(where):
-            case AsOfVersion(version):
-                return self.metastore.at_version(version)
-            case AsOfTime(millis):
-                return self.metastore.at_time(millis)
-            case AsOfExport(name):
-                return self.metastore.at_version(find_export(self.settings, name, AS_OF_ADVICE).version)
+        """Return the version that `where` selects."""
+        return load_snapshot_at(self.metastore, where)
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
         """Yield the versions that are kept, newest first: those before a version, so many."""
@@ -301,10 +285,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return what changed between two moments; without the second, until now."""
         was = self.snapshot_at(before)
         now = self.metastore.latest() if after is None else self.snapshot_at(after)
-        found = diff_snapshots(self.metastore, was, now)
-        return Diff(
-            was.version, now.version, summarize_differences(found, lambda wanted: load_table_names(wanted, now, was))
-        )
+        return build_diff(self.metastore, was, now)
 
     def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
         """Commit what an earlier version holds, unless it is the newest; what lies between stays in the history."""

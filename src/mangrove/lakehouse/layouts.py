@@ -6,17 +6,15 @@ from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.maintenance.check import diagnose_catalog
 from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, open_catalog
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED
-from mangrove.layouts.tree.maintenance.check import diagnose_tree
 from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.layouts.tree.versions import find_root_names
-from mangrove.metastore import Changes, Metastore, OpenFailure
+from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 
-__all__ = ["DELTACAT_READABLE_LAYOUT", "LAYOUTS", "OpenedLayout", "create_layout", "diagnose_layout", "open_layout"]
+__all__ = ["COMPATIBLE_WITH", "DELTACAT_READABLE_LAYOUT", "LAYOUTS", "OpenedLayout", "create_layout", "open_layout"]
 
 LAYOUTS: Final = ("tree", "tree-older", "deltacat", "deltacat-2")
 """What can be asked for: a layout, where needed with its other format revision."""
@@ -26,10 +24,15 @@ DELTACAT_READABLE_LAYOUT: Final = "deltacat-2"
 """The layout in DeltaCAT's own form."""
 
 
+COMPATIBLE_WITH: Final = ("deltacat",)
+"""The programs that a lakehouse can stay readable by."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedLayout:
-    """A lakehouse's versions, and the name of the layout in which they lie."""
+    """The versions of a lakehouse, its location, and the name of its layout."""
 
+    uri: str
     layout: str
     metastore: Metastore
 
@@ -57,19 +60,14 @@ def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, ch
             f"there is a lakehouse at {effects.store.uri} already, in the other layout: "
             "open it, or choose another place for a new one"
         )
-    return OpenedLayout(name, make())
+    return OpenedLayout(effects.store.uri, name, make())
 
 
 def open_layout(effects: Effects) -> OpenedLayout:
     """Open the lakehouse that is there, whichever layout and format revision it has."""
     try:
-        return OpenedLayout(_TREE, open_tree(effects))
+        return OpenedLayout(effects.store.uri, _TREE, open_tree(effects))
     except NotFoundError:
         if has_catalog(effects.store):
-            return OpenedLayout(_DELTACAT, open_catalog(effects))
+            return OpenedLayout(effects.store.uri, _DELTACAT, open_catalog(effects))
         raise
-
-
-def diagnose_layout(effects: Effects) -> OpenFailure | None:
-    """Return why what lies there cannot be opened, in whichever layout it is; None if it is in none."""
-    return diagnose_tree(effects) or diagnose_catalog(effects)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, cast, overload
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.catalog import CompactOptions, compact_tables, list_managed_tables
 from mangrove.lakehouse.engine_port import Engines, SparkRowEngine
 from mangrove.lakehouse.layouts import DELTACAT_READABLE_LAYOUT, LAYOUTS, create_layout, open_layout
-from mangrove.lakehouse.new_table import validate_count, validate_texts
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.maintenance.check import CountRowsOfMany, build_parallel_row_counter, check_lakehouse
 from mangrove.maintenance.clock_repair import repair_clock

@@ -1,15 +1,15 @@
 """Argument validation and the initial objects of a new table."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.model.arrow_schema import schema_from_arrow
-from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_view_name
-from mangrove.model.names import check_text, quote_name, split_name, split_path
+from mangrove.model.locators import TableLocator
+from mangrove.model.names import quote_name, split_path
 from mangrove.model.objects import Stream, TableEntry, TableType, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.properties import NO_PROPERTIES
@@ -25,74 +25,9 @@ __all__ = [
     "FEDERATED_CATALOG",
     "FEDERATED_TABLE",
     "build_schema",
-    "parse_namespace_argument",
     "parse_schema_argument",
-    "parse_view_argument",
     "plan_new_table",
-    "validate_count",
-    "validate_limit",
-    "validate_prefix",
-    "validate_texts",
 ]
-
-_COUNT_MAX: Final = 2**62
-
-
-def validate_count(given: object, what: str, least: int = 0) -> int:
-    """Return a whole number that counts something or names a version."""
-    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _COUNT_MAX:
-        raise InvalidInputError(f"{what} was given as {given!r}: it is a whole number from {least}")
-    return given
-
-
-def validate_limit(given: object) -> int | None:
-    """Return how many entries of a list are wanted; None is all."""
-    return None if given is None else validate_count(given, "the limit of a list")
-
-
-def validate_prefix(given: object) -> str:
-    """Return with what names shall begin."""
-    return _validate_text(given, "the beginning of a name")
-
-
-def validate_texts(given: object, what: str) -> tuple[str, ...]:
-    """Return a list of texts; one text by itself is a list of one, and None a list of none.
-
-    >>> validate_texts("id", "the keys"), validate_texts(["a", "b"], "the keys"), validate_texts(None, "the keys")
-    (('id',), ('a', 'b'), ())
-    """
-    if given is None:
-        return ()
-    if isinstance(given, str):
-        return (_validate_text(given, what),)
-    if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
-        raise InvalidInputError(f"{what} were given as {given!r}: give a list of texts")
-    return tuple(_validate_text(one, what) for one in given)
-
-
-def parse_namespace_argument(name: str | NamespaceLocator) -> NamespaceLocator:
-    """Return the namespace that is meant."""
-    if isinstance(name, NamespaceLocator):
-        return name
-    parts = split_name(name)
-    if len(parts) != 1:
-        raise InvalidInputError(
-            f"{name!r} has {len(parts)} parts: a namespace's name is one, with backticks if it holds a dot"
-        )
-    return NamespaceLocator(parts[0])
-
-
-def parse_view_argument(name: str | ViewLocator) -> ViewLocator:
-    """Return the view that is meant."""
-    return name if isinstance(name, ViewLocator) else parse_view_name(name)
-
-
-def _validate_text(given: object, what: str) -> str:
-    if not isinstance(given, str):
-        raise InvalidInputError(f"{given!r} was given for {what}: give text")
-    check_text(given, what)
-    return given
-
 
 FEDERATED_CATALOG: Final = "catalog"
 FEDERATED_TABLE: Final = "table"

@@ -11,7 +11,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.cache import build_cache_settings, wrap_in_cache
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import DELTACAT_READABLE_LAYOUT, LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.layouts import COMPATIBLE_WITH, DELTACAT_READABLE_LAYOUT, LAYOUTS, create_layout, open_layout
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.lakehouse.table import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
@@ -21,7 +21,6 @@ from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 from mangrove.storage.opening import open_store
 
 __all__ = [
-    "COMPATIBLE_WITH",
     "NO_CLIENTS",
     "EnginesFactory",
     "create_lakehouse",
@@ -32,8 +31,6 @@ __all__ = [
 
 EnginesFactory: TypeAlias = Callable[[Effects], Engines]
 """What makes the engines of a lakehouse from its store, clock and ids."""
-COMPATIBLE_WITH = ("deltacat",)
-"""The programs that a lakehouse can stay readable by."""
 NO_CLIENTS: Mapping[str, CatalogClient] = FrozenMapping[str, CatalogClient]({})
 
 

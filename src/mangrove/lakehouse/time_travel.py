@@ -1,4 +1,4 @@
-"""Parsing of AS OF arguments and durations."""
+"""AS OF arguments: their parsing, and the version that each selects; parsing of durations."""
 
 import re
 from dataclasses import dataclass
@@ -6,8 +6,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
+from mangrove.maintenance.exports import find_export
+from mangrove.metastore import Metastore, MetastoreSnapshot
 
-__all__ = ["AS_OF_ADVICE", "AsOf", "AsOfExport", "AsOfTime", "AsOfVersion", "parse_as_of", "parse_duration_millis"]
+__all__ = [
+    "AS_OF_ADVICE",
+    "AsOf",
+    "AsOfExport",
+    "AsOfTime",
+    "AsOfVersion",
+    "load_snapshot_at",
+    "parse_as_of",
+    "parse_duration_millis",
+]
 
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*(ms|s|m|h|d|w)\s*")
@@ -69,6 +80,17 @@ def parse_as_of(where: int | str | datetime) -> AsOf:
         raise InvalidInputError(
             f"{where!r} is no time: write one such as 2026-11-01 or 2026-11-01T08:30:00Z"
         ) from error
+
+
+def load_snapshot_at(metastore: Metastore, where: int | str | datetime) -> MetastoreSnapshot:
+    """Return the version that `where` selects."""
+    match parse_as_of(where):
+        case AsOfVersion(version):
+            return metastore.at_version(version)
+        case AsOfTime(millis):
+            return metastore.at_time(millis)
+        case AsOfExport(name):
+            return metastore.at_version(find_export(metastore.latest().settings, name, AS_OF_ADVICE).version)
 
 
 def parse_duration_millis(duration: str | timedelta) -> int:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.tables.compaction import LOCAL_BYTES_MAX
 
 __all__ = [
     "COMPACTION_LIMITS",
@@ -41,7 +40,7 @@ class LocalLimits:
 COPY_LIMITS: Final = LocalLimits(50_000, 8 * 1024**3)
 COUNT_LIMITS: Final = COPY_LIMITS
 DELETE_LIMITS: Final = LocalLimits(200_000, None)
-COMPACTION_LIMITS: Final = LocalLimits(None, LOCAL_BYTES_MAX)
+COMPACTION_LIMITS: Final = LocalLimits(None, 2 * 1024**3)
 
 
 def validate_engine(name: str | None) -> str | None:

@@ -26,7 +26,6 @@ __all__ = [
     "AUTO_COMPACTION_BYTES",
     "AUTO_COMPACTION_DELTAS",
     "CLUSTER_BY",
-    "LOCAL_BYTES_MAX",
     "UNBOUNDED",
     "Compaction",
     "CompactionBounds",
@@ -53,8 +52,6 @@ CLUSTER_BY: Final = "write.cluster-by"
 _BETWEEN_COMMAS: Final = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 AUTO_COMPACTION: Final = "compaction.auto"
 """The table property that enables automatic, bounded compaction after writes ("true")."""
-LOCAL_BYTES_MAX: Final = 2 * 1024**3
-"""Tables whose rows need more memory are compacted on Spark by default."""
 AUTO_COMPACTION_DELTAS: Final = "compaction.deltas-min"
 """The table property with the number of deltas in a log that triggers automatic compaction; default 20."""
 AUTO_COMPACTION_BYTES: Final = "compaction.bytes-max"

@@ -39,6 +39,7 @@ from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path, node_path
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import StagedCatalogWrite, stage_changes
 from mangrove.layouts.deltacat.transaction_log import build_transaction_id, encode_log
+from mangrove.layouts.lost_response import create_and_verify
 from mangrove.metastore import Changes, Commit, CommitResult, Isolation, check_deadline, commit_time_after
 from mangrove.model.version_search import check_no_gap
 from mangrove.rebase import (
@@ -60,7 +61,6 @@ __all__ = [
 
 _ATTEMPTS_MAX: Final = 100
 _CONCURRENT_COMMITS_MAX: Final = 10_000
-_LOST_RESPONSES_MAX: Final = 3
 _PAUSE_SECONDS_MAX: Final = 0.2
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -186,25 +186,14 @@ def _attempt(
 
 
 def create_guard(effects: Effects, guard: Guard, path: str) -> bool:
-    """Create the guard if its version is free, and return whether this call created it.
-
-    If the response is lost, the file is read back: the transaction that it names has
-    committed.
-    """
+    """Create the guard if its version is free, and return whether this call created it."""
     data = encode_guard(guard)
-    for tries_left in reversed(range(_LOST_RESPONSES_MAX)):
-        try:
-            return effects.store.create(path, data)
-        except StorageError as error:
-            (there,) = effects.store.read_many([path])
-            if there is not None:
-                return decode_guard(there, path).transaction == guard.transaction
-            if not tries_left:
-                raise StorageError(
-                    f"version {guard.version} could not be committed ({error}), and its guard does not exist. "
-                    "The store may still create it; check the history before you retry"
-                ) from error
-    raise AssertionError("the loop always returns or raises")
+
+    def is_own() -> bool | None:
+        (there,) = effects.store.read_many([path])
+        return None if there is None else decode_guard(there, path).transaction == guard.transaction
+
+    return create_and_verify(lambda: effects.store.create(path, data), is_own, guard.version, "guard")
 
 
 def complete_log(files: DeltaCatFiles, guard: Guard) -> None:

@@ -17,6 +17,7 @@ from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Node, ReadNodes
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
+from mangrove.layouts.lost_response import create_and_verify
 from mangrove.layouts.tree.conflict_detection import build_validation_set
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.root import Root, build_system_rows, encode_root, shape_of
@@ -51,7 +52,6 @@ __all__ = [
 
 ATTEMPTS_MAX = 100
 _CONCURRENT_COMMITS_MAX = 10_000
-_LOST_RESPONSES_MAX = 3
 _PAUSE_SECONDS_MAX = 0.2
 
 
@@ -118,27 +118,18 @@ def commit_rebuilt_tree(
 def create_root(effects: Effects, root: Root, settings: LakehouseSettings) -> bool:
     """Create the file of the root node if its version is free, and return whether this call created it.
 
-    If the response is lost, the file is read back: the transaction that it names has
-    committed. The hint is written later.
+    The hint is written later.
     """
     data = encode_root(root, settings.order, compression_of(settings))
-    for tries_left in reversed(range(_LOST_RESPONSES_MAX)):
-        try:
-            won = effects.store.create(root.path, data)
-        except StorageError as error:
-            there = read_root(effects.store, root.revision.roots, root.version)
-            if there is None and tries_left:
-                continue
-            if there is None:
-                raise StorageError(
-                    f"version {root.version} could not be committed ({error}), and its root does not exist. "
-                    "The store may still create it; check the history before you retry"
-                ) from error
-            won = there.transaction_id == root.transaction_id
-        if won:
-            effects.later(lambda: _write_hint(effects, root))
-        return won
-    raise AssertionError("the loop always returns or raises")
+
+    def is_own() -> bool | None:
+        there = read_root(effects.store, root.revision.roots, root.version)
+        return None if there is None else there.transaction_id == root.transaction_id
+
+    is_created = create_and_verify(lambda: effects.store.create(root.path, data), is_own, root.version, "root")
+    if is_created:
+        effects.later(lambda: _write_hint(effects, root))
+    return is_created
 
 
 def _write_hint(effects: Effects, root: Root) -> None:

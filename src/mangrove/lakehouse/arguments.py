@@ -1,0 +1,75 @@
+"""Validation of names, lists and counts that callers pass."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.locators import NamespaceLocator, ViewLocator, parse_view_name
+from mangrove.model.names import check_text, split_name
+
+__all__ = [
+    "parse_namespace_argument",
+    "parse_view_argument",
+    "validate_count",
+    "validate_limit",
+    "validate_prefix",
+    "validate_texts",
+]
+
+_COUNT_MAX: Final = 2**62
+
+
+def validate_count(given: object, what: str, least: int = 0) -> int:
+    """Return a whole number that counts something or names a version."""
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _COUNT_MAX:
+        raise InvalidInputError(f"{what} was given as {given!r}: it is a whole number from {least}")
+    return given
+
+
+def validate_limit(given: object) -> int | None:
+    """Return how many entries of a list are wanted; None is all."""
+    return None if given is None else validate_count(given, "the limit of a list")
+
+
+def validate_prefix(given: object) -> str:
+    """Return with what names shall begin."""
+    return _validate_text(given, "the beginning of a name")
+
+
+def validate_texts(given: object, what: str) -> tuple[str, ...]:
+    """Return a list of texts; one text by itself is a list of one, and None a list of none.
+
+    >>> validate_texts("id", "the keys"), validate_texts(["a", "b"], "the keys"), validate_texts(None, "the keys")
+    (('id',), ('a', 'b'), ())
+    """
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        return (_validate_text(given, what),)
+    if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
+        raise InvalidInputError(f"{what} were given as {given!r}: give a list of texts")
+    return tuple(_validate_text(one, what) for one in given)
+
+
+def parse_namespace_argument(name: str | NamespaceLocator) -> NamespaceLocator:
+    """Return the namespace that is meant."""
+    if isinstance(name, NamespaceLocator):
+        return name
+    parts = split_name(name)
+    if len(parts) != 1:
+        raise InvalidInputError(
+            f"{name!r} has {len(parts)} parts: a namespace's name is one, with backticks if it holds a dot"
+        )
+    return NamespaceLocator(parts[0])
+
+
+def parse_view_argument(name: str | ViewLocator) -> ViewLocator:
+    """Return the view that is meant."""
+    return name if isinstance(name, ViewLocator) else parse_view_name(name)
+
+
+def _validate_text(given: object, what: str) -> str:
+    if not isinstance(given, str):
+        raise InvalidInputError(f"{given!r} was given for {what}: give text")
+    check_text(given, what)
+    return given
