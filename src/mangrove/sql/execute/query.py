@@ -61,7 +61,7 @@ from mangrove.sql.statement_cache import (
 )
 from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import TableState
+from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
 from mangrove.transaction.catalog import VIEW_NAMESPACE
 
 __all__ = [
@@ -422,7 +422,10 @@ class QueryBinder:
                 raise InvalidInputError(f"{locator} lies in another catalog: read it there")
             return None
         version = _version_of(catalog)
-        return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
+        return self.kept.states.got(
+            None if version is None else (version, locator),
+            lambda: load_table_state(catalog.reading(), locator, is_recorded=False),
+        )
 
     def _rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver | None = None) -> Frame:
         """Return the rows of a table or view, at least the required ones."""
@@ -437,6 +440,8 @@ class QueryBinder:
                 self.engine.session, value.table_format, str(value.location), value.format_properties
             )
         requested = build_table_predicate(wanted.rows, found.state.schema, constants) if constants is not None else None
+        assert isinstance(found.locator, TableLocator)
+        record_rows_read(found.catalog.reading(), found.locator, requested)
         # Spark's own reader finds out by itself which columns it needs.
         is_seen = not self.engine.reads_in_workers and not self._has_foreign_files(found, found.state)
         columns = None if is_seen else select_read_columns(found.state.schema, wanted.columns())
