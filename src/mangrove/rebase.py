@@ -1,14 +1,27 @@
 """Conflict errors and the rebase of changes onto concurrent commits, shared by all layouts."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from mangrove.errors import ConflictError
-from mangrove.metastore import Changes, Commit, MetastoreSnapshot, ObjectRange
-from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
+from mangrove.metastore import (
+    Changes,
+    Commit,
+    Isolation,
+    MetastoreSnapshot,
+    ObjectRange,
+    RowChangeDetector,
+)
+from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
 from mangrove.model.objects import Partition
 
-__all__ = ["assign_positions", "build_conflict_error", "build_rollback_conflict_error", "drop_identical_writes"]
+__all__ = [
+    "assign_positions",
+    "build_conflict_error",
+    "build_rollback_conflict_error",
+    "check_rows",
+    "drop_identical_writes",
+]
 
 
 def build_conflict_error(concurrent_commit: Commit, names: Collection[str], advice: str = "") -> ConflictError:
@@ -28,6 +41,42 @@ def build_rollback_conflict_error(concurrent_commit: Commit) -> ConflictError:
         f"the whole lakehouse was rolled back by {concurrent_commit.by(())} in version {concurrent_commit.version}. "
         "Nothing was committed; repeat the transaction on the newest version"
     )
+
+
+def check_rows(
+    changes: Changes,
+    isolation: Isolation,
+    base: MetastoreSnapshot,
+    concurrent_commits: Sequence[MetastoreSnapshot],
+    partitions_written: Callable[[int, StreamLocator], Collection[PartitionLocator]],
+    have_rows_changed: RowChangeDetector,
+) -> None:
+    """Raise `ConflictError` if concurrent commits changed rows that must not have changed.
+
+    `partitions_written` returns the partitions of a stream whose deltas the commit with a
+    number in the list wrote. The base is compared with the newest version. The commits in
+    between are compared only to name the one that conflicts.
+    """
+    for rows in sorted(changes.rows_to_validate(isolation), key=repr):
+        writers = {
+            number: set(found)
+            for number in range(len(concurrent_commits))
+            if (found := partitions_written(number, rows.stream))
+        }
+        if not writers:
+            continue
+        partitions = set().union(*writers.values())
+        if not have_rows_changed(rows, partitions, base, concurrent_commits[-1]):
+            continue
+        first = next(
+            (
+                number
+                for number in list(writers)[:-1]
+                if have_rows_changed(rows, partitions, base, concurrent_commits[number])
+            ),
+            max(writers),
+        )
+        raise build_conflict_error(concurrent_commits[first].commit, [f"{Kind.DELTA.word} {min(writers[first])}"])
 
 
 def drop_identical_writes(

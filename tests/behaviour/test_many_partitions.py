@@ -281,7 +281,7 @@ def test_whoever_asked_for_one_partition_meets_those_who_add_to_it_and_nobody_el
         transaction.create_namespace(f"after-{transaction.id}")
     add(concurrent_commit, [8, PARTITIONS + 8], "elsewhere")
     careful[0].commit()
-    add(concurrent_commit, [day], "there")
+    concurrent_commit.table("n.t").append([{"day": day, "name": "there"}])
     with pytest.raises(ConflictError):
         careful[1].commit()
 

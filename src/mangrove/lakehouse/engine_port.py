@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from mangrove.maintenance.copy import Copier
     from mangrove.maintenance.progress import ProgressCallback
     from mangrove.maintenance.vacuum import DeleteFiles
-    from mangrove.model.locators import TableLocator
+    from mangrove.metastore import RowRange
+    from mangrove.model.locators import PartitionLocator, TableLocator
     from mangrove.tables.compaction import CompactionBounds, PlannedCompaction
     from mangrove.tables.merge import Assignable, MergePlan
     from mangrove.tables.table_state import TableState
@@ -156,6 +157,16 @@ class RowReader(Protocol):
 
     def count_rows(self, store: Store, file: DataFile) -> int:
         """Return how many rows a data file really has, having read all of them."""
+        ...
+
+    def have_rows_changed(
+        self,
+        rows: RowRange,
+        partitions: Collection[PartitionLocator],
+        before: CatalogReader,
+        after: CatalogReader,
+    ) -> bool:
+        """Return whether rows of a range differ between two versions."""
         ...
 
 

@@ -560,9 +560,9 @@ class Table(TableSnapshot):
         def statement(transaction: StagedTransaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
             opened = open_table(workspace, self.locator)
-            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True)
+            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True, is_recorded=False)
             if callable(with_logs) and with_logs(state):
-                state = load_opened_table_state(workspace, opened)
+                state = load_opened_table_state(workspace, opened, is_recorded=False)
             write = plan(state)
             if workspace.settings.is_readable_by_deltacat and not is_append_only(write):
                 complete = load_opened_table_state(workspace, opened)

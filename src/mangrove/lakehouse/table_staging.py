@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mangrove.metastore import ObjectRange
+from mangrove.metastore import ObjectRange, RowRange
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, DeltaType, TableType
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
@@ -52,7 +52,7 @@ def validate_property_changes(workspace: Workspace, locator: TableLocator, put: 
 
 
 def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:
-    """Add the deltas of a write, and guard the logs that it read."""
+    """Add the deltas of a write, and record and guard the rows that it read."""
     stage_into_opened_table(workspace, open_table(workspace, locator), write, transaction_id)
 
 
@@ -61,16 +61,21 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
     locator_for = build_partition_locator(workspace, opened)
     if write.is_of_all_logs:
         workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
-    for values in write.read_logs:
-        workspace.guard(ObjectRange(Kind.DELTA, locator_for(values)))
+    if write.guarded is not None:
+        workspace.guard_rows(RowRange(opened.stream_locator, write.guarded))
     replaces = {locator_for(planned.log_values): planned.delta for planned in write.deltas}
     additions = [(planned.log_values, planned.delta) for planned in write.deltas]
     if workspace.settings.is_readable_by_deltacat:
+        for partition, delta in replaces.items():
+            if delta.type is DeltaType.REPLACE and delta.replaces_through is None:
+                workspace.guard(ObjectRange(Kind.DELTA, partition))
         _delete_replaced_deltas(workspace, workspace, replaces)
         additions = [(values, _as_append(delta)) for values, delta in additions if not _is_empty_replace(delta)]
     else:
         _delete_replaced_deltas(workspace, workspace.snapshot, replaces)
-    add_deltas(workspace, opened, additions, transaction_id)
+    add_deltas(workspace, opened, additions, transaction_id, has_read_rows=write.read is not None)
+    if write.read is not None:
+        workspace.read_rows(RowRange(opened.stream_locator, write.read), are_returned=False)
 
 
 def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -> None:

@@ -110,7 +110,7 @@ class _TaskWriter:
         """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
         workspace = transaction.reading()
         locator = resolve_table(workspace, self._table, self._name)
-        state = load_table_state(workspace, locator, with_logs=self._overwrite)
+        state = load_table_state(workspace, locator, with_logs=self._overwrite, is_recorded=False)
         for message in messages:
             if not is_append_compatible(message.state, state):
                 raise ConflictError(

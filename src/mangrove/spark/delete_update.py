@@ -42,6 +42,7 @@ from mangrove.tables.write_plan import (
     build_partition_predicate,
     check_dynamic_overwrite,
     plan_write,
+    read_condition,
 )
 
 __all__ = [
@@ -77,13 +78,14 @@ def plan_delete_where(
     files: SparkFileContext, state: TableState, where: str | Predicate | SparkCondition
 ) -> PlannedWrite:
     """Plan the deletion of the rows that match a condition."""
-    rows = _read_targets(files, state, _at_most(where, state.schema))
-    matched = rows.where(render_condition_sql(where, state.schema))
+    pruning = _at_most(where, state.schema)
+    matched = _read_targets(files, state, pruning).where(render_condition_sql(where, state.schema))
     deleted_rows = materialize_frame(matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state)))
     count = deleted_rows.count()
+    read = read_condition(pruning)
     if not count:
-        return plan_write({}, state)
-    return plan_row_changes(files, state, RowLevelChange(deleted_rows), RowCounts(deleted=count))
+        return plan_write({}, read=read)
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows), RowCounts(deleted=count), read)
 
 
 def plan_delete_keys(files: SparkFileContext, state: TableState, frame: DataFrame) -> PlannedWrite:
@@ -144,7 +146,7 @@ def _plan_overwrite(
         deleted_rows = _read_targets(files, state, pruning).where(condition).select(*numbers)
     deleted_rows = materialize_frame(deleted_rows)
     counts = RowCounts(inserted=sum(file.row_count for _, file in added), deleted=deleted_rows.count())
-    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added), counts)
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added), counts, read_condition(pruning))
 
 
 def plan_update(
@@ -155,8 +157,8 @@ def plan_update(
 ) -> PlannedWrite:
     """Plan an update of the rows that match a condition."""
     checked = resolve_assignments(values, state.schema)
-    rows = _read_targets(files, state, _at_most(where, state.schema))
-    matched = rows.where(render_condition_sql(where, state.schema))
+    pruning = _at_most(where, state.schema)
+    matched = _read_targets(files, state, pruning).where(render_condition_sql(where, state.schema))
     new = build_assignments(state, matched, {name: f.expr(to_spark_sql(value)) for name, value in checked.items()})
     others = [column_of(one.name) for one in state.schema.columns if one.name not in checked]
     updated = materialize_frame(
@@ -164,7 +166,7 @@ def plan_update(
     )
     count = updated.count()
     if not count:
-        return plan_write({}, state)
+        return plan_write({}, read=read_condition(pruning))
     deleted_rows = updated.select(
         column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in _places(state))
     )
@@ -175,7 +177,7 @@ def plan_update(
     change = RowLevelChange(
         deleted_rows, files.write(state, coming), keys_reinserted=bool(state.version.keys) and not moves_keys
     )
-    return plan_row_changes(files, state, change, RowCounts(updated=count))
+    return plan_row_changes(files, state, change, RowCounts(updated=count), read_condition(pruning))
 
 
 def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:

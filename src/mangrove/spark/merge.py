@@ -41,7 +41,7 @@ from mangrove.tables.merge import (
 )
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
-from mangrove.tables.write_plan import PlannedWrite, RowCounts, plan_write
+from mangrove.tables.write_plan import PlannedWrite, ReadRows, RowCounts, plan_write, read_matches
 
 __all__ = ["plan_merge"]
 
@@ -70,9 +70,10 @@ def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, pl
     merged = materialize_frame(_apply_clauses(state, pairs, plan, values))
     _check_once(state, merged, plan)
     numbers = {row[_ACTION]: row["count"] for row in merged.groupBy(column_of(_ACTION)).count().collect()}
+    read = read_matches(state, near)
     if not numbers:
-        return plan_write({}, state)
-    return _plan_changes(files, state, merged, plan, values, numbers)
+        return plan_write({}, read=read)
+    return _plan_changes(files, state, merged, plan, values, numbers, read)
 
 
 def _plan_changes(
@@ -82,6 +83,7 @@ def _plan_changes(
     plan: MergePlan,
     values: list[dict[str, Assignable]],
     numbers: dict[int, int],
+    read: ReadRows,
 ) -> PlannedWrite:
     places = range(len(state.key_columns))
     kinds = {number: clause.kind for number, clause in enumerate(plan.clauses)}
@@ -102,7 +104,7 @@ def _plan_changes(
         deleted=sum(count for number, count in numbers.items() if kinds[number] not in (*_UPDATES, MergeKind.INSERT)),
     )
     comes_back = bool(state.version.keys) and not deletes and not moves
-    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added, comes_back), counts)
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added, comes_back), counts, read)
 
 
 def _how(plan: MergePlan) -> str:

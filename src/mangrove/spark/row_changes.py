@@ -48,6 +48,7 @@ from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     DeleteMode,
     PlannedWrite,
+    ReadRows,
     RowCounts,
     build_append_delta,
     build_delete_delta,
@@ -107,7 +108,7 @@ def key_column_of(place: int) -> str:
 
 
 def plan_row_changes(
-    files: SparkFileContext, state: TableState, change: RowLevelChange, counts: RowCounts
+    files: SparkFileContext, state: TableState, change: RowLevelChange, counts: RowCounts, read: ReadRows
 ) -> PlannedWrite:
     """Plan a write that deletes rows and adds others."""
     added = group_files_by_log(state, change.added)
@@ -118,7 +119,7 @@ def plan_row_changes(
             deltas = _by_positions(files, state, change, added)
         case DeleteMode.COPIES:
             deltas = _by_copies(files, state, change, added)
-    return plan_write(deltas, state, counts)
+    return plan_write(deltas, counts, read)
 
 
 def _by_keys(

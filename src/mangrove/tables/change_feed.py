@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.expressions.predicates import Predicate
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
@@ -25,6 +26,7 @@ __all__ = [
     "compute_fingerprint",
     "find_changed_versions",
     "is_append_compatible",
+    "leave_out_compactions",
     "offset_from_json",
     "plan_changed_files",
     "plan_initial_step",
@@ -40,15 +42,20 @@ UPDATE_BEFORE: Final = "update_before"
 UPDATE_AFTER: Final = "update_after"
 
 
-def plan_changed_files(before: TableState, after: TableState) -> tuple[TableState, ScanPlan, ScanPlan]:
-    """Return the earlier state with the columns of the later one, and the files to read of each to compare them."""
+def plan_changed_files(
+    before: TableState, after: TableState, predicate: Predicate | None = None
+) -> tuple[TableState, ScanPlan, ScanPlan]:
+    """Return the earlier state with the columns of the later one, and the files to read of each to compare them.
+
+    With a predicate, only files that can contain matching rows are compared.
+    """
     if before.table_id != after.table_id:
         raise InvalidInputError(
             f"{after.name} was dropped and created again in between; read the changes of each table separately"
         )
     # Old rows are read with the current columns, by column id.
     was = replace(before, version=after.version)
-    old, new = plan_scan(was), plan_scan(after)
+    old, new = plan_scan(was, predicate), plan_scan(after, predicate)
     common = {_identity(scan) for scan in old.scans} & {_identity(scan) for scan in new.scans}
     return was, _without(old, common), _without(new, common)
 
@@ -60,6 +67,31 @@ def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:
 
 def _without(plan: ScanPlan, common: set[tuple[str, tuple[str, ...]]]) -> ScanPlan:
     return replace(plan, scans=tuple(scan for scan in plan.scans if _identity(scan) not in common))
+
+
+def leave_out_compactions(before: TableState, after: TableState) -> TableState:
+    """Return the later state with the deltas that compactions replaced since, if no other delta depends on these.
+
+    A compaction changes no rows, so its files need not be compared.
+    """
+    was = {log.values: log for log in before.logs}
+    return replace(after, logs=tuple(_undo_compactions(was.get(log.values, log), log) for log in after.logs))
+
+
+def _undo_compactions(before: PartitionLog, after: PartitionLog) -> PartitionLog:
+    known = {delta.position: delta for delta in before.deltas}
+    new = [delta for delta in after.deltas if known.get(delta.position) != delta]
+    others = [delta for delta in new if not _is_compaction(before, delta)]
+    # Position deletes and rewrites name files, which may be those of the compaction.
+    is_independent = all(
+        (delta.position or 0) > before.last_position
+        and delta.type is not DeltaType.POSITION_DELETE
+        and not delta.replaced_locations
+        for delta in others
+    )
+    if len(others) == len(new) or not is_independent or not _is_explained(before, after, new):
+        return after
+    return PartitionLog(after.values, (*before.deltas, *others))
 
 
 def is_append_compatible(written_for: TableState, now: TableState) -> bool:

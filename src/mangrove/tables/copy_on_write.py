@@ -27,8 +27,7 @@ def plan_copy_on_write(
 ) -> PlannedWrite:
     """Return a write with the same effect whose deltas append rows or replace a whole log.
 
-    `state` has all logs, and `compact` merges the deltas of those it gets. A log that is
-    rewritten counts as read, so concurrent writes to it conflict.
+    `state` has all logs, and `compact` merges the deltas of those it gets.
     """
     rewritten = [planned for planned in write.deltas if planned.delta.type not in _ADDING_TYPES]
     logs = {log.values: log for log in state.logs}
@@ -43,7 +42,7 @@ def plan_copy_on_write(
         else planned
         for planned in write.deltas
     )
-    return replace(write, deltas=deltas, read_logs=tuple(dict.fromkeys([*write.read_logs, *after])))
+    return replace(write, deltas=deltas)
 
 
 def _append_to_log(log: PartitionLog | None, planned: PlannedDelta) -> PartitionLog:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.locators import PartitionLocator, TableLocator
-from mangrove.model.objects import Delta, Partition, TableVersion
+from mangrove.metastore import ALL_ROWS, RowRange
+from mangrove.model.locators import PartitionLocator, StreamLocator, TableLocator, TableVersionLocator
+from mangrove.model.objects import Delta, Partition, Stream, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
@@ -24,6 +25,7 @@ from mangrove.transaction.deltas import (
     scan_deltas_of_partitions,
     scan_partitions,
 )
+from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
     from mangrove.expressions.predicates import Predicate
@@ -35,7 +37,9 @@ __all__ = [
     "check_key_types",
     "is_partition_determined_by_keys",
     "load_opened_table_state",
+    "load_partition_logs",
     "load_table_state",
+    "record_rows_read",
 ]
 
 
@@ -141,27 +145,63 @@ def is_partition_determined_by_keys(keys: Sequence[int], scheme: PartitionScheme
 
 
 def load_table_state(
-    reading: CatalogReader, locator: TableLocator, *, with_logs: bool = True, predicate: Predicate | None = None
+    reading: CatalogReader,
+    locator: TableLocator,
+    *,
+    with_logs: bool = True,
+    predicate: Predicate | None = None,
+    is_recorded: bool = True,
 ) -> TableState:
-    """Return the table state for engines.
+    """Return the table state for engines, and record its rows as read.
 
     A blind write reads no logs, so it conflicts with no other write at any isolation level.
-    A read with a predicate loads only the logs of partitions that can match.
+    A read with a predicate loads only the logs of partitions that can match, and only
+    the rows that satisfy it are recorded. If `is_recorded` is False, the caller records
+    later which rows it read.
     """
-    return load_opened_table_state(reading, open_table(reading, locator), with_logs=with_logs, predicate=predicate)
+    opened = open_table(reading, locator)
+    return load_opened_table_state(reading, opened, with_logs=with_logs, predicate=predicate, is_recorded=is_recorded)
 
 
 def load_opened_table_state(
-    reading: CatalogReader, opened: OpenTable, *, with_logs: bool = True, predicate: Predicate | None = None
+    reading: CatalogReader,
+    opened: OpenTable,
+    *,
+    with_logs: bool = True,
+    predicate: Predicate | None = None,
+    is_recorded: bool = True,
 ) -> TableState:
-    """Return the state of an opened table for engines."""
+    """Return the state of an opened table for engines, as `load_table_state` does."""
     table, scheme = opened.table, opened.partition_scheme
     requested = predicate if scheme.fields else None
-    partitions = _load_partitions(reading, opened, requested) if with_logs else {}
-    logs = _load_logs(reading, opened, partitions)
+    if with_logs and is_recorded and isinstance(reading, Workspace):
+        reading.read_rows(RowRange(opened.stream_locator, predicate or ALL_ROWS))
+    located = reading.unrecorded() if isinstance(reading, Workspace) else reading
+    partitions = _load_partitions(located, opened, requested) if with_logs else {}
+    logs = _load_logs(located, scheme, partitions)
     return TableState(
         str(opened.locator), table.id, opened.version, scheme, logs, table.properties, is_part=requested is not None
     )
+
+
+def record_rows_read(reading: CatalogReader, locator: TableLocator, predicate: Predicate | None) -> None:
+    """Record in a transaction that it read the rows that satisfy `predicate`, or all; a version records nothing."""
+    if isinstance(reading, Workspace):
+        reading.read_rows(RowRange(open_table(reading, locator).stream_locator, predicate or ALL_ROWS))
+
+
+def load_partition_logs(
+    reading: CatalogReader, stream_locator: StreamLocator, partitions: Sequence[PartitionLocator]
+) -> TableState | None:
+    """Return the state of some partitions of a stream; None if the stream does not exist or has no schema."""
+    located = reading.unrecorded() if isinstance(reading, Workspace) else reading
+    version_locator = TableVersionLocator(stream_locator.namespace_id, stream_locator.table_id, stream_locator.version)
+    version, stream = located.get_many([version_locator, stream_locator])
+    if not isinstance(version, TableVersion) or not isinstance(stream, Stream) or version.schema is None:
+        return None
+    scheme = version.partition_scheme_with_id(stream.partition_scheme_id)
+    logs = _load_logs(located, scheme, dict(load_partitions(located, partitions)))
+    return TableState(stream_locator.table_id, stream_locator.table_id, version, scheme, logs, is_part=True)
 
 
 def _load_partitions(
@@ -178,14 +218,14 @@ def _load_partitions(
 
 
 def _load_logs(
-    reading: CatalogReader, opened: OpenTable, partitions: Mapping[PartitionLocator, Partition]
+    reading: CatalogReader, scheme: PartitionScheme, partitions: Mapping[PartitionLocator, Partition]
 ) -> tuple[PartitionLog, ...]:
     """Return the logs of partitions, whose deltas are read in one pass."""
     deltas: dict[str, list[Delta]] = {locator.partition_id: [] for locator in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
         deltas[locator.partition_id].append(delta)
     # DeltaCAT's partition scheme may be unsupported; then its values are ignored.
-    is_divided = bool(opened.partition_scheme.fields)
+    is_divided = bool(scheme.fields)
     return tuple(
         PartitionLog(partition.values if is_divided else (), tuple(deltas[locator.partition_id]))
         for locator, partition in partitions.items()

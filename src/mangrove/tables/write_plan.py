@@ -15,6 +15,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.literals import build_period_predicate
 from mangrove.expressions.predicates import AllOf, AnyOf, ColumnComparison, IsNull, Operator, Predicate
 from mangrove.expressions.sql_expression import Expr
+from mangrove.metastore import ALL_ROWS
 from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
 from mangrove.model.names import suggest_name
 from mangrove.model.objects import Delta, DeltaType
@@ -50,6 +51,7 @@ __all__ = [
     "DeleteMode",
     "PlannedDelta",
     "PlannedWrite",
+    "ReadRows",
     "RowCounts",
     "build_append_delta",
     "build_compaction_delta",
@@ -70,6 +72,8 @@ __all__ = [
     "plan_full_overwrite",
     "plan_partial_upsert",
     "plan_write",
+    "read_condition",
+    "read_matches",
     "select_statistics_columns",
     "split_row_ranges",
 ]
@@ -274,13 +278,38 @@ class PlannedDelta:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """The deltas of one write, and the logs it read, which must not have grown at commit."""
+    """The deltas of one write, and the rows it read, which must not have changed at commit."""
 
     deltas: tuple[PlannedDelta, ...] = ()
-    read_logs: tuple[tuple[Value | None, ...], ...] = ()
     counts: RowCounts = NO_ROWS
+    read: Predicate | None = None
+    """The rows that the write read, or None for a blind write; changes of them conflict at serializable."""
+    guarded: Predicate | None = None
+    """The rows whose changes conflict at every isolation level."""
     is_of_all_logs: bool = False
     """Whether the write depends on the set of logs, so that a new log conflicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The rows that a write depends on: those that satisfy a predicate."""
+
+    predicate: Predicate
+    is_guarded: bool = True
+    """Whether their concurrent changes conflict at snapshot isolation too, and not only those of written keys."""
+
+
+def read_condition(predicate: Predicate | None) -> ReadRows:
+    """Return the rows that a statement with a condition depends on; None is a condition without a predicate."""
+    return ReadRows(predicate or ALL_ROWS)
+
+
+def read_matches(state: TableState, predicate: Predicate | None) -> ReadRows:
+    """Return the rows that a merge depends on: those that can match its source, or all for None.
+
+    If the table has keys, snapshot isolation guards the keys that the merge writes.
+    """
+    return ReadRows(predicate or ALL_ROWS, is_guarded=not state.version.keys)
 
 
 def build_data_file_path(table_id: str, file_id: str) -> str:
@@ -373,13 +402,14 @@ def build_position_delete_delta(position_files: Sequence[DataFile], added: Seque
 
 def plan_write(
     deltas: Mapping[tuple[Value | None, ...], Delta],
-    read: TableState | None = None,
     counts: RowCounts = NO_ROWS,
+    read: ReadRows | None = None,
 ) -> PlannedWrite:
-    """Return the write that adds a delta to each of these logs; `read` is the table state it depends on."""
+    """Return the write that adds a delta to each of these logs; `read` are the rows that it depends on."""
     listed = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
-    read_logs = () if read is None else tuple(log.values for log in read.logs)
-    return PlannedWrite(listed, read_logs, counts, is_of_all_logs=read is not None)
+    if read is None:
+        return PlannedWrite(listed, counts)
+    return PlannedWrite(listed, counts, read.predicate, read.predicate if read.is_guarded else None)
 
 
 def plan_full_overwrite(
@@ -387,9 +417,10 @@ def plan_full_overwrite(
 ) -> PlannedWrite:
     """Return the write that replaces all rows by files, given by log."""
     everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
-    write = plan_write({values: build_overwrite_delta(by_log.get(values, ())) for values in everywhere}, counts=counts)
+    write = plan_write({values: build_overwrite_delta(by_log.get(values, ())) for values in everywhere}, counts)
+    # The deleted rows are counted, which a serializable transaction may rely on.
     # The single log of a table is replaced by name, even if it was created concurrently.
-    return replace(write, is_of_all_logs=bool(state.log_scheme.fields))
+    return replace(write, read=ALL_ROWS, is_of_all_logs=bool(state.log_scheme.fields))
 
 
 def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:

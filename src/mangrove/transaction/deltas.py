@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import MetastoreSnapshot
+from mangrove.metastore import MetastoreSnapshot, RowRange
 from mangrove.model.json_codec import value_to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -18,7 +18,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.manifests import normalize_values
+from mangrove.model.manifests import DataFile, FileKind, normalize_values
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, TableEntry, TableType, TableVersion
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
@@ -214,18 +214,51 @@ def add_deltas(
     opened: OpenTable,
     additions: Sequence[tuple[Sequence[Value | None], Delta]],
     transaction_id: str,
+    *,
+    has_read_rows: bool = False,
 ) -> list[DeltaLocator]:
-    """Stage deltas by partition values in a table that this transaction opened and has not changed since."""
+    """Stage deltas by partition values in a table that this transaction opened and has not changed since.
+
+    The written rows are guarded if this transaction has read rows of the table before, or
+    if the deltas were computed from rows of the table: the first committer wins.
+    """
     locator_for = build_partition_locator(workspace, opened)
     checked = [_validate_values(opened, values) for values, _ in additions]
     locators = [locator_for(values) for values in checked]
     workspace.look_up(locators)
     workspace.guard(opened.stream_locator)
+    _guard_written_rows(workspace, opened, [delta for _, delta in additions], has_read_rows=has_read_rows)
     added = []
     for partition_locator, values, (_, delta) in zip(locators, checked, additions, strict=True):
         partition = Partition(partition_locator.partition_id, values, opened.stream.partition_scheme_id)
         added.append(_add_delta(workspace, partition_locator, partition, delta, transaction_id))
     return added
+
+
+def _guard_written_rows(
+    workspace: Workspace, opened: OpenTable, deltas: Sequence[Delta], *, has_read_rows: bool
+) -> None:
+    stream, keys = opened.stream_locator, opened.version.keys
+    was_read = stream in workspace.streams_read
+    # A compaction changes no rows.
+    changing = [delta for delta in deltas if delta.type is not DeltaType.REPLACE or delta.replaces_through is None]
+    overwrites = any(delta.type is DeltaType.REPLACE and not delta.replaced_locations for delta in changing)
+    if overwrites:
+        if was_read:
+            workspace.guard_rows(RowRange(stream))
+        return
+    files = [
+        file for delta in changing for file in delta.manifest.entries if file.kind is not FileKind.POSITION_DELETES
+    ]
+    if not (was_read or has_read_rows) or not keys or not files:
+        return
+    # Equality deletes of other programs may use other columns than the keys.
+    are_keyed = all(_key_ids_of(file, keys) == keys for file in files)
+    workspace.guard_rows(RowRange(stream, key_files=tuple(files)) if are_keyed else RowRange(stream))
+
+
+def _key_ids_of(file: DataFile, keys: tuple[int, ...]) -> tuple[int, ...]:
+    return file.key_ids if file.kind is FileKind.KEY_DELETES else keys
 
 
 def _add_delta(

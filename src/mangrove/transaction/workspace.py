@@ -5,19 +5,21 @@ concurrent commits use these: a namespace that this transaction renamed still ha
 its old name for everyone else.
 """
 
+import copy
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from mangrove.errors import InvalidInputError
-from mangrove.metastore import BelowTable, Changes, Difference, MetastoreSnapshot, ObjectRange, Parent
+from mangrove.metastore import BelowTable, Changes, Difference, MetastoreSnapshot, ObjectRange, Parent, RowRange
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
     PartitionLocator,
+    StreamLocator,
     TableIdentity,
     TableLocator,
     ViewLocator,
@@ -109,6 +111,7 @@ class Savepoint:
 
     staged: WriteOverlay
     guards: frozenset[Locator | ObjectRange]
+    rows_guarded: frozenset[RowRange]
     settings: LakehouseSettings
     origins: Mapping[str, str]
     last_positions: Mapping[PartitionLocator, int]
@@ -130,6 +133,10 @@ class Workspace:
         self.reads: set[Locator] = set()
         self.scans: set[ObjectRange] = set()
         self.guards: set[Locator | ObjectRange] = set()
+        self.rows_read: set[RowRange] = set()
+        self.rows_guarded: set[RowRange] = set()
+        self.streams_read: set[StreamLocator] = set()
+        """The streams whose rows were returned, here or to other participants of a shared transaction."""
         self.settings: LakehouseSettings = snapshot.settings
         self.met: dict[TableIdentity, Locator] = {}
         """The accessed tables by id, so that errors can name them."""
@@ -145,8 +152,14 @@ class Workspace:
 
     def savepoint(self) -> Savepoint:
         """Return the staged state for a later `restore`."""
-        guards = frozenset(self.guards)
-        return Savepoint(self.staged.copied(), guards, self.settings, dict(self.origins), dict(self._last_positions))
+        return Savepoint(
+            self.staged.copied(),
+            frozenset(self.guards),
+            frozenset(self.rows_guarded),
+            self.settings,
+            dict(self.origins),
+            dict(self._last_positions),
+        )
 
     def restore(self, savepoint: Savepoint) -> None:
         """Restore the staged state of a savepoint.
@@ -155,6 +168,7 @@ class Workspace:
         """
         self.staged = savepoint.staged.copied()
         self.guards = set(savepoint.guards)
+        self.rows_guarded = set(savepoint.rows_guarded)
         self.settings = savepoint.settings
         self.origins = dict(savepoint.origins)
         self._last_positions = dict(savepoint.last_positions)
@@ -256,6 +270,22 @@ class Workspace:
         elif (there := self._there(item)) is not None:
             self.guards.add(there)
 
+    def read_rows(self, rows: RowRange, *, are_returned: bool = True) -> None:
+        """Record rows as read; if they are returned to the caller, later writes may depend on them."""
+        self.rows_read.add(rows)
+        if are_returned:
+            self.streams_read.add(rows.stream)
+
+    def guard_rows(self, rows: RowRange) -> None:
+        """Conflict with concurrent changes of the rows at every isolation level."""
+        self.rows_guarded.add(rows)
+
+    def unrecorded(self) -> "Workspace":
+        """Return a view of this workspace whose reads and scans are not recorded."""
+        view = copy.copy(self)
+        view.reads, view.scans = set(), set()
+        return view
+
     def move_namespace(self, old: NamespaceLocator, new: NamespaceLocator, value: NamespaceEntry) -> None:
         """Rename a namespace, including the objects that this transaction wrote in it."""
         before = self.snapshot.get(old)
@@ -289,6 +319,8 @@ class Workspace:
             reads=frozenset(self.reads),
             scans=frozenset(self.scans),
             guards=frozenset(guards),
+            rows_read=frozenset(self.rows_read),
+            rows_guarded=frozenset(self.rows_guarded),
             settings=None if self.settings == self.snapshot.settings else self.settings,
             message=message,
             author=author,

@@ -18,7 +18,7 @@ from mangrove.betree.node import Node, ReadNodes
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
 from mangrove.layouts.lost_response import create_and_verify
-from mangrove.layouts.tree.conflict_detection import build_validation_set
+from mangrove.layouts.tree.conflict_detection import build_validation_set, find_written_partitions
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.root import Root, build_system_rows, encode_root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
@@ -30,13 +30,21 @@ from mangrove.layouts.tree.staging import (
     stage_changes,
 )
 from mangrove.layouts.tree.versions import encode_hint, read_root, read_roots
-from mangrove.metastore import Changes, CommitResult, Isolation, check_deadline, commit_time_after
+from mangrove.metastore import (
+    Changes,
+    CommitResult,
+    Isolation,
+    RowChangeDetector,
+    check_deadline,
+    commit_time_after,
+)
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import check_no_gap
 from mangrove.rebase import (
     assign_positions,
     build_conflict_error,
     build_rollback_conflict_error,
+    check_rows,
     drop_identical_writes,
 )
 
@@ -56,7 +64,12 @@ _PAUSE_SECONDS_MAX = 0.2
 
 
 def commit_changes(
-    effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, isolation: Isolation
+    effects: Effects,
+    files: TreeFiles,
+    base: TreeSnapshot,
+    changes: Changes,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
 ) -> CommitResult:
     """Publish the changes as the next version."""
     names = base.root.revision.roots
@@ -82,7 +95,7 @@ def commit_changes(
             return CommitResult(TreeSnapshot(files, root), staged.changes)
         # Pause before reading: otherwise the next attempt targets a version that is already taken.
         pause_before_retry(effects, attempt)
-        base, staged = _rebase_on_newest(files, base, staged, isolation)
+        base, staged = _rebase_on_newest(files, base, staged, isolation, have_rows_changed)
     raise build_attempts_error(changes.transaction_id)
 
 
@@ -140,7 +153,11 @@ def _write_hint(effects: Effects, root: Root) -> None:
 
 
 def _rebase_on_newest(
-    files: TreeFiles, base: TreeSnapshot, staged: StagedTreeWrite, isolation: Isolation
+    files: TreeFiles,
+    base: TreeSnapshot,
+    staged: StagedTreeWrite,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
 ) -> tuple[TreeSnapshot, StagedTreeWrite]:
     """Return the newest version and the changes staged on it; raise `ConflictError` on a conflicting commit."""
     concurrent_commits = read_concurrent_roots(files, base)
@@ -161,6 +178,16 @@ def _rebase_on_newest(
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
         if staged.changes.settings is not None and concurrent_commit.definition_path != before.definition_path:
             raise build_conflict_error(concurrent_commit.commit, ["the lakehouse definition"])
+    check_rows(
+        following,
+        isolation,
+        base,
+        [TreeSnapshot(files, root) for root in concurrent_commits],
+        lambda number, stream: find_written_partitions(
+            (message.key for message in concurrent_commits[number].written), stream, base.keys
+        ),
+        have_rows_changed,
+    )
     changes = assign_positions(staged.changes, newest)
     pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
     return newest, replace(staged, changes=changes, pointers=pointers)

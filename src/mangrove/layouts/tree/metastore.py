@@ -43,6 +43,8 @@ from mangrove.metastore import (
     MetastoreSnapshot,
     Problem,
     RetiredVersion,
+    RowChangeDetector,
+    assume_rows_changed,
     check_deadline,
     commit_time_after,
 )
@@ -130,13 +132,19 @@ class TreeMetastore:
                 yield from (root.commit for root in read_live_roots(self._files.store, self._names, older[::-1]))
                 return
 
-    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         known = self._own(base)
         if changes.is_empty:
             return CommitResult(base, changes)
         known.root.revision.check_writable()
-        committed = commit_changes(self._effects, self._files, known, changes, isolation)
+        committed = commit_changes(self._effects, self._files, known, changes, isolation, have_rows_changed)
         assert isinstance(committed.snapshot, TreeSnapshot)
         self._seen(committed.snapshot)
         return committed

@@ -61,7 +61,7 @@ from mangrove.sql.statement_cache import (
 )
 from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import TableState
+from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
 from mangrove.transaction.catalog import VIEW_NAMESPACE
 
 __all__ = [
@@ -432,7 +432,8 @@ class QueryBinder:
             return None
         version = _version_of(catalog)
         return self.statement_cache.states.get_or_create(
-            None if version is None else (version, locator), catalog.table(locator).state
+            None if version is None else (version, locator),
+            lambda: load_table_state(catalog.reading(), locator, is_recorded=False),
         )
 
     def _rows(
@@ -454,6 +455,8 @@ class QueryBinder:
             if constants is not None
             else None
         )
+        assert isinstance(resolved.locator, TableLocator)
+        record_rows_read(resolved.catalog.reading(), resolved.locator, requested)
         # Spark's own reader prunes columns itself.
         is_pruned_by_spark = not self.engine.reads_in_workers and not self._has_foreign_files(resolved, resolved.state)
         columns = None if is_pruned_by_spark else select_read_columns(resolved.state.schema, requirements.columns())
