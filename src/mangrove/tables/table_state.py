@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.locators import PartitionLocator, TableLocator
-from mangrove.model.objects import Delta, Partition, TableVersion
+from mangrove.model.objects import Delta, Partition, TableEntry, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Float32, Float64, is_nested
 from mangrove.model.values import Value
+from mangrove.tables.constraints import CHECK_PREFIX
 from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
+    NAMED_PARTITIONS,
     OpenTable,
+    TableTarget,
     load_partitions,
     locate_partitions,
     open_table,
@@ -36,6 +39,7 @@ __all__ = [
     "is_partition_determined_by_keys",
     "load_opened_table_state",
     "load_table_state",
+    "properties_of",
 ]
 
 
@@ -143,14 +147,18 @@ def is_partition_determined_by_keys(keys: Sequence[int], scheme: PartitionScheme
 
 
 def load_table_state(
-    reading: CatalogReader, locator: TableLocator, *, with_logs: bool = True, predicate: Predicate | None = None
+    reading: CatalogReader,
+    target: TableLocator | TableTarget,
+    *,
+    with_logs: bool = True,
+    predicate: Predicate | None = None,
 ) -> TableState:
     """Return the table state for engines.
 
     A blind write reads no logs, so it conflicts with no other write at any isolation level.
     A read with a predicate loads only the logs of partitions that can match.
     """
-    return load_opened_table_state(reading, open_table(reading, locator), with_logs=with_logs, predicate=predicate)
+    return load_opened_table_state(reading, open_table(reading, target), with_logs=with_logs, predicate=predicate)
 
 
 def load_opened_table_state(
@@ -162,8 +170,24 @@ def load_opened_table_state(
     partitions = _load_partitions(reading, opened, requested) if with_logs else {}
     logs = _load_logs(reading, opened, partitions)
     return TableState(
-        str(opened.locator), table.id, opened.version, scheme, logs, table.properties, is_part=requested is not None
+        str(opened.target),
+        table.id,
+        opened.version,
+        scheme,
+        logs,
+        properties_of(table, opened.version),
+        is_part=requested is not None,
     )
+
+
+def properties_of(table: TableEntry, version: TableVersion) -> Mapping[str, str]:
+    """Return the properties of the table, replaced by those of the table version that a user set."""
+    own = {
+        name: text
+        for name, text in version.properties.items()
+        if not name.startswith(CHECK_PREFIX) and name != NAMED_PARTITIONS
+    }
+    return {**table.properties, **own} if own else table.properties
 
 
 def _load_partitions(

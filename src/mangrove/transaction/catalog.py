@@ -44,6 +44,7 @@ __all__ = [
     "create_table",
     "create_view",
     "drop_namespace",
+    "drop_objects",
     "drop_table",
     "drop_view",
     "identity_of",
@@ -248,7 +249,12 @@ def drop_table(workspace: Workspace, locator: TableLocator) -> None:
     if table.table_type is not TableType.MANAGED:
         return
     workspace.guard(ObjectRange(Kind.TABLE_VERSION, identity_of(table)))
-    for below in list(scan_objects_below(workspace, identity_of(table))):
+    drop_objects(workspace, scan_objects_below(workspace, identity_of(table)))
+
+
+def drop_objects(workspace: Workspace, found: Iterable[Locator]) -> None:
+    """Delete objects below a table; conflicts with concurrent writes below them."""
+    for below in list(found):
         following = _KIND_BELOW.get(below.kind)
         if following is not None:
             assert isinstance(below, TableVersionLocator | StreamLocator | PartitionLocator)
@@ -259,11 +265,17 @@ def drop_table(workspace: Workspace, locator: TableLocator) -> None:
 _KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kind.PARTITION: Kind.DELTA}
 
 
-def scan_objects_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[Locator]:
-    """Yield all objects below a table: table versions, streams, partitions, deltas."""
-    found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, identity)]
+def scan_objects_below(
+    reading: CatalogReader, top: TableIdentity | TableVersionLocator | StreamLocator
+) -> Iterator[Locator]:
+    """Yield all objects below a table, or a table version or stream and all below it."""
+    found: list[Locator]
+    if isinstance(top, TableIdentity):
+        found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, top)]
+    else:
+        found = [top]
     yield from found
-    for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA):
+    while found and (kind := _KIND_BELOW.get(found[0].kind)) is not None:
         parents = [
             locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
         ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mangrove.errors import MangroveError, StorageError
-from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot, ObjectRange, Parent
+from mangrove.metastore import Changes, CommitResult, Guarded, Isolation, MetastoreSnapshot, ObjectRange, Parent
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
 from mangrove.model.objects import Object
 from mangrove.model.transaction_record import TransactionRecord, encode_members, summarize_writes
@@ -82,6 +82,8 @@ def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupComm
             and len(members) < _MEMBERS_MAX
             and request.base.version == first.base.version
             and not detect_conflicts(_drop_duplicate_puts(changes, members), request.isolation, written)
+            # Alone, the commit compares the default version with the one that the other transaction wrote.
+            and written.isdisjoint(guard.table for guard in changes.default_versions)
         ):
             members.append(request)
             written |= changes.puts.keys() | changes.deletes
@@ -94,7 +96,7 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
     """Return the merged changes of all members; later deltas of a partition follow earlier ones."""
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
-    guards: set[Locator | ObjectRange] = set()
+    guards: set[Guarded] = set()
     last: dict[PartitionLocator, int] = {}
     for member in members:
         for locator, value in sorted(member.changes.puts.items()):

@@ -11,7 +11,17 @@ from typing import Any, Final, TypeAlias
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Difference, Isolation, Metastore, MetastoreSnapshot, ObjectRange, Parent
+from mangrove.metastore import (
+    Changes,
+    DefaultVersion,
+    Difference,
+    Guarded,
+    Isolation,
+    Metastore,
+    MetastoreSnapshot,
+    ObjectRange,
+    Parent,
+)
 from mangrove.model.json_codec import from_json, to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -39,7 +49,7 @@ from mangrove.model.objects import (
     ViewEntry,
 )
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.rebase import assign_positions, build_conflict_error
+from mangrove.rebase import assign_positions, build_conflict_error, check_default_versions
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.compare import diff_snapshots, find_changing_commit
 from mangrove.transaction.deltas import REWRITING_TYPES
@@ -84,7 +94,7 @@ class SharedWork:
     deletes: frozenset[Locator] = frozenset()
     reads: frozenset[Locator] = frozenset()
     scans: frozenset[ObjectRange] = frozenset()
-    guards: frozenset[Locator | ObjectRange] = frozenset()
+    guards: frozenset[Guarded] = frozenset()
     origins: Mapping[str, str] = NO_PROPERTIES
 
     def __post_init__(self) -> None:
@@ -133,9 +143,12 @@ def encode_work(work: SharedWork) -> bytes:
         "deletes": _encode_locators(work.deletes),
         "reads": _encode_locators(work.reads),
         "scans": sorted(map(_encode_scan, work.scans), key=json.dumps),
-        "guards": _encode_locators(item for item in work.guards if not isinstance(item, ObjectRange)),
+        "guards": _encode_locators(item for item in work.guards if not isinstance(item, ObjectRange | DefaultVersion)),
         "guard_scans": sorted(
             (_encode_scan(item) for item in work.guards if isinstance(item, ObjectRange)), key=json.dumps
+        ),
+        "guard_versions": sorted(
+            (_encode_default_version(item) for item in work.guards if isinstance(item, DefaultVersion)), key=json.dumps
         ),
         "origins": dict(work.origins),
     }
@@ -158,7 +171,13 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             frozenset(map(_decode_locator, data["deletes"])),
             frozenset(map(_decode_locator, data["reads"])),
             frozenset(map(_decode_scan, data["scans"])),
-            frozenset([*map(_decode_locator, data["guards"]), *map(_decode_scan, data["guard_scans"])]),
+            frozenset(
+                [
+                    *map(_decode_locator, data["guards"]),
+                    *map(_decode_scan, data["guard_scans"]),
+                    *map(_decode_default_version, data.get("guard_versions", ())),
+                ]
+            ),
             data["origins"],
         )
     except (ValueError, TypeError, LookupError, AttributeError, InvalidInputError) as error:
@@ -204,6 +223,15 @@ def _decode_scan(data: Any) -> ObjectRange:
         is_identity = way[0] == _IDENTITY
         parent = TableIdentity(*way[1:]) if is_identity else _decode_locator(way)  # type: ignore[assignment]
     return ObjectRange(_KINDS[word], parent, prefix)
+
+
+def _encode_default_version(guard: DefaultVersion) -> list[str | int]:
+    return [*guard.table.parts, guard.identity.namespace_id, guard.identity.table_id, guard.version]
+
+
+def _decode_default_version(data: Any) -> DefaultVersion:
+    namespace, name, namespace_id, table_id, version = data
+    return DefaultVersion(TableLocator(namespace, name), TableIdentity(namespace_id, table_id), version)
 
 
 _Written: TypeAlias = Mapping[Locator, Object | None]
@@ -261,7 +289,17 @@ def _find_conflicts(mine: SharedWork, ours: _Written, theirs: _Written) -> set[L
     )
     # All participants mark rewritten partitions with the same transaction.
     rewritten_twice = _rewritten_partitions(ours) & _rewritten_partitions(theirs)
-    return {*detect_conflicts(changes, mine.isolation, theirs), *rewritten_twice, *_find_orphans(ours, theirs)}
+    moved_defaults = {
+        guard.table
+        for guard in changes.default_versions
+        if isinstance(table := theirs.get(guard.table), TableEntry) and table.default_version != guard.version
+    }
+    return {
+        *detect_conflicts(changes, mine.isolation, theirs),
+        *rewritten_twice,
+        *moved_defaults,
+        *_find_orphans(ours, theirs),
+    }
 
 
 def _rewritten_partitions(written: _Written) -> set[PartitionLocator]:
@@ -459,6 +497,7 @@ class SharedTransactions:
                 f"repeat its changes on version {concurrent_commit.version} or later",
             )
             raise name_conflicting_tables(error, _names_for(clash[0], newest, base))
+        check_default_versions(rest, newest)
         return assign_positions(rest, newest)
 
     def _same(self, newest: MetastoreSnapshot, known: SharedTransactionEntry) -> SharedTransactionEntry:

@@ -45,6 +45,7 @@ from mangrove.rebase import (
     assign_positions,
     build_conflict_error,
     build_rollback_conflict_error,
+    check_default_versions,
     drop_identical_writes,
 )
 
@@ -311,6 +312,7 @@ def rebase_on_newest(
         touched = validation_set.detect_conflicts(concurrent_commit.written)
         if touched:
             raise build_conflict_error(concurrent_commit.commit, set(touched))
+    check_default_versions(changes, newest)
     return newest, assign_positions(changes, newest)
 
 

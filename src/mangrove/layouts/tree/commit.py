@@ -36,6 +36,7 @@ from mangrove.rebase import (
     assign_positions,
     build_conflict_error,
     build_rollback_conflict_error,
+    check_default_versions,
     drop_identical_writes,
 )
 
@@ -170,6 +171,7 @@ def _rebase_on_newest(
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
         if staged.changes.settings is not None and concurrent_commit.definition_path != before.definition_path:
             raise build_conflict_error(concurrent_commit.commit, ["the lakehouse definition"])
+    check_default_versions(staged.changes, newest)
     changes = assign_positions(staged.changes, newest)
     pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
     return newest, replace(staged, changes=changes, pointers=pointers)
