@@ -30,7 +30,7 @@ from mangrove.lakehouse.table import Table, TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
-from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, ViewEntry
+from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, TableVersionState, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.transaction.catalog import (
@@ -67,6 +67,7 @@ __all__ = [
     "WritableCatalog",
     "compact_tables",
     "list_managed_tables",
+    "list_written_versions",
     "parse_table_argument",
 ]
 
@@ -456,9 +457,17 @@ class CompactOptions(TypedDict, total=False):
 
 
 def list_managed_tables(catalog: ReadableCatalog[Namespace, Table, View]) -> list[Table]:
-    """Return the tables whose rows are ours to write, in order of their names."""
+    """Return the tables whose rows are ours to write, in order of their names, each table version by itself."""
     found = (table for namespace in catalog.namespaces() for table in namespace.tables())
-    return [table for table in found if table.table_type is TableType.MANAGED]
+    return [one for table in found if table.table_type is TableType.MANAGED for one in list_written_versions(table)]
+
+
+def list_written_versions(table: Table) -> list[Table]:
+    """Return the table if it has one table version, else one for each version that is not deleted."""
+    if table.value.latest_table_version == 1:
+        return [table]
+    deleted = TableVersionState.DELETED.value
+    return [table.version(one.version) for one in table.versions() if one.state != deleted]
 
 
 def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:

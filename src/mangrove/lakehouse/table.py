@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
-from mangrove.errors import ConflictError, InvalidInputError, MangroveError, NotFoundError
+from mangrove.errors import ConflictError, InvalidInputError, MangroveError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition, bind_predicate
 from mangrove.expressions.predicates import Predicate
@@ -49,7 +49,8 @@ from mangrove.lakehouse.table_versions import (
 from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
-from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableLocator
+from mangrove.model.locators import DeltaLocator, PartitionLocator, TableLocator
+from mangrove.model.manifests import Author
 from mangrove.model.names import check_id
 from mangrove.model.objects import STREAM_FORMAT, Delta, Partition, TableEntry, TableType, TableVersionState
 from mangrove.model.partitioning import format_partition_field, format_sort_field
@@ -70,9 +71,9 @@ from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
-from mangrove.tables.write_plan import find_missing_columns, plan_partial_upsert
+from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
 from mangrove.transaction.catalog import load_table
-from mangrove.transaction.compare import diff_snapshots
+from mangrove.transaction.compare import scan_table_history
 from mangrove.transaction.deltas import (
     OpenTable,
     TableTarget,
@@ -361,7 +362,7 @@ class TableSnapshot:
                 f"the history of {self.locator} is asked of the lakehouse itself: lake.table(…).history"
             )
         table = load_table(self.catalog.reading(), self.locator)
-        return islice(self._changing(self.catalog, table), limit)
+        return islice(scan_table_history(self.catalog.metastore, self.catalog.history(), table), limit)
 
     def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
         """Return what a read needs of the table, and which rows it means."""
@@ -370,20 +371,6 @@ class TableSnapshot:
         schema = load_opened_table_state(reading, opened, with_logs=False).schema
         predicate = bind_predicate(to_condition(where), schema)
         return load_opened_table_state(reading, opened, predicate=predicate), predicate
-
-    def _changing(self, catalog: _Historic, table: TableEntry) -> Iterator[HistoryEntry]:
-        for line in catalog.history():
-            if line.version == 0:
-                return
-            after = catalog.metastore.at_version(line.version)
-            try:
-                before = catalog.metastore.at_version(line.version - 1)
-            except NotFoundError:
-                # What came before has expired, so nobody can say what this version changed.
-                return
-            found = diff_snapshots(catalog.metastore, before, after)
-            if any(_is_about(one.locator, value, table) for one in found for value in (one.before, one.after)):
-                yield line
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines
@@ -415,18 +402,30 @@ class Table(TableSnapshot):
         super().__init__(catalog, locator, value, target)
 
     def append(
-        self, rows: object, *, ordered: bool = True, evolve: bool = False, engine: str | None = None
+        self,
+        rows: object,
+        *,
+        ordered: bool = True,
+        evolve: bool = False,
+        engine: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        author: str | Author | None = None,
+        position: int | None = None,
     ) -> RowCounts:
         """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
 
         Keys are not compared: existing rows stay, and every given row is added. With
         `ordered=False` the position of the rows among other writes does not matter, and
         readers in order may return them anywhere. With `evolve` the table gets missing
-        columns, and wider types where the rows need them.
+        columns, and wider types where the rows need them. `properties`, `author` and a
+        chosen stream position are those of the delta.
         """
         rows = make_repeatable(rows)
+        describe = describe_deltas(properties, author, position)
         plan = self._on(
-            engine, rows, lambda one, state, given: one.append(state, given) if ordered else one.add(state, given)
+            engine,
+            rows,
+            lambda one, state, given: describe(one.append(state, given) if ordered else one.add(state, given)),
         )
         if not evolve:
             return self._write("append to", plan, with_logs=False)
@@ -444,12 +443,23 @@ class Table(TableSnapshot):
 
         return self.catalog.change(statement, f"append to {self.target}")
 
-    def upsert(self, rows: object, columns: Sequence[str] | None = None, *, engine: str | None = None) -> RowCounts:
+    def upsert(
+        self,
+        rows: object,
+        columns: Sequence[str] | None = None,
+        *,
+        engine: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        author: str | Author | None = None,
+        position: int | None = None,
+    ) -> RowCounts:
         """Add rows in the place of those with the same keys.
 
         Columns that the rows lack, or that are not among `columns`, keep their values
         where a row is there, and are null in new rows. Only then is the table read.
+        `properties`, `author` and a chosen stream position are those of the delta.
         """
+        describe = describe_deltas(properties, author, position)
         if isinstance(columns, str):
             raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")
         given = columns_of(rows) if columns is None else tuple(columns)
@@ -459,9 +469,9 @@ class Table(TableSnapshot):
 
         def plan(one: Engine, state: TableState, frame: object) -> PlannedWrite:
             if given is None or not is_partial(state):
-                return one.upsert(state, frame)
+                return describe(one.upsert(state, frame))
             state.checked_keys("an upsert")
-            return one.merge(state, frame, plan_partial_upsert(state, given))
+            return describe(one.merge(state, frame, plan_partial_upsert(state, given)))
 
         return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
 
@@ -781,12 +791,6 @@ class Table(TableSnapshot):
                 return verb(spark, state, rows)
 
         return plan
-
-
-def _is_about(locator: Locator, value: object, table: TableEntry) -> bool:
-    if isinstance(value, TableEntry):
-        return value.id == table.id
-    return getattr(locator, "table_id", None) == table.id
 
 
 def _names(schema: Schema | None, ids: tuple[int, ...]) -> tuple[str, ...]:
