@@ -18,6 +18,7 @@ from mangrove.model.locators import (
     PartitionLocator,
     StreamLocator,
     TableIdentity,
+    TableLocator,
     TableVersionLocator,
 )
 from mangrove.model.manifests import DataFile
@@ -34,7 +35,9 @@ __all__ = [
     "Changes",
     "Commit",
     "CommitResult",
+    "DefaultVersion",
     "Difference",
+    "Guarded",
     "Isolation",
     "Metastore",
     "MetastoreMaintenance",
@@ -90,6 +93,23 @@ class RowRange:
 
 
 @dataclass(frozen=True, slots=True)
+class DefaultVersion:
+    """A guard of a write by the name of a table: the table still has the same default table version at commit.
+
+    Other changes of the table, such as a rename, do not conflict with it.
+    """
+
+    table: TableLocator
+    """The name in the base version."""
+    identity: TableIdentity
+    version: int
+
+
+Guarded: TypeAlias = Locator | ObjectRange | DefaultVersion
+"""What a transaction guards against concurrent commits."""
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """The writes of a transaction, and what must not have changed meanwhile.
 
@@ -109,7 +129,7 @@ class Changes:
     deletes: frozenset[Locator] = frozenset()
     reads: frozenset[Locator] = frozenset()
     scans: frozenset[ObjectRange] = frozenset()
-    guards: frozenset[Locator | ObjectRange] = frozenset()
+    guards: frozenset[Guarded] = frozenset()
     rows_read: frozenset[RowRange] = frozenset()
     rows_guarded: frozenset[RowRange] = frozenset()
     settings: LakehouseSettings | None = None
@@ -144,15 +164,21 @@ class Changes:
     ) -> tuple[set[Locator], set[ObjectRange]]:
         """Return the locators and scans that no concurrent commit may have written.
 
-        New deltas and the puts in `commuting` commute and are left out.
+        New deltas and the puts in `commuting` commute and are left out. Guarded default
+        versions are compared by value: see `mangrove.rebase`.
         """
-        watched: set[Locator | ObjectRange] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
+        watched: set[Guarded] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
         watched -= commuting
         watched |= self.deletes | self.guards
         if isolation is Isolation.SERIALIZABLE:
             watched |= self.reads | self.scans
         scans = {item for item in watched if isinstance(item, ObjectRange)}
-        return {item for item in watched if not isinstance(item, ObjectRange)}, scans
+        return {item for item in watched if not isinstance(item, ObjectRange | DefaultVersion)}, scans
+
+    @property
+    def default_versions(self) -> list[DefaultVersion]:
+        """The tables whose default table version must be the same at commit."""
+        return [item for item in self.guards if isinstance(item, DefaultVersion)]
 
     def rows_to_validate(self, isolation: Isolation) -> frozenset[RowRange]:
         """Return the rows that no concurrent commit may have changed."""

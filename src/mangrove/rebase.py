@@ -12,13 +12,22 @@ from mangrove.metastore import (
     ObjectRange,
     RowChangeDetector,
 )
-from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
-from mangrove.model.objects import Partition
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+)
+from mangrove.model.objects import Partition, TableEntry
 
 __all__ = [
     "assign_positions",
     "build_conflict_error",
     "build_rollback_conflict_error",
+    "check_default_versions",
     "check_rows",
     "drop_identical_writes",
 ]
@@ -106,6 +115,30 @@ def drop_identical_writes(
         if isinstance(now := there[locator], Partition) and locator in remaining and now == _as_created(now)
     )
     return (replace(changes, puts=remaining) if same else changes), commuting
+
+
+def check_default_versions(changes: Changes, newest: MetastoreSnapshot) -> None:
+    """Raise `ConflictError` if a table that was written by its name has another default table version now."""
+    guarded = changes.default_versions
+    for guard, there in zip(guarded, newest.get_many([guard.table for guard in guarded]), strict=True):
+        is_same = isinstance(there, TableEntry) and TableIdentity(there.namespace_id, there.id) == guard.identity
+        table = there if is_same else _find_table(newest, guard.identity)
+        if isinstance(table, TableEntry) and table.default_version != guard.version:
+            raise ConflictError(
+                f"{guard.table}: a concurrent commit changed its default table version from {guard.version} to "
+                f"{table.default_version}. Nothing was committed; repeat the transaction on version {newest.version} "
+                "or later, or write to a table version by its number"
+            )
+
+
+def _find_table(snapshot: MetastoreSnapshot, identity: TableIdentity) -> TableEntry | None:
+    """Return a table that was renamed; there is no index from ids to names."""
+    for space, _ in snapshot.children(Kind.NAMESPACE, None):
+        assert isinstance(space, NamespaceLocator)
+        for _, table in snapshot.children(Kind.TABLE, space):
+            if isinstance(table, TableEntry) and TableIdentity(table.namespace_id, table.id) == identity:
+                return table
+    return None
 
 
 def _as_created(partition: Partition) -> Partition:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import PlannedWrite
     from mangrove.transaction.catalog import CatalogReader
+    from mangrove.transaction.deltas import TableTarget
 
 
 __all__ = [
@@ -252,7 +253,7 @@ class IcebergPublisher(Protocol):
         ...
 
 
-def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: TableLocator) -> str:
+def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: TableLocator | TableTarget) -> str:
     """Return where the metadata lies that shows a table, and say what to do where it cannot be shown."""
     if isinstance(reading, Workspace):
         raise InvalidInputError(

@@ -14,6 +14,7 @@ from mangrove.tables.table_state import load_opened_table_state, load_table_stat
 from mangrove.transaction.catalog import CatalogReader, load_table, update_properties
 from mangrove.transaction.deltas import (
     OpenTable,
+    TableTarget,
     add_deltas,
     build_partition_locator,
     open_table,
@@ -51,9 +52,11 @@ def validate_property_changes(workspace: Workspace, locator: TableLocator, put: 
         check_table_properties(replace(state, properties=properties), put)
 
 
-def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:
+def stage_write(
+    workspace: Workspace, target: TableLocator | TableTarget, write: PlannedWrite, transaction_id: str
+) -> None:
     """Add the deltas of a write, and record and guard the rows that it read."""
-    stage_into_opened_table(workspace, open_table(workspace, locator), write, transaction_id)
+    stage_into_opened_table(workspace, open_table(workspace, target), write, transaction_id)
 
 
 def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: PlannedWrite, transaction_id: str) -> None:
@@ -78,9 +81,9 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
         workspace.read_rows(RowRange(opened.stream_locator, write.read), are_returned=False)
 
 
-def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -> None:
+def guard_logs(workspace: Workspace, target: TableLocator | TableTarget, state: TableState) -> None:
     """Ask that nobody adds to the logs that were read, nor begins another one."""
-    opened = open_table(workspace, locator)
+    opened = open_table(workspace, target)
     workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     locator_for = build_partition_locator(workspace, opened)
     for log in state.logs:

@@ -134,6 +134,11 @@ class TableEntry:
     keys: tuple[int, ...] = ()
     """The ids of the columns of `schema` that identify a row."""
 
+    @property
+    def default_version(self) -> int | None:
+        """The table version that is read and written by the table's name: the newest active one, else the newest."""
+        return self.latest_active_table_version or self.latest_table_version
+
     def __post_init__(self) -> None:
         check_id(self.id, "table id")
         check_id(self.namespace_id, "namespace id")

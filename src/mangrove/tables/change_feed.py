@@ -53,11 +53,22 @@ def plan_changed_files(
         raise InvalidInputError(
             f"{after.name} was dropped and created again in between; read the changes of each table separately"
         )
+    _check_same_table_version(before, after)
     # Old rows are read with the current columns, by column id.
     was = replace(before, version=after.version)
     old, new = plan_scan(was, predicate), plan_scan(after, predicate)
     common = {_identity(scan) for scan in old.scans} & {_identity(scan) for scan in new.scans}
     return was, _without(old, common), _without(new, common)
+
+
+def _check_same_table_version(before: TableState, after: TableState) -> None:
+    """Raise an error if the default version changed in between: columns of two table versions have unrelated ids."""
+    was, now = before.version.version, after.version.version
+    if was != now and any(log.deltas for log in before.logs):
+        raise InvalidInputError(
+            f"the default table version of {after.name} changed from {was} to {now}, and changes are computed within "
+            f"one table version; name it, as in {after.name}.version_{now}"
+        )
 
 
 def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:
@@ -150,6 +161,7 @@ def plan_step_between(before: TableState, after: TableState, version: int) -> St
 
     A compaction replaces files by others with the same rows, so it adds nothing.
     """
+    _check_same_table_version(before, after)
     was = {log.values: log for log in before.logs}
     units: list[StreamUnit] = []
     remaining = {log.values for log in after.logs}

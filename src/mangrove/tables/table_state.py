@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import ALL_ROWS, RowRange
 from mangrove.model.locators import PartitionLocator, StreamLocator, TableLocator, TableVersionLocator
-from mangrove.model.objects import Delta, Partition, Stream, TableVersion
+from mangrove.model.objects import Delta, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Float32, Float64, is_nested
 from mangrove.model.values import Value
+from mangrove.tables.constraints import CHECK_PREFIX
 from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
+    NAMED_PARTITIONS,
     OpenTable,
+    TableTarget,
     load_partitions,
     locate_partitions,
     open_table,
@@ -39,6 +42,7 @@ __all__ = [
     "load_opened_table_state",
     "load_partition_logs",
     "load_table_state",
+    "properties_of",
     "record_rows_read",
 ]
 
@@ -146,7 +150,7 @@ def is_partition_determined_by_keys(keys: Sequence[int], scheme: PartitionScheme
 
 def load_table_state(
     reading: CatalogReader,
-    locator: TableLocator,
+    target: TableLocator | TableTarget,
     *,
     with_logs: bool = True,
     predicate: Predicate | None = None,
@@ -159,7 +163,7 @@ def load_table_state(
     the rows that satisfy it are recorded. If `is_recorded` is False, the caller records
     later which rows it read.
     """
-    opened = open_table(reading, locator)
+    opened = open_table(reading, target)
     return load_opened_table_state(reading, opened, with_logs=with_logs, predicate=predicate, is_recorded=is_recorded)
 
 
@@ -180,7 +184,13 @@ def load_opened_table_state(
     partitions = _load_partitions(located, opened, requested) if with_logs else {}
     logs = _load_logs(located, scheme, partitions)
     return TableState(
-        str(opened.locator), table.id, opened.version, scheme, logs, table.properties, is_part=requested is not None
+        str(opened.target),
+        table.id,
+        opened.version,
+        scheme,
+        logs,
+        properties_of(table, opened.version),
+        is_part=requested is not None,
     )
 
 
@@ -202,6 +212,16 @@ def load_partition_logs(
     scheme = version.partition_scheme_with_id(stream.partition_scheme_id)
     logs = _load_logs(located, scheme, dict(load_partitions(located, partitions)))
     return TableState(stream_locator.table_id, stream_locator.table_id, version, scheme, logs, is_part=True)
+
+
+def properties_of(table: TableEntry, version: TableVersion) -> Mapping[str, str]:
+    """Return the properties of the table, replaced by those of the table version that a user set."""
+    own = {
+        name: text
+        for name, text in version.properties.items()
+        if not name.startswith(CHECK_PREFIX) and name != NAMED_PARTITIONS
+    }
+    return {**table.properties, **own} if own else table.properties
 
 
 def _load_partitions(

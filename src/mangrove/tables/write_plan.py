@@ -7,7 +7,7 @@ table without keys rewrites the affected files.
 
 import enum
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
 from mangrove.model.names import suggest_name
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.partitioning import Days, Hours, Identity, Months, Transform, Years
+from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
     Binary,
@@ -64,6 +65,7 @@ __all__ = [
     "build_upsert_delta",
     "check_dynamic_overwrite",
     "delete_mode_of",
+    "describe_deltas",
     "estimate_row_bytes",
     "estimate_rows_per_file",
     "find_missing_columns",
@@ -310,6 +312,35 @@ def read_matches(state: TableState, predicate: Predicate | None) -> ReadRows:
     If the table has keys, snapshot isolation guards the keys that the merge writes.
     """
     return ReadRows(predicate or ALL_ROWS, is_guarded=not state.version.keys)
+
+
+def describe_deltas(
+    properties: Mapping[str, str] = NO_PROPERTIES, author: str | Author | None = None, position: int | None = None
+) -> Callable[[PlannedWrite], PlannedWrite]:
+    """Return a function that gives the deltas of a write properties, an author and a chosen stream position."""
+    by = Author(author) if isinstance(author, str) else author
+    given = Properties(properties)
+
+    def describe(write: PlannedWrite) -> PlannedWrite:
+        if position is not None and len({planned.log_values for planned in write.deltas}) < len(write.deltas):
+            raise InvalidInputError(
+                f"the write has several deltas in one partition, so not all can have the stream position {position}"
+            )
+        deltas = [
+            replace(
+                planned,
+                delta=replace(
+                    planned.delta,
+                    properties={**planned.delta.properties, **given},
+                    author=by or planned.delta.author,
+                    position=position,
+                ),
+            )
+            for planned in write.deltas
+        ]
+        return replace(write, deltas=tuple(deltas))
+
+    return describe if given or by or position is not None else lambda write: write
 
 
 def build_data_file_path(table_id: str, file_id: str) -> str:

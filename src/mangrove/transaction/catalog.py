@@ -26,7 +26,7 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.names import check_new_name, join_name, split_name
-from mangrove.model.objects import NamespaceEntry, Object, Stream, TableEntry, TableType, TableVersion, ViewEntry
+from mangrove.model.objects import NamespaceEntry, Stream, TableEntry, TableType, TableVersion, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import check_new_columns
 from mangrove.transaction.workspace import Workspace
@@ -45,6 +45,7 @@ __all__ = [
     "create_table",
     "create_view",
     "drop_namespace",
+    "drop_objects",
     "drop_table",
     "drop_view",
     "identity_of",
@@ -253,10 +254,13 @@ def _move_table(workspace: Workspace, old: TableLocator, new: TableLocator, tabl
     """
     namespace_id = load_namespace(workspace, new.parent).id
     check_name_free(workspace, new)
-    below = list(_scan_below(workspace, identity_of(table)))
+    found = scan_objects_below(workspace, identity_of(table))
+    below = [locator for locator in found if isinstance(locator, BelowTable | DeltaLocator)]
+    values = workspace.get_many(below)
     _delete_table(workspace, old, table)
     workspace.put(new, replace(table, name=new.name, namespace_id=namespace_id))
-    for locator, value in below:
+    for locator, value in zip(below, values, strict=True):
+        assert value is not None
         workspace.put(replace(locator, namespace_id=namespace_id), value)
 
 
@@ -273,7 +277,12 @@ def _delete_table(workspace: Workspace, locator: TableLocator, table: TableEntry
     if table.table_type is not TableType.MANAGED:
         return
     workspace.guard(ObjectRange(Kind.TABLE_VERSION, identity_of(table)))
-    for below in list(scan_objects_below(workspace, identity_of(table))):
+    drop_objects(workspace, scan_objects_below(workspace, identity_of(table)))
+
+
+def drop_objects(workspace: Workspace, found: Iterable[Locator]) -> None:
+    """Delete objects below a table; conflicts with concurrent writes below them."""
+    for below in list(found):
         following = _KIND_BELOW.get(below.kind)
         if following is not None:
             assert isinstance(below, TableVersionLocator | StreamLocator | PartitionLocator)
@@ -284,21 +293,22 @@ def _delete_table(workspace: Workspace, locator: TableLocator, table: TableEntry
 _KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kind.PARTITION: Kind.DELTA}
 
 
-def scan_objects_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[Locator]:
-    """Yield the locators of all objects below a table: table versions, streams, partitions, deltas."""
-    return (locator for locator, _ in _scan_below(reading, identity))
-
-
-def _scan_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[tuple[BelowTable | DeltaLocator, Object]]:
-    level = list(reading.children(Kind.TABLE_VERSION, identity))
-    for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA, None):
-        parents: list[BelowTable] = []
-        for locator, value in level:
-            assert isinstance(locator, BelowTable | DeltaLocator)
-            yield locator, value
-            if not isinstance(locator, DeltaLocator):
-                parents.append(locator)
-        level = [] if kind is None else list(reading.children_of(kind, parents))
+def scan_objects_below(
+    reading: CatalogReader, top: TableIdentity | TableVersionLocator | StreamLocator
+) -> Iterator[Locator]:
+    """Yield all objects below a table, or a table version or stream and all below it."""
+    found: list[Locator]
+    if isinstance(top, TableIdentity):
+        found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, top)]
+    else:
+        found = [top]
+    yield from found
+    while found and (kind := _KIND_BELOW.get(found[0].kind)) is not None:
+        parents = [
+            locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
+        ]
+        found = [locator for locator, _ in reading.children_of(kind, parents)]
+        yield from found
 
 
 def _ids(version: TableVersionLocator) -> tuple[str, str, int]:

@@ -20,6 +20,7 @@ from mangrove.errors import MangroveError, StorageError
 from mangrove.metastore import (
     Changes,
     CommitResult,
+    Guarded,
     Isolation,
     Metastore,
     MetastoreSnapshot,
@@ -110,6 +111,8 @@ def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupComm
             and request.base.version == first.base.version
             and not detect_conflicts(_drop_duplicate_puts(changes, members), request.isolation, written)
             and not find_written_rows(changes, request.isolation, written)
+            # Alone, the commit compares the default version with the one that the other transaction wrote.
+            and written.isdisjoint(guard.table for guard in changes.default_versions)
         ):
             members.append(request)
             written |= changes.puts.keys() | changes.deletes
@@ -122,7 +125,7 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
     """Return the merged changes of all members; later deltas of a partition follow earlier ones."""
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
-    guards: set[Locator | ObjectRange] = set()
+    guards: set[Guarded] = set()
     rows_guarded: set[RowRange] = set()
     last: dict[PartitionLocator, int] = {}
     for member in members:

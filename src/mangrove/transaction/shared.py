@@ -14,7 +14,9 @@ from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, Inva
 from mangrove.expressions.predicate_json import predicate_from_json, predicate_to_json
 from mangrove.metastore import (
     Changes,
+    DefaultVersion,
     Difference,
+    Guarded,
     Isolation,
     Metastore,
     MetastoreSnapshot,
@@ -51,7 +53,7 @@ from mangrove.model.objects import (
     ViewEntry,
 )
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.rebase import assign_positions, build_conflict_error
+from mangrove.rebase import assign_positions, build_conflict_error, check_default_versions
 from mangrove.transaction.catalog import CatalogReader, load_table_names
 from mangrove.transaction.compare import diff_snapshots, find_changing_commit
 from mangrove.transaction.deltas import REWRITING_TYPES
@@ -97,7 +99,7 @@ class SharedWork:
     deletes: frozenset[Locator] = frozenset()
     reads: frozenset[Locator] = frozenset()
     scans: frozenset[ObjectRange] = frozenset()
-    guards: frozenset[Locator | ObjectRange] = frozenset()
+    guards: frozenset[Guarded] = frozenset()
     origins: Mapping[str, str] = NO_PROPERTIES
     rows_read: frozenset[RowRange] = frozenset()
     rows_guarded: frozenset[RowRange] = frozenset()
@@ -160,9 +162,12 @@ def encode_work(work: SharedWork) -> bytes:
         "deletes": _encode_locators(work.deletes),
         "reads": _encode_locators(work.reads),
         "scans": sorted(map(_encode_scan, work.scans), key=json.dumps),
-        "guards": _encode_locators(item for item in work.guards if not isinstance(item, ObjectRange)),
+        "guards": _encode_locators(item for item in work.guards if not isinstance(item, ObjectRange | DefaultVersion)),
         "guard_scans": sorted(
             (_encode_scan(item) for item in work.guards if isinstance(item, ObjectRange)), key=json.dumps
+        ),
+        "guard_versions": sorted(
+            (_encode_default_version(item) for item in work.guards if isinstance(item, DefaultVersion)), key=json.dumps
         ),
         "origins": dict(work.origins),
         "rows_read": sorted(map(_encode_rows, work.rows_read), key=json.dumps),
@@ -188,7 +193,13 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             frozenset(map(_decode_locator, data["deletes"])),
             frozenset(map(_decode_locator, data["reads"])),
             frozenset(map(_decode_scan, data["scans"])),
-            frozenset([*map(_decode_locator, data["guards"]), *map(_decode_scan, data["guard_scans"])]),
+            frozenset(
+                [
+                    *map(_decode_locator, data["guards"]),
+                    *map(_decode_scan, data["guard_scans"]),
+                    *map(_decode_default_version, data.get("guard_versions", ())),
+                ]
+            ),
             data["origins"],
             frozenset(_decode_rows(one, where) for one in data.get("rows_read", ())),
             frozenset(_decode_rows(one, where) for one in data.get("rows_guarded", ())),
@@ -237,6 +248,15 @@ def _decode_scan(data: Any) -> ObjectRange:
         is_identity = way[0] == _IDENTITY
         parent = TableIdentity(*way[1:]) if is_identity else _decode_locator(way)  # type: ignore[assignment]
     return ObjectRange(_KINDS[word], parent, prefix)
+
+
+def _encode_default_version(guard: DefaultVersion) -> list[str | int]:
+    return [*guard.table.parts, guard.identity.namespace_id, guard.identity.table_id, guard.version]
+
+
+def _decode_default_version(data: Any) -> DefaultVersion:
+    namespace, name, namespace_id, table_id, version = data
+    return DefaultVersion(TableLocator(namespace, name), TableIdentity(namespace_id, table_id), version)
 
 
 def _encode_rows(rows: RowRange) -> list[Any]:
@@ -351,10 +371,16 @@ def _find_conflicts(
     }
     # All participants mark rewritten partitions with the same transaction.
     rewritten_twice = _rewritten_partitions(ours) & _rewritten_partitions(theirs)
+    moved_defaults = {
+        guard.table
+        for guard in changes.default_versions
+        if isinstance(table := theirs.get(guard.table), TableEntry) and table.default_version != guard.version
+    }
     return {
         *detect_conflicts(changes, mine.isolation, theirs),
         *rows_changed,
         *rewritten_twice,
+        *moved_defaults,
         *_find_orphans(ours, theirs),
     }
 
@@ -569,6 +595,7 @@ class SharedTransactions:
                 f"repeat its changes on version {concurrent_commit.version} or later",
             )
             raise name_conflicting_tables(error, _names_for(clash[0], newest, base))
+        check_default_versions(rest, newest)
         return assign_positions(rest, newest)
 
     def _same(self, newest: MetastoreSnapshot, known: SharedTransactionEntry) -> SharedTransactionEntry:

@@ -11,8 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mangrove.errors import InvalidInputError
-from mangrove.metastore import BelowTable, Changes, Difference, MetastoreSnapshot, ObjectRange, Parent, RowRange
+from mangrove.errors import AlreadyExistsError, InvalidInputError
+from mangrove.metastore import (
+    BelowTable,
+    Changes,
+    DefaultVersion,
+    Difference,
+    Guarded,
+    MetastoreSnapshot,
+    ObjectRange,
+    Parent,
+    RowRange,
+)
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -110,7 +120,7 @@ class Savepoint:
     """The staged state of a transaction at one point."""
 
     staged: WriteOverlay
-    guards: frozenset[Locator | ObjectRange]
+    guards: frozenset[Guarded]
     rows_guarded: frozenset[RowRange]
     settings: LakehouseSettings
     origins: Mapping[str, str]
@@ -132,7 +142,7 @@ class Workspace:
         self.staged = WriteOverlay()
         self.reads: set[Locator] = set()
         self.scans: set[ObjectRange] = set()
-        self.guards: set[Locator | ObjectRange] = set()
+        self.guards: set[Guarded] = set()
         self.rows_read: set[RowRange] = set()
         self.rows_guarded: set[RowRange] = set()
         self.streams_read: set[StreamLocator] = set()
@@ -233,15 +243,26 @@ class Workspace:
             ((locator, value) for locator, value in found if locator not in self.staged.deletes), put
         )
 
-    def next_position(self, partition: PartitionLocator, *, is_new: bool) -> int:
-        """Allocate the position after the last delta. This is not recorded as a read: deltas commute."""
+    def next_position(self, partition: PartitionLocator, *, is_new: bool, chosen: int | None = None) -> int:
+        """Allocate the position after the last delta. This is not recorded as a read: deltas commute.
+
+        A chosen position comes after the last delta, and conflicts with concurrent deltas.
+        """
         if partition not in self._last_positions:
             self.look_up([partition])
             last = 0 if is_new else self._known[partition].last_position
             staged = (locator for locator, _ in self.staged.below(Kind.DELTA, partition))
             positions = (delta.position for delta in staged if isinstance(delta, DeltaLocator))
             self._last_positions[partition] = max((last, *positions))
-        self._last_positions[partition] += 1
+        last = self._last_positions[partition]
+        if chosen is not None:
+            if chosen <= last:
+                raise AlreadyExistsError(
+                    f"stream position {chosen} is not free: the partition has deltas up to {last}; "
+                    "choose a larger position"
+                )
+            self.guard(ObjectRange(Kind.DELTA, partition))
+        self._last_positions[partition] = last + 1 if chosen is None else chosen
         return self._last_positions[partition]
 
     def put(self, locator: Locator, value: Object) -> None:
@@ -285,6 +306,16 @@ class Workspace:
         view = copy.copy(self)
         view.reads, view.scans = set(), set()
         return view
+
+    def guard_default_version(self, locator: TableLocator, table: TableEntry) -> None:
+        """Conflict with concurrent commits that change the default table version.
+
+        A transaction that writes the table itself conflicts with them anyway.
+        """
+        there = self._there(locator)
+        if isinstance(there, TableLocator) and locator not in self.staged.puts and table.default_version is not None:
+            identity = TableIdentity(table.namespace_id, table.id)
+            self.guards.add(DefaultVersion(there, identity, table.default_version))
 
     def move_namespace(self, old: NamespaceLocator, new: NamespaceLocator, value: NamespaceEntry) -> None:
         """Rename a namespace, including the objects that this transaction wrote in it."""

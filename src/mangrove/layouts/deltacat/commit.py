@@ -54,6 +54,7 @@ from mangrove.rebase import (
     assign_positions,
     build_conflict_error,
     build_rollback_conflict_error,
+    check_default_versions,
     check_rows,
     drop_identical_writes,
 )
@@ -327,6 +328,7 @@ def rebase_on_newest(
         lambda number, stream: find_written_partitions(concurrent_commits[number].written, stream),
         have_rows_changed,
     )
+    check_default_versions(changes, newest)
     return newest, assign_positions(changes, newest)
 
 

@@ -44,6 +44,7 @@ from mangrove.rebase import (
     assign_positions,
     build_conflict_error,
     build_rollback_conflict_error,
+    check_default_versions,
     check_rows,
     drop_identical_writes,
 )
@@ -188,6 +189,7 @@ def _rebase_on_newest(
         ),
         have_rows_changed,
     )
+    check_default_versions(staged.changes, newest)
     changes = assign_positions(staged.changes, newest)
     pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
     return newest, replace(staged, changes=changes, pointers=pointers)
