@@ -137,6 +137,7 @@ def create(
     uri: "str | os.PathLike[str]",
     *,
     layout: str = "tree",
+    strict: bool | None = None,
     settings: "LakehouseSettings | None" = None,
     properties: "Mapping[str, str] | None" = None,
     storage_options: "Mapping[str, str] | None" = None,
@@ -148,6 +149,8 @@ def create(
 
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
+    A `strict` tree contains only what its format describes, for readers of other
+    implementations; without it the layout decides, and only `tree-older` is strict.
     """
     from mangrove.lakehouse.opening import NO_CLIENTS, create_lakehouse
     from mangrove.wiring import build_engines_factory
@@ -155,6 +158,7 @@ def create(
     return create_lakehouse(
         uri,
         layout=layout,
+        strict=strict,
         settings=settings,
         properties=properties,
         storage_options=storage_options,

@@ -267,6 +267,11 @@ _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
     "init", "mangrove init ./lake\nmangrove init s3://bucket/lake --layout deltacat --option region=eu-west-1"
 )
 @click.option("--layout", type=click.Choice(LAYOUTS), default="tree", show_default=True, help="Storage layout.")
+@click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Write only what the tree format describes.  [default: strict for tree-older]",
+)
 @click.option("--name", default="", help="Display name.")
 @click.option("--order", type=int, help="Maximum number of children of a tree node.  [default: 128]")
 @click.option("--keep", metavar="DURATION", help="Retention period of versions, such as 30d.  [default: 7d]")
@@ -275,6 +280,7 @@ def init_command(
     session: CommandContext,
     lake: str,
     layout: str,
+    strict: bool | None,
     name: str,
     order: int | None,
     keep: str | None,
@@ -286,7 +292,7 @@ def init_command(
         settings = replace(settings, order=order)
     if keep is not None:
         settings = replace(settings, maximum_version_age_millis=parse_duration_millis(keep))
-    created = create_on_store(session.effects(lake), layout=layout, settings=settings)
+    created = create_on_store(session.effects(lake), layout=layout, strict=strict, settings=settings)
     summary = summarize_lakehouse(created, created.reading())
     session.answer(
         summary_to_json(summary), lambda: f"created a lakehouse at {summary.uri} in the {summary.layout} layout"

@@ -11,13 +11,13 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.cache import build_cache_settings, wrap_in_cache
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout, resolve_strictness
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.lakehouse.table import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import STRICT_TREE, LakehouseSettings
 from mangrove.storage.opening import open_store
 
 __all__ = [
@@ -38,6 +38,7 @@ def create_lakehouse(
     uri: str | os.PathLike[str],
     *,
     layout: str = "tree",
+    strict: bool | None = None,
     settings: LakehouseSettings | None = None,
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -50,6 +51,8 @@ def create_lakehouse(
 
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
+    A `strict` tree contains only what its format describes, for readers of other
+    implementations; without it the layout decides, and only `tree-older` is strict.
     """
     effects = build_effects(
         wrap_in_cache(open_store(uri, storage_options), build_cache_settings(cache, cache_bytes_max))
@@ -58,7 +61,13 @@ def create_lakehouse(
     if properties:
         chosen = replace(chosen, properties={**chosen.properties, **properties})
     return create_on_store(
-        effects, layout=layout, settings=chosen, clients=clients, engines=engines, storage_options=storage_options
+        effects,
+        layout=layout,
+        strict=strict,
+        settings=chosen,
+        clients=clients,
+        engines=engines,
+        storage_options=storage_options,
     )
 
 
@@ -91,6 +100,7 @@ def create_on_store(
     effects: Effects,
     *,
     layout: str = "tree",
+    strict: bool | None = None,
     settings: LakehouseSettings | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesFactory | None = None,
@@ -99,8 +109,13 @@ def create_on_store(
     """Make a new lakehouse on a store, with a clock and ids of the caller's."""
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+    chosen = settings or LakehouseSettings()
+    if strict is not None or STRICT_TREE not in chosen.properties:
+        others = {name: text for name, text in chosen.properties.items() if name != STRICT_TREE}
+        added = {STRICT_TREE: "true"} if resolve_strictness(layout, strict) else {}
+        chosen = replace(chosen, properties={**others, **added})
     changes = Changes(effects.new_id(), message="create lakehouse")
-    laid_out = create_layout(effects, layout, settings or LakehouseSettings(), changes)
+    laid_out = create_layout(effects, layout, chosen, changes)
     return Lakehouse(effects, laid_out, clients, engines, storage_options)
 
 
