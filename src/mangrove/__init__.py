@@ -137,6 +137,7 @@ def create(
     uri: "str | os.PathLike[str]",
     *,
     layout: str | None = None,
+    strict: bool | None = None,
     compatible_with: str | None = None,
     settings: "LakehouseSettings | None" = None,
     properties: "Mapping[str, str] | None" = None,
@@ -151,6 +152,8 @@ def create(
     "deltacat-2", and DeltaCAT can read every version: writes are copy-on-write there.
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
+    A `strict` tree contains only what its format describes, for readers of other
+    implementations; without it the layout decides, and only `tree-older` is strict.
     """
     from mangrove.lakehouse.opening import NO_CLIENTS, create_lakehouse
     from mangrove.wiring import build_engines_factory
@@ -158,6 +161,7 @@ def create(
     return create_lakehouse(
         uri,
         layout=layout,
+        strict=strict,
         compatible_with=compatible_with,
         settings=settings,
         properties=properties,

@@ -37,12 +37,19 @@ __all__ = [
 
 
 def create_on_store(
-    effects: Effects, *, layout: str | None, compatible_with: str | None, settings: "LakehouseSettings"
+    effects: Effects,
+    *,
+    layout: str | None,
+    strict: bool | None,
+    compatible_with: str | None,
+    settings: "LakehouseSettings",
 ) -> "Lakehouse":
     """Create a lakehouse on a store."""
     from mangrove.lakehouse import opening
 
-    return opening.create_on_store(effects, layout=layout, compatible_with=compatible_with, settings=settings)
+    return opening.create_on_store(
+        effects, layout=layout, strict=strict, compatible_with=compatible_with, settings=settings
+    )
 
 
 def open_on_store(effects: Effects, engines: "EnginesFactory | None" = None) -> "Lakehouse":

@@ -56,9 +56,11 @@ def store() -> AskedStore:
 
 
 @pytest.fixture
-def reopened(store: AskedStore, layout: str, clock: Clock) -> Callable[[], Lakehouse]:
+def reopened(store: AskedStore, layout: str, strict: bool | None, clock: Clock) -> Callable[[], Lakehouse]:
     """Return how another process opens a lakehouse with a table of two files in each of many partitions."""
-    made = create_on_store(build_deterministic_effects(store, clock), layout=layout, engines=LocalEngines)
+    made = create_on_store(
+        build_deterministic_effects(store, clock), layout=layout, strict=strict, engines=LocalEngines
+    )
     made.create_namespace("n")
     made.create_table("n.t", "day int, name varchar", partition_by=["day"])
     for name in ("first", "second"):
@@ -294,8 +296,10 @@ def test_a_plan_says_that_it_looks_into_one_partition_alone(reopened: Callable[[
 
 
 @pytest.mark.parametrize("to", ["tree", "deltacat"])
-def test_partitions_are_found_by_their_values_after_a_conversion_a_rename_and_a_widening(to: str, layout: str) -> None:
-    lake = mangrove.create(f"memory://named-{layout}-{to}/", layout=layout)
+def test_partitions_are_found_by_their_values_after_a_conversion_a_rename_and_a_widening(
+    to: str, layout: str, strict: bool | None
+) -> None:
+    lake = mangrove.create(f"memory://named-{layout}-{strict}-{to}/", layout=layout, strict=strict)
     lake.create_namespace("n")
     rows = [{"day": day, "kind": kind, "v": day} for day in range(4) for kind in ("a", "b", None)]
     made = lake.create_table("n.t", "day int, kind varchar, v int", partition_by=["day", "truncate(1, kind)"])

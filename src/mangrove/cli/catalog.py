@@ -267,6 +267,11 @@ _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
 )
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Storage layout.  [default: tree]")
 @click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Write only what the tree format describes.  [default: strict for tree-older]",
+)
+@click.option(
     "--compatible-with",
     type=click.Choice(COMPATIBLE_WITH),
     help="Keep every version readable by this program.",
@@ -279,6 +284,7 @@ def init_command(
     session: CommandContext,
     lake: str,
     layout: str | None,
+    strict: bool | None,
     compatible_with: str | None,
     name: str,
     order: int | None,
@@ -291,7 +297,9 @@ def init_command(
         settings = replace(settings, order=order)
     if keep is not None:
         settings = replace(settings, maximum_version_age_millis=parse_duration_millis(keep))
-    created = create_on_store(session.effects(lake), layout=layout, compatible_with=compatible_with, settings=settings)
+    created = create_on_store(
+        session.effects(lake), layout=layout, strict=strict, compatible_with=compatible_with, settings=settings
+    )
     summary = summarize_lakehouse(created.uri, created.layout, created.reading())
     session.answer(
         summary_to_json(summary), lambda: f"created a lakehouse at {summary.uri} in the {summary.layout} layout"

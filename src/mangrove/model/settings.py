@@ -9,12 +9,14 @@ from mangrove.model.locators import LARGEST_INTEGER, Kind
 from mangrove.model.names import check_name, check_text
 from mangrove.model.properties import NO_PROPERTIES, FrozenMapping, Properties
 
-__all__ = ["KNOWN_MAJOR_VERSION", "ORDER_MIN", "READABLE_BY_DELTACAT", "LakehouseSettings"]
+__all__ = ["KNOWN_MAJOR_VERSION", "ORDER_MIN", "READABLE_BY_DELTACAT", "STRICT_TREE", "LakehouseSettings"]
 
 KNOWN_MAJOR_VERSION: Final = 0
 ORDER_MIN: Final = 3
 READABLE_BY_DELTACAT: Final = "deltacat.readable"
 """The property of a lakehouse that must stay readable by DeltaCAT."""
+STRICT_TREE: Final = "tree.strict"
+"""The lakehouse property, fixed at creation, of a tree without Mangrove's extensions: `true`, or absent."""
 _KEY_SCHEMA_ID_SIZE_BYTES: Final = 4
 _SEVEN_DAYS_MILLIS: Final = 7 * 24 * 60 * 60 * 1000
 _LARGEST_UINT32: Final = 2**32 - 1
@@ -80,6 +82,11 @@ class LakehouseSettings:
     def is_readable_by_deltacat(self) -> bool:
         """Whether the lakehouse must stay readable by DeltaCAT, so that writes are copy-on-write."""
         return self.properties.get(READABLE_BY_DELTACAT, "").lower() == "true"
+
+    @property
+    def is_strict_tree(self) -> bool:
+        """Whether the tree contains only what its format describes."""
+        return self.properties.get(STRICT_TREE, "").lower() == "true"
 
     @property
     def row_size_bytes(self) -> int:

@@ -262,7 +262,7 @@ class IsolationContract:
 
     def test_the_lakehouses_own_definition_has_one_writer_at_a_time(self, metastore: Metastore) -> None:
         base = metastore.latest()
-        settings = base.settings.__class__(name="renamed")
+        settings = replace(base.settings, name="renamed")
         after = commit_objects(metastore, base, settings=settings).snapshot
         assert after.settings.name == "renamed"
         assert metastore.at_version(0).settings.name != "renamed"

@@ -20,6 +20,7 @@ from mangrove.errors import ConflictError, StorageError
 from mangrove.layouts.lost_response import create_and_verify
 from mangrove.layouts.tree.conflict_detection import build_validation_set, find_written_partitions
 from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.rewrites import NO_REWRITES, build_rewrites
 from mangrove.layouts.tree.root import Root, build_system_rows, encode_root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import (
@@ -86,8 +87,9 @@ def commit_changes(
         now = effects.now_millis()
         nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
         created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
-        root = build_next_root(base, staged, nodes, created_at_millis)
-        files.write(unwritten | nodes.files)
+        rewrites = build_rewrites(base, staged.changes, effects.new_id) if base.settings.is_strict_tree else NO_REWRITES
+        root = build_next_root(base, staged, rewrites, nodes, created_at_millis)
+        files.write({**unwritten, **rewrites.files, **nodes.files})
         unwritten = {}
         check_deadline(changes, effects.now_millis())
         if create_root(effects, root, base.settings):
@@ -165,7 +167,7 @@ def _rebase_on_newest(
     if not concurrent_commits:
         return base, staged
     newest = TreeSnapshot(files, concurrent_commits[-1])
-    written = {message.key for concurrent_commit in concurrent_commits for message in concurrent_commit.written}
+    written = {message.key for concurrent_commit in concurrent_commits for message in concurrent_commit.changed}
     following, commuting = drop_identical_writes(
         staged.changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
     )
@@ -174,7 +176,7 @@ def _rebase_on_newest(
     for before, concurrent_commit in zip([base.root, *concurrent_commits], concurrent_commits, strict=False):
         if concurrent_commit.is_rollback:
             raise build_rollback_conflict_error(concurrent_commit.commit)
-        touched = validation_set.detect_conflicts((message.key for message in concurrent_commit.written), base.keys)
+        touched = validation_set.detect_conflicts((message.key for message in concurrent_commit.changed), base.keys)
         if touched:
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
         if staged.changes.settings is not None and concurrent_commit.definition_path != before.definition_path:
@@ -191,7 +193,11 @@ def _rebase_on_newest(
     )
     check_default_versions(staged.changes, newest)
     changes = assign_positions(staged.changes, newest)
-    pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
+    pointers = {
+        now: staged.pointers[locator]
+        for now, locator in zip(changes.puts, staged.changes.puts, strict=True)
+        if locator in staged.pointers
+    }
     return newest, replace(staged, changes=changes, pointers=pointers)
 
 

@@ -21,6 +21,7 @@ from mangrove.layouts.tree.maintenance.reachability import is_layout_file, list_
 from mangrove.layouts.tree.maintenance.rollback import roll_back
 from mangrove.layouts.tree.paths import RootNames, lakehouse_definition_path
 from mangrove.layouts.tree.revision import NEWER, TreeRevision
+from mangrove.layouts.tree.rewrites import NO_REWRITES, build_rewrites
 from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import TreeNodeWriter, build_first_entries, rebuild_tree, scan_entries, stage_changes
@@ -280,8 +281,9 @@ def create_tree(
     if changes.puts:
         base = TreeSnapshot(files, empty)
         staged = stage_changes(base, changes, effects.new_id)
-        files.write(staged.files)
-        entries = build_first_entries(base, staged)
+        rewrites = build_rewrites(base, changes, effects.new_id) if settings.is_strict_tree else NO_REWRITES
+        files.write({**staged.files, **rewrites.files})
+        entries = build_first_entries(base, {**staged.pointers, **rewrites.pointers})
     root = replace(empty, node=rebuild_tree(effects, files, empty, settings, entries))
     if not create_root(effects, root, settings):
         raise _already_there(effects)
