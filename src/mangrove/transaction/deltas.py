@@ -25,6 +25,7 @@ from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type
+from mangrove.rebase import REWRITTEN_BY
 from mangrove.transaction.catalog import CatalogReader, identity_of, load_table, load_table_names
 from mangrove.transaction.workspace import Workspace
 
@@ -75,8 +76,6 @@ def find_table_by_id(snapshot: MetastoreSnapshot, table_id: str) -> TableLocator
     return None
 
 
-REWRITTEN_BY = "mangrove.rewritten-by"
-"""The partition property with the transaction that last rewrote the partition."""
 _DELTACAT_AUTHOR = "DELTACAT"
 """The format of a table created by DeltaCAT."""
 REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
