@@ -1,7 +1,8 @@
 """Conflict errors and the rebase of changes onto concurrent commits, shared by all layouts."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 from mangrove.errors import ConflictError
 from mangrove.metastore import (
@@ -21,9 +22,11 @@ from mangrove.model.locators import (
     StreamLocator,
     TableIdentity,
 )
-from mangrove.model.objects import Partition, TableEntry
+from mangrove.model.manifests import FileKind
+from mangrove.model.objects import Delta, DeltaType, Object, Partition, TableEntry
 
 __all__ = [
+    "REWRITTEN_BY",
     "assign_positions",
     "build_conflict_error",
     "build_rollback_conflict_error",
@@ -31,6 +34,9 @@ __all__ = [
     "check_rows",
     "drop_identical_writes",
 ]
+
+REWRITTEN_BY: Final = "mangrove.rewritten-by"
+"""The partition property with the transaction that last rewrote the partition."""
 
 
 def build_conflict_error(concurrent_commit: Commit, names: Collection[str], advice: str = "") -> ConflictError:
@@ -96,13 +102,15 @@ def drop_identical_writes(
     Both concern partitions, whose first writer creates them. Creating a partition only
     states that it exists, so it is compatible with all concurrent changes after its
     concurrent creation. A rewrite of a partition that was concurrently created, but not
-    rewritten, follows the concurrent deltas.
+    rewritten, follows the concurrent deltas. Two rewrites of different files of a
+    partition commute.
     """
     maybe = [locator for locator in changes.puts if is_written(locator)]
     there = dict(zip(maybe, newest.get_many(maybe), strict=True))
     same = {locator for locator in maybe if there[locator] == changes.puts[locator]}
     differing = [locator for locator in maybe if locator.kind is Kind.PARTITION and locator not in same]
-    created = [locator for locator, was in zip(differing, base.get_many(differing), strict=True) if was is None]
+    known = dict(zip(differing, base.get_many(differing), strict=True))
+    created = [locator for locator, was in known.items() if was is None]
     for locator in created:
         put, now = changes.puts[locator], there[locator]
         assert isinstance(put, Partition)
@@ -114,7 +122,63 @@ def drop_identical_writes(
         for locator in created
         if isinstance(now := there[locator], Partition) and locator in remaining and now == _as_created(now)
     )
-    return (replace(changes, puts=remaining) if same else changes), commuting
+    rewritten = {
+        locator
+        for locator, was in known.items()
+        if isinstance(was, Partition) and _rewrites_commute(changes, locator, was, base, newest)
+    }
+    return (replace(changes, puts=remaining) if same else changes), commuting | rewritten
+
+
+def _rewrites_commute(
+    changes: Changes, locator: Locator, was: Partition, base: MetastoreSnapshot, newest: MetastoreSnapshot
+) -> bool:
+    """Return whether the changes and concurrent commits rewrote different files of a partition.
+
+    A replaced file must have no other change. Position deletes of one file add up; whether
+    they concern the same rows is decided by rows.
+    """
+    assert isinstance(locator, PartitionLocator)
+    for partition in (changes.puts[locator], newest.get(locator)):
+        if not isinstance(partition, Partition) or _without_rewriter(partition) != _without_rewriter(was):
+            return False
+    last = base.last_child(Kind.DELTA, locator)
+    ours = [value for one, value in changes.puts.items() if one.kind is Kind.DELTA and one.parent == locator]
+    theirs = [value for _, value in newest.children(Kind.DELTA, locator, after=last)]
+    own, concurrent = _find_rewritten_files(ours), _find_rewritten_files(theirs)
+    if own is None or concurrent is None:
+        return False
+    return not (
+        own.replaced & (concurrent.replaced | concurrent.deleted_from) or own.deleted_from & concurrent.replaced
+    )
+
+
+class _RewrittenFiles(NamedTuple):
+    """The locations of files that deltas replace, and of those of which they delete rows by position."""
+
+    replaced: frozenset[str]
+    deleted_from: frozenset[str | None]
+
+
+def _find_rewritten_files(deltas: Iterable[Object]) -> _RewrittenFiles | None:
+    """Return the files that deltas rewrite, or None if these are not listed or belong to a compaction."""
+    replaced: set[str] = set()
+    deleted_from: set[str | None] = set()
+    for delta in deltas:
+        assert isinstance(delta, Delta)
+        if delta.type is DeltaType.REPLACE:
+            if not delta.replaced_locations or delta.replaces_through is not None:
+                return None
+            replaced.update(delta.replaced_locations)
+        deleted_from.update(
+            file.applies_to for file in delta.manifest.entries if file.kind is FileKind.POSITION_DELETES
+        )
+    return None if None in deleted_from else _RewrittenFiles(frozenset(replaced), frozenset(deleted_from))
+
+
+def _without_rewriter(partition: Partition) -> Partition:
+    properties = {name: value for name, value in partition.properties.items() if name != REWRITTEN_BY}
+    return replace(partition, properties=properties)
 
 
 def check_default_versions(changes: Changes, newest: MetastoreSnapshot) -> None:

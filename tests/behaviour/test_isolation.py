@@ -14,6 +14,7 @@ from mangrove.effects import Effects
 from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
+from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.wiring import LocalEngines
@@ -268,6 +269,49 @@ def test_an_append_to_another_day_does_not_stop_a_change_of_todays_rows(
         found = days.table("bank.days").to_arrow().to_pylist()
         assert [row for row in found if row["id"] == 9] == [{"day": day, "id": 9, "v": 9}]
         assert sum(row["day"] == 2 for row in found) == (4 if day == 2 else 3)
+
+
+CHANGES: dict[str, Callable[[Table, str], object]] = {
+    "delete": lambda table, where: table.delete(where),
+    "update": lambda table, where: table.update({"v": expr("v + 10")}, where=where),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("statement", CHANGES)
+def test_changes_of_different_days_both_commit(days: Lakehouse, level: str, statement: str) -> None:
+    one, two, three = (days.transaction(level) for _ in range(3))
+    for transaction, day in ((one, 1), (two, 2), (three, 1)):
+        CHANGES[statement](transaction.table("bank.days"), f"day = {day}")
+    assert not is_refused(one)
+    assert not is_refused(two)
+    assert is_refused(three)
+    found = sorted((row["day"], row["v"]) for row in days.table("bank.days").to_arrow().to_pylist())
+    updated = [(day, number + 10) for day in (1, 2) for number in range(3)]
+    assert found == ([] if statement == "delete" else updated)
+    assert not days.maintenance.check().problems
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("statement", CHANGES)
+@pytest.mark.parametrize(("keys", "mode"), [([], "position"), (["id"], "position"), (["id"], "auto"), ([], "auto")])
+def test_changes_of_different_rows_of_one_file_both_commit_unless_both_rewrite_the_file(
+    lake: Lakehouse, level: str, statement: str, keys: list[str], mode: str
+) -> None:
+    table = lake.create_table("bank.days", DAYS, keys=keys, properties={"write.delete-mode": mode})
+    table.append([{"day": 1, "id": number, "v": number} for number in range(4)])
+    one, two, three = (lake.transaction(level) for _ in range(3))
+    for transaction, number in ((one, 1), (two, 2), (three, 1)):
+        CHANGES[statement](transaction.table("bank.days"), f"id = {number}")
+    assert not is_refused(one)
+    is_rewritten = not keys and mode == "auto"
+    assert is_refused(two) is is_rewritten
+    assert is_refused(three)
+    changed = {1} if is_rewritten else {1, 2}
+    found = {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
+    expected = {number: number + 10 * (number in changed) for number in range(4)}
+    assert found == ({key: expected[key] for key in expected.keys() - changed} if statement == "delete" else expected)
+    assert not lake.maintenance.check().problems
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -20,6 +20,7 @@ __all__ = [
     "Create",
     "Deposit",
     "Drop",
+    "Increment",
     "InvariantViolation",
     "Rename",
     "RollBack",
@@ -88,6 +89,14 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
+class Increment:
+    """Read one row and write it with a larger value, at snapshot isolation: no update is lost."""
+
+    table: str
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
 class Count:
     """Read a table, and note in the namespace how many rows it has: serializable."""
 
@@ -123,14 +132,14 @@ class RollBack:
     back: int
 
 
-BankOperation: TypeAlias = Deposit | Withdraw | Transfer | Count | Create | Drop | Rename | RollBack
+BankOperation: TypeAlias = Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack
 
 
 def draw_operation(chance: random.Random) -> BankOperation:
     """Return what a writer does next."""
     table, other = chance.sample(_TABLES if chance.random() < 0.3 else FIRST_TABLES, 2)
-    kinds = ("deposit", "both", "withdraw", "transfer", "count", "create", "drop", "rename", "back")
-    match chance.choices(kinds, (5, 3, 2, 5, 2, 1.5, 0.7, 0.7, 0.6))[0]:
+    kinds = ("deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back")
+    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6))[0]:
         case "deposit":
             return Deposit({table: _draw_rows(chance)})
         case "both":
@@ -139,6 +148,8 @@ def draw_operation(chance: random.Random) -> BankOperation:
             return Withdraw(table, tuple(sorted(chance.sample(_KEYS, 2))))
         case "transfer":
             return Transfer(table, other, chance.choice(_KEYS))
+        case "increment":
+            return Increment(table, chance.choice(_KEYS))
         case "count":
             return Count(table)
         case "create":
@@ -166,6 +177,8 @@ def apply_operation(
 
     `met` has the id of each table that it named, and `read` the rows that it relied on.
     """
+    if isinstance(deed, Increment):
+        return _increment(deed, bank, met[deed.table], read[deed.table])
     for name, rows in read.items():
         if bank.tables.get(name) != rows:
             raise InvariantViolation(f"it read {dict(rows)} in {name}, where {bank.tables.get(name)} was")
@@ -189,6 +202,14 @@ def apply_operation(
                 raise InvariantViolation("a rollback does not say to which version it went")
             return rolled_back_to
     return _apply_catalog_change(deed, bank, met)
+
+
+def _increment(deed: Increment, bank: Bank, table_id: str, read: AccountRows) -> Bank:
+    """Return the bank with the incremented row; refuse an update that another transaction made in between."""
+    rows = _there(bank, table_id)
+    if rows.get(deed.key) != read.get(deed.key):
+        raise InvariantViolation(f"lost update: it read {dict(read)}, where {rows.get(deed.key)} was")
+    return bank.with_rows(table_id, {**rows, deed.key: read.get(deed.key, 0) + 1})
 
 
 def _apply_catalog_change(deed: Create | Drop | Rename, bank: Bank, met: Mapping[str, str]) -> Bank:

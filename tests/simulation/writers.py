@@ -13,6 +13,7 @@ from tests.simulation.bank import (
     Create,
     Deposit,
     Drop,
+    Increment,
     Rename,
     RollBack,
     Transfer,
@@ -147,9 +148,9 @@ class Writer:
             self._deferred.pop(0)()
 
 
-def load_rows(catalog: Catalog, table: str) -> AccountRows:
+def load_rows(catalog: Catalog, table: str, where: str | None = None) -> AccountRows:
     """Return the rows of a table as the model has them."""
-    found = catalog.table(table).to_arrow().to_pylist()
+    found = catalog.table(table).to_arrow(where=where).to_pylist()
     rows = {row["key"]: row["value"] for row in found}
     assert len(rows) == len(found), f"{table} holds a key twice: {found}"
     return rows
@@ -178,6 +179,10 @@ def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> No
                 ]
                 for table, name, by in steps:
                     table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + by}])
+            case Increment(table=name, key=key):
+                table = _load_table(transaction, attempt, name)
+                attempt.read[name] = load_rows(transaction, name, where=f"key = {key}")
+                table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + 1}])
             case Count(table=name):
                 _load_and_read(transaction, attempt, name)
                 transaction.alter_namespace(NAMESPACE, {"noted": f"{len(attempt.read[name])} in {name}"})

@@ -142,7 +142,11 @@ class RowWriters(RuleBasedStateMachine):
         work, key = self.open[writer], (number, group)
         self.note_written(work, key)
         self.table_of(work).delete_keys([{"id": number, "grp": group}])
-        work.steps.append(lambda rows: [rows.pop(key, None)])  # type: ignore[arg-type]
+
+        def repeat(rows: Rows) -> None:
+            rows.pop(key, None)
+
+        work.steps.append(repeat)
 
     @rule(writer=WRITERS, number=IDS, group=GROUPS)
     def increment(self, writer: int, number: int, group: int) -> None:

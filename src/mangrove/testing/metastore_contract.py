@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -11,7 +11,8 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, MetastoreSnapshot, ObjectRange
+from mangrove.expressions.predicates import IsNull
+from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, MetastoreSnapshot, ObjectRange, RowRange
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -190,6 +191,47 @@ class IsolationContract:
             metastore, base, make_table("a", "x"), scans=scans, isolation=Isolation.SERIALIZABLE
         ).snapshot
         assert after.version == 3
+
+    @pytest.mark.parametrize("have_changed", [False, True])
+    @pytest.mark.parametrize("isolation", list(Isolation))
+    def test_rows_are_compared_if_their_stream_was_written_and_only_then(
+        self, metastore: Metastore, isolation: Isolation, have_changed: bool
+    ) -> None:
+        compared: list[tuple[RowRange, set[PartitionLocator], int, int]] = []
+
+        def compare(
+            rows: RowRange,
+            partitions: Collection[PartitionLocator],
+            before: MetastoreSnapshot,
+            after: MetastoreSnapshot,
+        ) -> bool:
+            compared.append((rows, set(partitions), before.version, after.version))
+            return have_changed
+
+        read, guarded = RowRange(PARTITION.parent, IsNull(1)), RowRange(PARTITION.parent, IsNull(2))
+        elsewhere = RowRange(replace(PARTITION.parent, stream_id="another"))
+        base = commit_objects(
+            metastore, metastore.latest(), make_namespace("n"), (PARTITION, Partition("partition-id"))
+        ).snapshot
+        commit_objects(metastore, base, make_namespace("m"))
+        changes = Changes(
+            make_id(),
+            puts=dict([make_namespace("o")]),
+            rows_read=frozenset([read, elsewhere]),
+            rows_guarded=frozenset([guarded]),
+        )
+        committed = metastore.commit(base, changes, isolation, compare).snapshot
+        assert not compared
+        last = commit_objects(metastore, committed, make_delta(PARTITION, 1)).snapshot
+        expected = [guarded] if isolation is Isolation.SNAPSHOT else [read, guarded]
+        late = replace(changes, transaction_id=make_id(), puts=dict([make_namespace("p")]))
+        if have_changed:
+            with pytest.raises(ConflictError, match=f"in version {last.version}"):
+                metastore.commit(committed, late, isolation, compare)
+            expected = expected[:1]
+        else:
+            assert metastore.commit(committed, late, isolation, compare).snapshot.version == last.version + 1
+        assert compared == [(rows, {PARTITION}, committed.version, last.version) for rows in expected]
 
     @pytest.mark.parametrize("isolation", list(Isolation))
     def test_creating_in_a_namespace_that_was_dropped_meanwhile_is_refused(

@@ -35,6 +35,7 @@ from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type
+from mangrove.rebase import REWRITTEN_BY
 from mangrove.transaction.catalog import CatalogReader, identity_of, load_table
 from mangrove.transaction.workspace import Workspace
 
@@ -90,8 +91,6 @@ def find_table_by_id(snapshot: MetastoreSnapshot, table_id: str) -> TableLocator
     return None
 
 
-REWRITTEN_BY = "mangrove.rewritten-by"
-"""The partition property with the transaction that last rewrote the partition."""
 NAMED_PARTITIONS: Final = "mangrove.named-partitions"
 """The table version property of a table with partitions whose ids were chosen, not derived from their values."""
 _DELTACAT_AUTHOR = "DELTACAT"

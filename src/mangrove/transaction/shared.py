@@ -72,7 +72,9 @@ __all__ = [
     "merge_work",
 ]
 
-_FORM_VERSION: Final = 1
+_FORM_VERSION: Final = 2
+_FORM_VERSIONS_READ: Final = (1, 2)
+"""Form 1 has no row ranges; a release that writes it would lose them."""
 _IDENTITY: Final = "table id"
 _KINDS: Final = {kind.word: kind for kind in Kind}
 _CLASSES: Final[dict[Kind, tuple[type, type]]] = {
@@ -181,7 +183,7 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
     """Return the work in the payload of a shared transaction."""
     try:
         data = json.loads(payload)
-        if data["form"] != _FORM_VERSION:
+        if data["form"] not in _FORM_VERSIONS_READ:
             raise FormatError(f"{where} was written by another release of mangrove-lake; use that release to finish it")
         return SharedWork(
             data["transaction"],
