@@ -42,6 +42,7 @@ from mangrove.model.names import split_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.deltas import split_version
 
 if TYPE_CHECKING:
     from mangrove.inspect.summary import ColumnSummary, DeltaSummary
@@ -58,6 +59,7 @@ __all__ = [
     "format_duration",
     "init_command",
     "ls_command",
+    "read_schema_text",
     "rename_command",
     "render_entries",
     "render_lakehouse",
@@ -190,6 +192,7 @@ def render_table(table: TableSummary) -> RenderableType:
         ("table", Text(table.name, style="cyan")),
         ("kind", f"{table.kind}, {table.format}"),
         ("id", table.id),
+        *_line_unless_empty("versions", ", ".join(table.versions) if len(table.versions) > 1 else ""),
         *_line_unless_empty("description", table.description or ""),
         *_line_unless_empty("location", table.location or ""),
         *_line_unless_empty("keys", ", ".join(table.keys)),
@@ -379,7 +382,7 @@ def create_command(
         )
     if query is not None and any(of_tables[:-1]):
         raise InvalidInputError("--view cannot be combined with --schema, --key, --location or other table options")
-    columns = None if schema is None else _read_schema_text(schema)
+    columns = None if schema is None else read_schema_text(schema)
     opened = session.open(lake)
     if is_namespace:
         opened.create_namespace(name, properties=pairs, description=description, if_not_exists=if_not_exists)
@@ -454,9 +457,11 @@ def rename_command(session: CommandContext, lake: str, name: str, new_name: str)
 
 def _find_object(catalog: Catalog, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
     """Return the summary of the namespace, table or view with this name."""
-    parts = split_name(name)
+    parts, version = split_version(split_name(name))
     if len(parts) == 1:
         return summarize_namespace(catalog.namespace(name))
+    if version is not None:
+        return summarize_table(catalog.table(name))
     if len(parts) != 2:
         raise InvalidInputError(f"{name!r} has {len(parts)} parts; expected namespace or namespace.table")
     reading = catalog.reading()
@@ -488,7 +493,7 @@ def _find_referenced_names(query: str, namespace: str) -> tuple[str, ...]:
     return find_referenced_names(query, namespace)
 
 
-def _read_schema_text(schema: str) -> str:
+def read_schema_text(schema: str) -> str:
     """Return the schema text, read from a file if it has the form `@FILE`."""
     if not schema.startswith("@"):
         return schema

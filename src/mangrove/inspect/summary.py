@@ -97,6 +97,8 @@ class TableSummary:
     format_properties: dict[str, str]
     data: DeltaSummary | None
     """None for an external table."""
+    versions: tuple[str, ...] = ()
+    """The table versions with their states, as in `2 active (default)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,9 @@ def summarize_table(table: TableSnapshot) -> TableSummary:
         properties=dict(table.properties),
         format_properties=dict(table.value.format_properties),
         data=summarize_deltas(table.deltas()) if is_managed else None,
+        versions=tuple(
+            f"{one.version} {one.state}{' (default)' if one.is_default else ''}" for one in table.versions()
+        ),
     )
 
 

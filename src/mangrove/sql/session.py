@@ -330,9 +330,9 @@ class SqlSession:
             case ExecuteImmediate():
                 return self._immediate(statement, source)
             case CallStatement():
-                if self.in_transaction:
-                    raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
-                return Result("procedure", answer=execute_call(statement, self.lake, self.namespace))
+                return Result(
+                    "procedure", answer=execute_call(statement, self.lake, self._transaction.open, self.namespace)
+                )
             case _:
                 return self._rows_changed(statement, source)
 

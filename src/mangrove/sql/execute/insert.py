@@ -87,7 +87,8 @@ def execute_truncate(statement: TruncateStatement, transaction: Transaction, res
 
 def load_managed_table(transaction: Transaction, resolver: NameResolver, name: SqlName) -> Table:
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
-    locator = resolver.table(name)
+    target = resolver.target(name)
+    locator = target.locator
     if transaction.reading().get(resolver.view_at(locator)) is not None:
         raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
     try:
@@ -97,7 +98,7 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
         raise NotFoundError(f"table {locator} does not exist{hint}") from None
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
-    return table
+    return table if target.version is None else table.version(target.version)
 
 
 def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:

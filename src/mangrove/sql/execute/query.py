@@ -61,8 +61,9 @@ from mangrove.sql.statement_cache import (
 )
 from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import TableState
+from mangrove.tables.table_state import TableState, load_table_state
 from mangrove.transaction.catalog import VIEW_NAMESPACE
+from mangrove.transaction.deltas import TableTarget, split_version
 
 __all__ = [
     "BoundQuery",
@@ -116,6 +117,8 @@ class ResolvedName:
     catalog: Catalog
     locator: TableLocator | ViewLocator
     value: TableEntry | ViewEntry
+    version: int | None = None
+    """The number of the table version that the name chooses."""
     moment: int | str | None = None
     state: TableState | None = None
     """That of a table whose files are in the lakehouse."""
@@ -392,7 +395,8 @@ class QueryBinder:
 
     def _found(self, table_ref: TableRef) -> ResolvedName | None:
         """Resolve a name; None if it is not in the lakehouse."""
-        namespace, name = self._resolved(table_ref.parts)
+        parts, version = split_version(table_ref.parts)
+        namespace, name = self._resolved(parts)
         if namespace is None or (len(table_ref.parts) == 1 and self._is_of_session(name)):
             return None
         catalog = self.resolver.catalog if table_ref.moment is None else self.resolver.at(table_ref.moment)
@@ -407,22 +411,25 @@ class QueryBinder:
         if isinstance(table, TableEntry):
             self.names.append(found)
             locator = TableLocator(namespace, name)
-            return ResolvedName(catalog, locator, table, table_ref.moment, self._state(catalog, locator, table))
-        if isinstance(view, ViewEntry):
+            state = self._state(catalog, TableTarget(locator, version), table)
+            return ResolvedName(catalog, locator, table, version, table_ref.moment, state)
+        if isinstance(view, ViewEntry) and version is None:
             self.names.append(found)
-            return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.moment)
+            return ResolvedName(catalog, ViewLocator(namespace, name), view, moment=table_ref.moment)
         if table_ref.moment is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
             raise NotFoundError(f"table or view {found} does not exist as of {table_ref.moment!r}")
         return None
 
-    def _state(self, catalog: Catalog, locator: TableLocator, value: TableEntry) -> TableState | None:
+    def _state(self, catalog: Catalog, target: TableTarget, value: TableEntry) -> TableState | None:
         """Return the cached state of a managed table."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
-                raise InvalidInputError(f"{locator} lies in another catalog: read it there")
+                raise InvalidInputError(f"{target} lies in another catalog: read it there")
             return None
         version = _version_of(catalog)
-        return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
+        return self.kept.states.got(
+            None if version is None else (version, target), lambda: load_table_state(catalog.reading(), target)
+        )
 
     def _rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver | None = None) -> Frame:
         """Return the rows of a table or view, at least the required ones."""
@@ -440,17 +447,17 @@ class QueryBinder:
         # Spark's own reader finds out by itself which columns it needs.
         is_seen = not self.engine.reads_in_workers and not self._has_foreign_files(found, found.state)
         columns = None if is_seen else select_read_columns(found.state.schema, wanted.columns())
-        return self._table_rows(found, QueryScan(str(found.locator), found.state, requested, columns))
+        return self._table_rows(found, QueryScan(found.state.name, found.state, requested, columns))
 
     def _has_foreign_files(self, found: ResolvedName, state: TableState) -> bool:
         """Return whether a table has files of other programs, which workers read."""
         version = _version_of(found.catalog)
         return self.kept.foreign.got(
-            None if version is None else (version, found.locator), lambda: has_foreign_files(state)
+            None if version is None else (version, found.locator, found.version), lambda: has_foreign_files(state)
         )
 
     def _table_rows(self, found: ResolvedName, scan: QueryScan) -> Frame:
-        key = (found.locator, found.moment, scan.predicate, scan.columns)
+        key = (found.locator, found.version, found.moment, scan.predicate, scan.columns)
         if key not in self._frames:
             frames, version = self.kept.frames, _version_of(found.catalog)
 
@@ -461,7 +468,7 @@ class QueryBinder:
                     lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
-            known = None if version is None else (version, found.locator, scan.predicate, scan.columns)
+            known = None if version is None else (version, found.locator, found.version, scan.predicate, scan.columns)
             self._frames[key] = frames.got(known, made)
             self.scans.append(scan)
         return self._frames[key]
