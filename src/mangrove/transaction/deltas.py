@@ -53,6 +53,7 @@ __all__ = [
     "build_no_version_error",
     "build_partition_locator",
     "find_table_by_id",
+    "is_default_version",
     "load_partitions",
     "locate_partitions",
     "open_table",
@@ -219,6 +220,12 @@ def build_no_version_error(
     """Return the error for a table version that does not exist, with the numbers of those that do."""
     known = [str(found.parts[-1]) for found, _ in reading.children(Kind.TABLE_VERSION, identity_of(table))]
     return NotFoundError(f"{locator} has no table version {number}; it has {', '.join(known) or 'none'}")
+
+
+def is_default_version(table: TableEntry, version: TableVersion) -> bool:
+    """Return whether the name of the table opens this table version."""
+    is_readable = version.state is not TableVersionState.DELETED and version.state not in _NEVER_DEFAULT
+    return version.version == table.default_version and is_readable
 
 
 def _check_version_state(target: TableTarget, version: TableVersion) -> None:
