@@ -153,6 +153,7 @@ def test_a_table_without_an_active_version_serves_no_unreleased_one(shop: Lakeho
     orders(shop).version(1).set_state("deprecated")
     with pytest.raises(InvalidInputError, match=r"no active table version; activate one.*shop\.orders\.version_2"):
         files(orders(shop))
+    assert summary(shop) == [(1, "deprecated", False), (2, "unreleased", False)]
     orders(shop).version(1).set_state("active")
     assert files(orders(shop)) == []
 

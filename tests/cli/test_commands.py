@@ -95,6 +95,11 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "upgrade": [lake],
         "inspect": [f"{lake}/_00000000000000000000000000000000.ipc"],
         "tree": [lake],
+        "versions": [lake, "sales.orders"],
+        "create-version": [lake, "sales.orders"],
+        "set-state": [lake, "sales.orders", "2=beta"],
+        "drop-version": [lake, "sales.orders", "2"],
+        "streams": [lake, "sales.orders"],
         "completion": ["zsh"],
     }
 

@@ -11,6 +11,11 @@ from mangrove.cli.main import COMMANDS
 WITHOUT_LAKE = {"completion", "inspect"}
 REST = {
     "create": ["more"],
+    "versions": ["sales.orders"],
+    "create-version": ["sales.orders"],
+    "set-state": ["sales.orders", "1=beta"],
+    "drop-version": ["sales.orders", "1"],
+    "streams": ["sales.orders"],
     "ingest": ["sales.orders", "rows.csv"],
     "read": ["sales.orders"],
     "rename": ["sales", "moved"],

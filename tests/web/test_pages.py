@@ -100,7 +100,31 @@ def test_a_table_shows_columns_with_ids_types_and_statistics(client: TestClient)
     assert "retention 5 years" in page
     assert "day=2026-11-01 1 1 5 500 bytes" in page
     assert "In all: 2 deltas, 2 files, 10 rows written, 1.0 kB" in page
-    assert "Table version State Columns Schemas so far 1 active in use 4 1" in page
+    assert "Table version State Columns Schemas so far 1 active default 4 1" in page
+
+
+def test_the_page_of_a_table_lists_its_versions_and_streams_and_shows_each_version(lake: Lakehouse) -> None:
+    made = lake.table(ORDERS).create_version("id bigint, note string", keys=["id"], partition_by=[], sort_by=[])
+    made.create_stream("reload", "parquet")
+    with lake.transaction() as transaction:
+        transaction.add_delta(ORDERS, (), delta("two", 1, 3), version=2)
+    with visitor(lake) as client:
+        page = get(client, "/tables/sales.orders")
+        assert "1 active default 4 1 2 unreleased 2 1" in page
+        assert "place.city" in page
+        page = get(client, "/tables/sales.orders?table_version=2")
+        assert "sales.orders, table version 2" in page
+        assert "reload parquet staged" in page
+        assert "note 2 string" in page
+        assert "place.city" not in page
+        (partition,) = re.findall(
+            r'href="(/tables/sales.orders/partitions/[^"]*)"', client.get("/tables/sales.orders?table_version=2").text
+        )
+        assert partition.endswith("?table_version=2")
+        assert "append" in get(client, partition)
+        assert "append" in get(client, partition.replace("?", "/deltas/1?"))
+        lake.table(ORDERS).version(1).set_state("deprecated")
+        assert "1 deprecated 4 1 2 unreleased 2 1" in get(client, "/tables/sales.orders")
 
 
 def test_a_table_that_others_keep_shows_where_it_lies(client: TestClient) -> None:

@@ -57,6 +57,7 @@ __all__ = [
     "format_duration",
     "init_command",
     "ls_command",
+    "read_schema_text",
     "rename_command",
     "render_entries",
     "render_lakehouse",
@@ -189,6 +190,7 @@ def render_table(table: TableSummary) -> RenderableType:
         ("table", Text(table.name, style="cyan")),
         ("kind", f"{table.kind}, {table.format}"),
         ("id", table.id),
+        *_line_unless_empty("versions", ", ".join(table.versions) if len(table.versions) > 1 else ""),
         *_line_unless_empty("description", table.description or ""),
         *_line_unless_empty("location", table.location or ""),
         *_line_unless_empty("keys", ", ".join(table.keys)),
@@ -387,7 +389,7 @@ def create_command(
         )
     if query is not None and any(of_tables[:-1]):
         raise InvalidInputError("--view cannot be combined with --schema, --key, --location or other table options")
-    columns = None if schema is None else _read_schema_text(schema)
+    columns = None if schema is None else read_schema_text(schema)
     opened = session.open(lake)
     if is_namespace:
         opened.create_namespace(name, properties=pairs, description=description, if_not_exists=if_not_exists)
@@ -483,7 +485,7 @@ def _find_referenced_names(query: str, namespace: str) -> tuple[str, ...]:
     return find_referenced_names(query, namespace)
 
 
-def _read_schema_text(schema: str) -> str:
+def read_schema_text(schema: str) -> str:
     """Return the schema text, read from a file if it has the form `@FILE`."""
     if not schema.startswith("@"):
         return schema

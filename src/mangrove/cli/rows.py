@@ -100,6 +100,9 @@ def to_json_value(value: Any) -> Json:
 
 
 _READ_ROWS_MAX = 20
+_table_version_option = click.option(
+    "--table-version", type=click.IntRange(1), metavar="N", help="Version of the table.  [default: the newest active]"
+)
 
 
 @lake_command("read", "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount")
@@ -115,6 +118,7 @@ _READ_ROWS_MAX = 20
     "--limit", type=click.IntRange(min=0), help="Maximum number of rows.  [default: 20, unlimited with --json]"
 )
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@_table_version_option
 def read_command(
     session: CommandContext,
     lake: str,
@@ -123,6 +127,7 @@ def read_command(
     where: str | None,
     limit: int | None,
     at: str | None,
+    table_version: int | None,
 ) -> None:
     """Print rows of a table.
 
@@ -131,7 +136,7 @@ def read_command(
     catalog = open_as_of(session.open(lake, LocalEngines), at)
     projection = None if columns is None else [name.strip() for name in columns.split(",")]
     with session.watching("reading"):
-        rows = catalog.table(table).to_arrow(projection, where)
+        rows = catalog.table(table, version=table_version).to_arrow(projection, where)
     rows_max = limit if limit is not None else rows.num_rows if session.as_json else _READ_ROWS_MAX
     printed = to_python_rows(rows.slice(0, rows_max))
     total = format_quantity(rows.num_rows, "row")
@@ -145,11 +150,12 @@ def read_command(
 @lake_command("delete", "mangrove delete ./lake sales.orders 'amount < 0'")
 @click.argument("table", shell_complete=offer_tables)
 @click.argument("where", metavar="PREDICATE", shell_complete=offer_columns)
-def delete_command(session: CommandContext, lake: str, table: str, where: str) -> None:
+@_table_version_option
+def delete_command(session: CommandContext, lake: str, table: str, where: str, table_version: int | None) -> None:
     """Delete the rows that match a predicate; earlier versions keep them."""
     if not where.strip():
         raise InvalidInputError("the predicate is empty; give a predicate, or true to delete all rows")
-    _change(session, lake, table, "deleting rows", lambda opened: opened.delete(where))
+    _change(session, lake, table, table_version, "deleting rows", lambda opened: opened.delete(where))
 
 
 @lake_command("update", "mangrove update ./lake sales.orders --set amount=0 --where 'id > 5'")
@@ -164,17 +170,27 @@ def delete_command(session: CommandContext, lake: str, table: str, where: str) -
     help="Rows to update.  [default: all rows]",
     shell_complete=offer_columns,
 )
-def update_command(session: CommandContext, lake: str, table: str, values: Sequence[str], where: str | None) -> None:
+@_table_version_option
+def update_command(
+    session: CommandContext, lake: str, table: str, values: Sequence[str], where: str | None, table_version: int | None
+) -> None:
     """Update columns of the rows that match a predicate."""
     assignments = {name: Expr(text) for name, text in parse_key_values(values, "--set").items()}
-    _change(session, lake, table, "updating rows", lambda opened: opened.update(assignments, where))
+    _change(session, lake, table, table_version, "updating rows", lambda opened: opened.update(assignments, where))
 
 
-def _change(session: CommandContext, lake: str, name: str, what: str, change: Callable[[Table], RowCounts]) -> None:
+def _change(
+    session: CommandContext,
+    lake: str,
+    name: str,
+    table_version: int | None,
+    what: str,
+    change: Callable[[Table], RowCounts],
+) -> None:
     opened = session.open(lake, LocalEngines)
     before = opened.version
     with session.watching(what):
-        counts = change(opened.table(name))
+        counts = change(opened.table(name, version=table_version))
     version = opened.version
     session.answer(
         {"table": name, **asdict(counts), "version": version},
@@ -208,14 +224,17 @@ def _format_row_counts(counts: RowCounts) -> str:
     "--mode", type=click.Choice(["append", "upsert", "overwrite", "overwrite-partitions"]), default="append",
     show_default=True, help="How to combine the new rows with existing rows.",
 )  # fmt: skip
-def ingest_command(session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str) -> None:
+@_table_version_option
+def ingest_command(
+    session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str, table_version: int | None
+) -> None:
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
     A folder stands for all such files in it. Hive-style folder names, such as
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
     """
     opened = session.open(lake, LocalEngines)
-    schema = opened.table(table).schema
+    schema = opened.table(table, version=table_version).schema
     if schema is None:
         raise InvalidInputError(f"{table} has no schema; files can be loaded only into tables with columns")
     inputs = [one for location in files for one in _list_row_files(session, location)]
@@ -228,7 +247,7 @@ def ingest_command(session: CommandContext, lake: str, table: str, files: Sequen
             rows = add_partition_columns(
                 read_row_file(file.path, data, schema), parse_partition_folders(file.path), schema
             )
-            getattr(transaction.table(table), mode.replace("-", "_"))(rows)
+            getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows)
             row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
             watch(Progress("writing rows", number, len(inputs), byte_count))
     version = transaction.version

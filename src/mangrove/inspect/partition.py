@@ -56,6 +56,8 @@ class PartitionInfo:
     properties: tuple[tuple[str, str], ...]
     deltas: tuple[DeltaLine, ...]
     next_after: int | None
+    table_version: int | None = None
+    """The table version that the page chose; None for the default one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class DeltaInfo:
     delta: DeltaLine
     files: tuple[DataFileInfo, ...]
     files_left_out: int
+    table_version: int | None = None
+    """The table version that the page chose; None for the default one."""
 
 
 def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> PartitionInfo:
@@ -121,6 +125,7 @@ def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> Part
         tuple(partition.properties.items()),
         page,
         page[-1].position if len(taken) > _DELTAS_MAX else None,
+        opened.target.version,
     )
 
 
@@ -144,11 +149,13 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
         _delta_line(locator, delta),
         tuple(_file(entry, opened.version) for entry in entries[:_FILES_MAX]),
         max(0, len(entries) - _FILES_MAX),
+        opened.target.version,
     )
 
 
 def _find_partition(pinned: PinnedLakehouse, requested: PageRequest) -> tuple[OpenTable, PartitionLocator, Partition]:
-    opened = pinned.lake_snapshot.table(parse_table_name(requested.step("name"))).opened()
+    table = parse_table_name(requested.step("name"))
+    opened = pinned.lake_snapshot.table(table, version=requested.number("table_version")).opened()
     locator = opened.partition_locator(requested.step("partition"))
     partition = pinned.snapshot.get(locator)
     if not isinstance(partition, Partition):

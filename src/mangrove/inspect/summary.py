@@ -19,7 +19,14 @@ from mangrove.model.partitioning import format_partition_field, format_sort_fiel
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.transaction.catalog import CatalogReader, load_namespace, load_table, load_view
-from mangrove.transaction.deltas import open_table, scan_deltas_of_partitions, scan_partitions
+from mangrove.transaction.deltas import (
+    TableTarget,
+    open_table,
+    scan_deltas_of_partitions,
+    scan_partitions,
+    split_version,
+)
+from mangrove.transaction.table_versions import load_table_versions
 
 __all__ = [
     "ColumnSummary",
@@ -102,6 +109,8 @@ class TableSummary:
     format_properties: dict[str, str]
     data: DeltaSummary | None
     """None for an external table."""
+    versions: tuple[str, ...] = ()
+    """The table versions with their states, as in `2 active (default)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +195,16 @@ def list_entries(
 
 def summarize_object(reading: CatalogReader, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
     """Return the summary of the namespace, table or view with this name."""
-    parts = split_name(name)
+    parts, version = split_version(split_name(name))
     if len(parts) == 1:
         locator = parse_namespace_argument(name)
         return _summarize_namespace(locator, load_namespace(reading, locator))
     if len(parts) != 2:
         raise InvalidInputError(f"{name!r} has {len(parts)} parts; expected namespace or namespace.table")
     table, view = TableLocator(*parts), ViewLocator(*parts)
-    if reading.get(table) is None and reading.get(view) is not None:
+    if version is None and reading.get(table) is None and reading.get(view) is not None:
         return _summarize_view(view, load_view(reading, view))
-    return _summarize_table(reading, table, load_table(reading, table))
+    return _summarize_table(reading, TableTarget(table, version), load_table(reading, table))
 
 
 def load_table_schema(reading: CatalogReader, table: TableLocator) -> Schema | None:
@@ -208,16 +217,21 @@ def _summarize_namespace(locator: NamespaceLocator, value: NamespaceEntry) -> Na
     return NamespaceSummary(str(locator), value.id, value.description, dict(value.properties))
 
 
-def _summarize_table(reading: CatalogReader, locator: TableLocator, entry: TableEntry) -> TableSummary:
+def _summarize_table(reading: CatalogReader, target: TableTarget, entry: TableEntry) -> TableSummary:
     """Return the summary of a table; this reads its columns and deltas."""
-    opened = open_table(reading, locator) if entry.table_type is TableType.MANAGED else None
+    opened = open_table(reading, target) if entry.table_type is TableType.MANAGED else None
     described = entry if opened is None else opened.version
     schema = described.schema
     keys = () if schema is None else tuple(schema.column_with_id(one).name for one in described.keys)
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
     data = None
     if opened is not None:
+        versions = tuple(
+            f"{one.version} {one.state.value}{' (default)' if one.version == entry.default_version else ''}"
+            for one in load_table_versions(reading, entry).values()
+        )
         if schema is not None:
             fields = opened.version.partition_scheme.fields
             partition_by = tuple(format_partition_field(one, schema) for one in fields)
@@ -225,7 +239,7 @@ def _summarize_table(reading: CatalogReader, locator: TableLocator, entry: Table
         partitions = [partition for partition, _ in scan_partitions(reading, opened)]
         data = summarize_deltas(scan_deltas_of_partitions(reading, partitions))
     return TableSummary(
-        name=str(locator),
+        name=str(target),
         id=entry.id,
         kind=entry.table_type.value,
         format=entry.table_format,
@@ -238,6 +252,7 @@ def _summarize_table(reading: CatalogReader, locator: TableLocator, entry: Table
         properties=dict(entry.properties),
         format_properties=dict(entry.format_properties),
         data=data,
+        versions=versions,
     )
 
 

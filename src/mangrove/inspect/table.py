@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_value
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_versions import StreamInfo
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, TableLocator, parse_table_name
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
@@ -15,7 +17,7 @@ from mangrove.model.objects import Delta, Partition, TableEntry, TableType, Tabl
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.values import Value
-from mangrove.transaction.deltas import OpenTable, scan_deltas
+from mangrove.transaction.deltas import OpenTable, is_default_version, scan_deltas
 
 __all__ = [
     "ColumnBounds",
@@ -98,7 +100,8 @@ class TableVersionLine:
     state: str
     columns: int
     schemas: int
-    is_active: bool
+    is_default: bool
+    """Whether it is read and written by the name of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,9 @@ class TableInfo:
     partition_by: tuple[str, ...]
     sort_by: tuple[str, ...]
     table_versions: tuple[TableVersionLine, ...]
+    table_version: int | None
+    """The table version that the page chose; None for the default one."""
+    streams: tuple[StreamInfo, ...]
     partitions: tuple[PartitionLine, ...]
     next_after: str | None
 
@@ -142,9 +148,9 @@ class TableInfo:
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
     """Return a table, with its partitions after the query's `after`."""
     locator: TableLocator = parse_table_name(requested.step("name"))
-    table = pinned.lake_snapshot.table(locator)
+    table = pinned.lake_snapshot.table(locator, version=requested.number("table_version"))
     value = table.value
-    opened = table.opened() if _has_rows(value) else None
+    opened = _open(table) if _has_rows(value) else None
     partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
     schema = value.schema if opened is None else opened.version.schema
     key_ids = value.keys if opened is None else opened.version.keys
@@ -164,6 +170,8 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         partition_by=() if opened is None else table.partition_by,
         sort_by=() if opened is None else table.sort_by,
         table_versions=tuple(_table_versions(pinned.snapshot, table)),
+        table_version=table.target.version,
+        streams=() if opened is None else tuple(table.streams()),
         partitions=partitions,
         next_after=next_after,
     )
@@ -174,6 +182,14 @@ def format_partition(opened: OpenTable, partition: Partition) -> str:
     fields = opened.version.partition_scheme_with_id(partition.scheme_id).fields
     named = zip(fields, partition.values, strict=False)
     return ", ".join(f"{field.name}={format_value(value)}" for field, value in named) or "all rows"
+
+
+def _open(table: TableSnapshot) -> OpenTable | None:
+    """Return the opened table; None if it has no active table version, so that the page can list the versions."""
+    try:
+        return table.opened()
+    except InvalidInputError:
+        return None
 
 
 def _has_rows(table: TableEntry) -> bool:
@@ -230,7 +246,7 @@ def _table_versions(snapshot: MetastoreSnapshot, table: TableSnapshot) -> Iterat
                 version.state.value,
                 0 if version.schema is None else len(version.schema.columns),
                 len(version.schemas),
-                version.version == table.value.latest_active_table_version,
+                is_default_version(table.value, version),
             )
 
 

@@ -50,6 +50,7 @@ from mangrove.transaction.catalog import (
     rename_table,
     rename_view,
 )
+from mangrove.transaction.deltas import TableTarget, parse_table_target
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
@@ -132,10 +133,11 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             yield self._table_handle(locator, value)
 
     def table(self, name: str | TableLocator, *, version: int | None = None) -> TableT_co:
-        """Return a table, or one of its table versions."""
-        locator = parse_table_argument(name)
-        table = self._table_handle(locator, load_table(self.reading(), locator))
-        return table if version is None else table.version(version)
+        """Return a table, or one of its table versions, which `shop.orders.version_2` names too."""
+        target = TableTarget(name) if isinstance(name, TableLocator) else parse_table_target(name)
+        table = self._table_handle(target.locator, load_table(self.reading(), target.locator))
+        number = target.version if version is None else version
+        return table if number is None else table.version(number)
 
     def views(
         self,

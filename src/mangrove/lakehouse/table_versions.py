@@ -13,7 +13,14 @@ from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.tables.constraints import CHECK_PREFIX, check_constraints_of
 from mangrove.transaction.catalog import CatalogReader, load_table
-from mangrove.transaction.deltas import NAMED_PARTITIONS, OpenTable, TableTarget, build_no_version_error, open_table
+from mangrove.transaction.deltas import (
+    NAMED_PARTITIONS,
+    OpenTable,
+    TableTarget,
+    build_no_version_error,
+    is_default_version,
+    open_table,
+)
 from mangrove.transaction.table_versions import load_streams, load_table_versions, load_versioned_table
 
 __all__ = [
@@ -138,7 +145,7 @@ def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionI
     return TableVersionInfo(
         version.version,
         version.state.value,
-        version.version == table.default_version,
+        is_default_version(table, version),
         schema,
         () if schema is None else tuple(schema.column_with_id(key).name for key in version.keys),
         _format_scheme(version.partition_scheme, schema),

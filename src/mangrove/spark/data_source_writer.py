@@ -7,7 +7,7 @@ commit.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,8 +71,9 @@ class _TaskWriter:
             )
         snapshot = options.opened().metastore.latest()
         self._name = self._locate_table(snapshot)
-        self._table = open_table(snapshot, self._name).table
-        self._state = strip_logs(load_table_state(snapshot, self._name, with_logs=False))
+        target = replace(options.target, locator=self._name)
+        self._table = open_table(snapshot, target).table
+        self._state = strip_logs(load_table_state(snapshot, target, with_logs=False))
         given = {field.name: from_spark_type(field.dataType, field.name) for field in schema.fields}
         check_columns(self._state.name, self._state.schema, given)
         if options.operation == "upsert":
@@ -109,16 +110,16 @@ class _TaskWriter:
     def _stage(self, transaction: Transaction, messages: Sequence[WrittenFiles]) -> None:
         """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
         workspace = transaction.reading()
-        locator = resolve_table(workspace, self._table, self._name)
-        state = load_table_state(workspace, locator, with_logs=self._overwrite, is_recorded=False)
+        target = replace(self._options.target, locator=resolve_table(workspace, self._table, self._name))
+        state = load_table_state(workspace, target, with_logs=self._overwrite, is_recorded=False)
         for message in messages:
             if not is_append_compatible(message.state, state):
                 raise ConflictError(
-                    f"the keys, partitions or columns of {locator} were changed by a concurrent commit; "
+                    f"the keys, partitions or columns of {target} were changed by a concurrent commit; "
                     "nothing was committed, retry the write"
                 )
         files = [file for message in messages for file in message.files]
-        stage_write(workspace, locator, self._planned(state, files), transaction.id)
+        stage_write(workspace, target, self._planned(state, files), transaction.id)
 
     def _planned(self, state: TableState, files: Sequence[tuple[tuple[Value | None, ...], DataFile]]) -> PlannedWrite:
         by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}

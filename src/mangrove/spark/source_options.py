@@ -8,10 +8,11 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_lakehouse
-from mangrove.model.locators import TableLocator, parse_table_name
+from mangrove.model.locators import TableLocator
 from mangrove.model.properties import FrozenMapping
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
+from mangrove.transaction.deltas import TableTarget, parse_table_target
 
 __all__ = ["OPERATIONS", "SourceOptions", "parse_options"]
 
@@ -22,6 +23,7 @@ _TRUTHS: Final = {"true": True, "false": False}
 _KNOWN: Final = (
     "lake",
     "table",
+    "tableVersion",
     "version",
     "timestamp",
     "where",
@@ -58,6 +60,13 @@ class SourceOptions:
     fails_on_data_loss: bool = True
     limit: tuple[str, int] | None = None
     """Read limit of a streaming batch: files, rows or bytes."""
+    table_version: int | None = None
+    """The table version, where the name does not mean the default one."""
+
+    @property
+    def target(self) -> TableTarget:
+        """What is read or written."""
+        return TableTarget(self.table, self.table_version)
 
     def opened(self) -> Lakehouse:
         """Open the lakehouse without engines, for use in a Spark worker."""
@@ -87,9 +96,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     operation = options.get("operation", "append").lower()
     if operation not in OPERATIONS:
         raise InvalidInputError(f"unknown operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
+    target = parse_table_target(table)
+    version = options.get("tableversion")
     return SourceOptions(
         lake,
-        parse_table_name(table),
+        target.locator,
         FrozenMapping({name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)}),
         _parse_as_of(options),
         options.get("where"),
@@ -103,6 +114,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         _truth(options, "skipChangeCommits", otherwise=False),
         _truth(options, "failOnDataLoss", otherwise=True),
         _limit(options),
+        target.version if version is None else _number("tableVersion", version),
     )
 
 

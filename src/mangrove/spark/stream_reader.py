@@ -17,7 +17,6 @@ from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.local.change_feed import CHANGE_TYPE
 from mangrove.local.engine import LocalEngine
 from mangrove.local.scan import build_predicate_mask, select_columns
-from mangrove.model.locators import TableLocator
 from mangrove.model.objects import TableEntry
 from mangrove.model.schema import Schema
 from mangrove.spark.errors import suppress_worker_traceback
@@ -47,7 +46,7 @@ from mangrove.tables.change_feed import (
 )
 from mangrove.tables.scan_plan import FileScan
 from mangrove.tables.table_state import TableState
-from mangrove.transaction.deltas import open_table, resolve_table
+from mangrove.transaction.deltas import TableTarget, open_table, resolve_table
 
 __all__ = ["COMMIT_VERSION", "StreamInputPartition", "TableHistory", "TableStreamReader", "build_read_schema"]
 
@@ -59,11 +58,12 @@ class TableHistory:
     """The immutable versions of one table, cached."""
 
     def __init__(
-        self, lake: Lakehouse, name: TableLocator, *, table: TableEntry | None = None, fails_on_data_loss: bool = True
+        self, lake: Lakehouse, target: TableTarget, *, table: TableEntry | None = None, fails_on_data_loss: bool = True
     ) -> None:
         self._lake = lake
-        self._locator = name
-        self._table: TableEntry = open_table(lake.metastore.latest(), name).table if table is None else table
+        self._locator = target.locator
+        self._table_version = target.version
+        self._table: TableEntry = open_table(lake.metastore.latest(), target).table if table is None else table
         self._fails_on_data_loss = fails_on_data_loss
         self._states: LRUCache[int, TableState] = LRUCache(_STATES_MAX)
         self._first: StreamStep | None = None
@@ -108,7 +108,12 @@ class TableHistory:
             locator = resolve_table(snapshot, self._table, self._locator)
         except NotFoundError:
             return replace(self.newest()[1], logs=())
-        return load_table_state(snapshot, locator)
+        try:
+            return load_table_state(snapshot, TableTarget(locator, self._table_version))
+        except NotFoundError:
+            if self._table_version is None or snapshot.version == self._lake.metastore.latest().version:
+                raise
+            return replace(self.newest()[1], logs=())  # the table version did not exist yet
 
     def _base(self, start: StreamOffset) -> int:
         """Return the version to continue from: that of the offset, or a retained one with the same rows."""
@@ -266,7 +271,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(_INSERT), rows.num_rows))
 
     def _changes(self, piece: StreamInputPartition, table: TableEntry) -> pa.Table:
-        history, store = TableHistory(self._options.opened(), self._options.table, table=table), self._options.store()
+        history, store = TableHistory(self._options.opened(), self._options.target, table=table), self._options.store()
         version = piece.reader.state.version
         before = replace(history.state(piece.version - 1), version=version)
         after = replace(history.state(piece.version), version=version)
@@ -277,7 +282,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> TableHistory:
         if self._history is None:
             self._history = TableHistory(
-                self._options.opened(), self._options.table, fails_on_data_loss=self._options.fails_on_data_loss
+                self._options.opened(), self._options.target, fails_on_data_loss=self._options.fails_on_data_loss
             )
         return self._history
 

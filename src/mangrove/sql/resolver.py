@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -12,6 +12,7 @@ from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import join_name, quote_name
 from mangrove.spark.statements import Arguments
 from mangrove.sql.parse.tokens import SqlName
+from mangrove.transaction.deltas import TableTarget, split_version
 from mangrove.transaction.history import HistoryEntry
 
 __all__ = ["NameResolver", "StatementSource", "list_known_names", "suggest_table_name"]
@@ -91,6 +92,11 @@ class NameResolver:
                 "a part that contains a dot"
             )
         return (self.namespace, name.parts[0]) if len(name.parts) == 1 else (name.parts[0], name.parts[1])
+
+    def target(self, name: SqlName) -> TableTarget:
+        """Return what a table name opens: a table, or with a third part such as `version_2` a version of it."""
+        parts, version = split_version(name.parts)
+        return TableTarget(self.table(replace(name, parts=parts)), version)
 
     def table(self, name: SqlName) -> TableLocator:
         """Return the locator of a table name."""

@@ -329,9 +329,9 @@ class SqlSession:
             case ExecuteImmediate():
                 return self._execute_immediate(statement, source)
             case CallStatement():
-                if self.in_transaction:
-                    raise InvalidInputError("procedures cannot run inside a transaction; COMMIT or ROLLBACK first")
-                return Result("procedure", answer=execute_call(statement, self.lake, self.namespace))
+                return Result(
+                    "procedure", answer=execute_call(statement, self.lake, self._transaction.open, self.namespace)
+                )
             case _:
                 return self._execute_dml(statement, source)
 

@@ -14,6 +14,7 @@ from mangrove.model.types import DataType
 from mangrove.sql.parse.table_refs import analyze_query, find_cte, parse_query_tree
 from mangrove.sql.pushdown.scopes import Scope, Scopes, TypedColumns, find_plain_type
 from mangrove.sql.type_inference import infer_exact_type
+from mangrove.transaction.deltas import split_version
 
 __all__ = ["ViewColumns", "annotate_view_errors", "enter_view", "find_referenced_names", "infer_view_columns"]
 
@@ -34,7 +35,7 @@ def find_referenced_names(text: str, namespace: str) -> tuple[str, ...]:
         names = [table_ref.parts for table_ref in analyze_query(text).table_refs]
     except InvalidInputError:
         return ()
-    pairs = [(namespace, *parts) if len(parts) == 1 else parts for parts in names]
+    pairs = [(namespace, *parts) if len(parts) == 1 else split_version(parts)[0] for parts in names]
     return tuple(dict.fromkeys(join_name(*pair) for pair in pairs if _is_valid_name(pair)))
 
 

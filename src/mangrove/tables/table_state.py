@@ -194,10 +194,10 @@ def load_opened_table_state(
     )
 
 
-def record_rows_read(reading: CatalogReader, locator: TableLocator, predicate: Predicate | None) -> None:
+def record_rows_read(reading: CatalogReader, target: TableLocator | TableTarget, predicate: Predicate | None) -> None:
     """Record in a transaction that it read the rows that satisfy `predicate`, or all; a version records nothing."""
     if isinstance(reading, Workspace):
-        reading.read_rows(RowRange(open_table(reading, locator).stream_locator, predicate or ALL_ROWS))
+        reading.read_rows(RowRange(open_table(reading, target).stream_locator, predicate or ALL_ROWS))
 
 
 def load_partition_logs(

@@ -2,6 +2,7 @@
 
 import decimal
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,10 @@ from mangrove.model.locators import (
     StreamLocator,
     TableLocator,
     TableVersionLocator,
+    parse_table_name,
 )
 from mangrove.model.manifests import DataFile, FileKind, normalize_values
+from mangrove.model.names import join_name, split_name
 from mangrove.model.objects import (
     Delta,
     DeltaType,
@@ -51,15 +54,19 @@ __all__ = [
     "build_no_version_error",
     "build_partition_locator",
     "find_table_by_id",
+    "is_default_version",
     "load_partitions",
     "locate_partitions",
     "open_table",
+    "parse_table_target",
+    "parse_version_part",
     "partition_id_of",
     "put_table_version",
     "resolve_table",
     "scan_deltas",
     "scan_deltas_of_partitions",
     "scan_partitions",
+    "split_version",
     "validate_partition_values",
 ]
 
@@ -114,7 +121,34 @@ class TableTarget:
 
 VERSION_PREFIX: Final = "version_"
 """The last part of a name such as `shop.orders.version_2` starts with it."""
+_VERSION_PART: Final = re.compile(rf"{VERSION_PREFIX}([1-9][0-9]{{0,17}})", re.IGNORECASE)
 _NEVER_DEFAULT = frozenset({TableVersionState.UNRELEASED, TableVersionState.BETA})
+
+
+def parse_version_part(part: str) -> int | None:
+    """Return the number of a table version that the last part of a name means, or None.
+
+    >>> parse_version_part("version_2"), parse_version_part("version_two")
+    (2, None)
+    """
+    match = _VERSION_PART.fullmatch(part)
+    return None if match is None else int(match[1])
+
+
+def split_version(parts: tuple[str, ...]) -> tuple[tuple[str, ...], int | None]:
+    """Return the parts of a table's name, and the number of the table version that a third part names.
+
+    >>> split_version(("shop", "orders", "version_2")), split_version(("shop", "version_2"))
+    ((('shop', 'orders'), 2), (('shop', 'version_2'), None))
+    """
+    version = parse_version_part(parts[2]) if len(parts) == 3 else None
+    return (parts, None) if version is None else (parts[:2], version)
+
+
+def parse_table_target(text: str) -> TableTarget:
+    """Return what a name such as `shop.orders` or `shop.orders.version_2` opens."""
+    parts, version = split_version(split_name(text))
+    return TableTarget(parse_table_name(join_name(*parts)), version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +219,12 @@ def build_no_version_error(
     """Return the error for a table version that does not exist, with the numbers of those that do."""
     known = [str(found.parts[-1]) for found, _ in reading.children(Kind.TABLE_VERSION, identity_of(table))]
     return NotFoundError(f"{locator} has no table version {number}; it has {', '.join(known) or 'none'}")
+
+
+def is_default_version(table: TableEntry, version: TableVersion) -> bool:
+    """Return whether the name of the table opens this table version."""
+    is_readable = version.state is not TableVersionState.DELETED and version.state not in _NEVER_DEFAULT
+    return version.version == table.default_version and is_readable
 
 
 def _check_version_state(target: TableTarget, version: TableVersion) -> None:

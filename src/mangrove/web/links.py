@@ -38,21 +38,23 @@ class Links:
         path = f"/namespaces/{_quote_segment(str(NamespaceLocator(name)))}"
         return self._to(path, prefix=prefix or None, after_table=after_table, after_view=after_view)
 
-    def table(self, locator: TableLocator, *, after: str | None = None) -> str:
-        """A table, or the next page of its partitions."""
-        return self._to(f"/tables/{_quote_segment(str(locator))}", after=after)
+    def table(self, locator: TableLocator, *, after: str | None = None, table_version: int | None = None) -> str:
+        """A table or one of its table versions, or the next page of its partitions."""
+        return self._to(f"/tables/{_quote_segment(str(locator))}", after=after, table_version=table_version)
 
-    def partition(self, locator: TableLocator, partition_id: str, *, after: int | None = None) -> str:
+    def partition(
+        self, locator: TableLocator, partition_id: str, *, after: int | None = None, table_version: int | None = None
+    ) -> str:
         """The deltas of one partition."""
-        return self._to(
-            f"/tables/{_quote_segment(str(locator))}/partitions/{_quote_segment(partition_id)}", after=after
-        )
+        path = f"/tables/{_quote_segment(str(locator))}/partitions/{_quote_segment(partition_id)}"
+        return self._to(path, after=after, table_version=table_version)
 
-    def delta(self, locator: TableLocator, partition_id: str, position: int) -> str:
+    def delta(
+        self, locator: TableLocator, partition_id: str, position: int, *, table_version: int | None = None
+    ) -> str:
         """One delta with its files."""
-        return self._to(
-            f"/tables/{_quote_segment(str(locator))}/partitions/{_quote_segment(partition_id)}/deltas/{position}"
-        )
+        path = f"/tables/{_quote_segment(str(locator))}/partitions/{_quote_segment(partition_id)}/deltas/{position}"
+        return self._to(path, table_version=table_version)
 
     def view(self, locator: ViewLocator) -> str:
         """A view."""

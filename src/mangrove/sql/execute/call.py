@@ -1,16 +1,20 @@
 """Execution of CALL and the maintenance procedures."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, split_name
+from mangrove.model.objects import STREAM_FORMAT
 from mangrove.sql.execute.show import InlineResult
 from mangrove.sql.parse.statements import CallStatement, SqlLiteral
 
-__all__ = ["PROCEDURES", "Procedure", "execute_call"]
+__all__ = ["PROCEDURES", "TABLE_PROCEDURES", "Procedure", "TableProcedure", "execute_call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +26,36 @@ class Procedure:
     run: Callable[[Lakehouse, str, Mapping[str, Any]], InlineResult]
 
 
-def execute_call(statement: CallStatement, lake: Lakehouse, namespace: str) -> InlineResult:
+@dataclass(frozen=True, slots=True)
+class TableProcedure:
+    """A procedure about one table, which a transaction can contain; the first argument is the table."""
+
+    arguments: tuple[str, ...]
+    required: int
+    run: Callable[[Table, Mapping[str, Any]], InlineResult]
+
+
+def execute_call(
+    statement: CallStatement, lake: Lakehouse, transaction: Transaction | None, namespace: str
+) -> InlineResult:
     """Run the procedure and return its report."""
     name = statement.name.parts[-1].lower()
-    procedure = PROCEDURES.get(name)
+    procedure = PROCEDURES.get(name) or TABLE_PROCEDURES.get(name)
     if procedure is None or len(statement.name.parts) > 2:
-        raise NotFoundError(
-            f"unknown procedure {'.'.join(statement.name.parts)}; expected one of {', '.join(sorted(PROCEDURES))}"
-        )
-    return procedure.run(lake, namespace, _bind_arguments(name, procedure, statement))
+        known = ", ".join(sorted([*PROCEDURES, *TABLE_PROCEDURES]))
+        raise NotFoundError(f"unknown procedure {'.'.join(statement.name.parts)}; expected one of {known}")
+    given = _bind_arguments(name, procedure, statement)
+    if isinstance(procedure, TableProcedure):
+        catalog: Lakehouse | Transaction = transaction or lake
+        return procedure.run(catalog.table(_full_name(given["table"], namespace)), given)
+    if transaction is not None:
+        raise InvalidInputError(f"procedure {name} cannot run inside a transaction; COMMIT or ROLLBACK first")
+    return procedure.run(lake, namespace, given)
 
 
-def _bind_arguments(name: str, procedure: Procedure, statement: CallStatement) -> dict[str, SqlLiteral]:
+def _bind_arguments(
+    name: str, procedure: Procedure | TableProcedure, statement: CallStatement
+) -> dict[str, SqlLiteral]:
     signature = ", ".join(procedure.arguments)
     if len(statement.positional) > len(procedure.arguments):
         raise InvalidInputError(f"{name} takes ({signature}), but {len(statement.positional)} arguments are given")
@@ -97,6 +119,48 @@ def _check(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
     return InlineResult("path string, rule string", tuple((problem.path, problem.rule) for problem in report))
 
 
+def _create_table_version(table: Table, given: Mapping[str, Any]) -> InlineResult:
+    options: dict[str, Any] = {
+        name: _split_list(given[name]) for name in ("keys", "partition_by", "sort_by") if name in given
+    }
+    options |= {
+        name: given[name] for name in ("schema", "description", "version", "state", "stream_id") if name in given
+    }
+    return _version_row(table.create_version(**options))
+
+
+def _set_table_version_state(table: Table, given: Mapping[str, Any]) -> InlineResult:
+    chosen = table.version(given["version"])
+    chosen.set_state(given["state"])
+    return _version_row(chosen)
+
+
+def _drop_table_version(table: Table, given: Mapping[str, Any]) -> InlineResult:
+    table.drop_version(given["version"])
+    return InlineResult("table string, version bigint", ((str(table.locator), given["version"]),))
+
+
+def _create_stream(table: Table, given: Mapping[str, Any]) -> InlineResult:
+    made = table.create_stream(given.get("stream_id"), given.get("format", STREAM_FORMAT))
+    return InlineResult("table string, stream_id string", ((str(table), made.target.stream_id),))
+
+
+def _commit_stream(table: Table, given: Mapping[str, Any]) -> InlineResult:
+    table.stream(given["stream_id"]).commit_stream()
+    return InlineResult("table string, stream_id string", ((str(table), given["stream_id"]),))
+
+
+def _version_row(table: Table) -> InlineResult:
+    (one,) = (one for one in table.versions() if one.version == table.target.version)
+    row = (str(table.locator), one.version, one.state, one.is_default)
+    return InlineResult("table string, version bigint, state string, is_default boolean", (row,))
+
+
+def _split_list(text: object) -> list[str]:
+    """Return the columns of a list, such as "id, days(ts)"; commas inside brackets do not split."""
+    return [part.strip() for part in re.split(r",(?![^()]*\))", str(text)) if part.strip()]
+
+
 def _full_name(name: object, namespace: str) -> str:
     parts = split_name(str(name))
     return join_name(*(parts if len(parts) > 1 else (namespace, *parts)))
@@ -109,4 +173,16 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "export": Procedure(("destination", "name", "mode", "version", "tables"), 2, _export),
     "rollback": Procedure(("to", "message"), 1, _rollback),
     "check": Procedure(("sample", "repair"), 0, _check),
+}
+
+TABLE_PROCEDURES: Final[Mapping[str, TableProcedure]] = {
+    "create_table_version": TableProcedure(
+        ("table", "schema", "keys", "partition_by", "sort_by", "state", "version", "description", "stream_id"),
+        1,
+        _create_table_version,
+    ),
+    "set_table_version_state": TableProcedure(("table", "version", "state"), 3, _set_table_version_state),
+    "drop_table_version": TableProcedure(("table", "version"), 2, _drop_table_version),
+    "create_stream": TableProcedure(("table", "stream_id", "format"), 1, _create_stream),
+    "commit_stream": TableProcedure(("table", "stream_id"), 2, _commit_stream),
 }

@@ -168,7 +168,8 @@ def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
 
 
 def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameResolver) -> str:
-    table = catalog.table(resolver.table(statement.name))
+    target = resolver.target(statement.name)
+    table = catalog.table(target.locator, version=target.version)
     match statement.action:
         case RenameTo(name):
             with locate_errors_at(resolver.text, name.start):

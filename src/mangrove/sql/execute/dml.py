@@ -43,6 +43,7 @@ from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, pa
 from mangrove.sql.pushdown.pruning_predicates import build_condition_predicate
 from mangrove.sql.resolver import StatementSource
 from mangrove.tables.write_plan import NO_ROWS, RowCounts
+from mangrove.transaction.deltas import VERSION_PREFIX
 
 __all__ = ["DmlStatement", "execute_dml", "execute_update_delete_merge", "format_row_counts", "qualify_columns"]
 
@@ -102,7 +103,7 @@ def _execute_change(statement: Update | Delete | Merge, table: Table, expression
 def _raise_located_error(statement: Update | Delete | Merge, table: Table, expressions: StatementExpressions) -> None:
     """Raise Spark's error for a condition or value, with its position in the statement."""
     quoted = quote_name(statement.alias or statement.table.parts[-1])
-    tables = f"{quote_name(table.locator.namespace)}.{quote_name(table.name)} AS {quoted}"
+    tables = f"{'.'.join(map(quote_name, _parts_of(table)))} AS {quoted}"
     requested = [(statement.condition, tables)] if statement.condition is not None else []
     values: list[tuple[SqlFragment, str]] = []
     if isinstance(statement, Update):
@@ -337,8 +338,13 @@ def _full_name(name: SqlName, table: Table, alias: str | None) -> dict[tuple[str
     """Return the rewriting of the fully qualified table name to its single name."""
     if alias is not None:
         return {}
-    full = (table.locator.namespace.casefold(), table.name.casefold())
-    return {full: name.parts[-1]}
+    return {tuple(part.casefold() for part in _parts_of(table)): name.parts[-1]}
+
+
+def _parts_of(table: Table) -> tuple[str, ...]:
+    """Return the parts of a table's full name, with the table version that was chosen."""
+    version = () if table.target.version is None else (f"{VERSION_PREFIX}{table.target.version}",)
+    return (table.locator.namespace, table.name, *version)
 
 
 def _parse_source_name(source: SqlFragment) -> tuple[str, ...]:

@@ -87,7 +87,8 @@ def execute_truncate(statement: TruncateStatement, transaction: Transaction, res
 
 def load_managed_table(transaction: Transaction, resolver: NameResolver, name: SqlName) -> Table:
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
-    locator = resolver.table(name)
+    target = resolver.target(name)
+    locator = target.locator
     if transaction.reading().get(resolver.view_at(locator)) is not None:
         raise InvalidInputError(f"{locator} is a view and cannot be written to; write to its tables")
     try:
@@ -99,7 +100,7 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
         raise InvalidInputError(
             f"table {locator} is {table.table_type.value} and cannot be written to; only managed tables can"
         )
-    return table
+    return table if target.version is None else table.version(target.version)
 
 
 def _substitute_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:

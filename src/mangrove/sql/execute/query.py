@@ -63,6 +63,7 @@ from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
 from mangrove.transaction.catalog import VIEW_NAMESPACE
+from mangrove.transaction.deltas import TableTarget, split_version
 
 __all__ = [
     "BoundQuery",
@@ -116,6 +117,8 @@ class ResolvedName:
     catalog: Catalog
     locator: TableLocator | ViewLocator
     value: TableEntry | ViewEntry
+    version: int | None = None
+    """The number of the table version that the name chooses."""
     as_of: int | str | None = None
     state: TableState | None = None
     """The state of a managed table."""
@@ -401,7 +404,8 @@ class QueryBinder:
 
     def _resolve_name(self, table_ref: TableRef) -> ResolvedName | None:
         """Resolve a name; None if it is not in the lakehouse."""
-        namespace, name = self._split_name(table_ref.parts)
+        parts, version = split_version(table_ref.parts)
+        namespace, name = self._split_name(parts)
         if namespace is None or (len(table_ref.parts) == 1 and self._is_session_view(name)):
             return None
         catalog = self.resolver.catalog if table_ref.as_of is None else self.resolver.at(table_ref.as_of)
@@ -416,24 +420,25 @@ class QueryBinder:
         if isinstance(table, TableEntry):
             self.names.append(full_name)
             locator = TableLocator(namespace, name)
-            return ResolvedName(catalog, locator, table, table_ref.as_of, self._state(catalog, locator, table))
-        if isinstance(view, ViewEntry):
+            state = self._state(catalog, TableTarget(locator, version), table)
+            return ResolvedName(catalog, locator, table, version, table_ref.as_of, state)
+        if isinstance(view, ViewEntry) and version is None:
             self.names.append(full_name)
-            return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.as_of)
+            return ResolvedName(catalog, ViewLocator(namespace, name), view, as_of=table_ref.as_of)
         if table_ref.as_of is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
             raise NotFoundError(f"table or view {full_name} does not exist as of {table_ref.as_of!r}")
         return None
 
-    def _state(self, catalog: Catalog, locator: TableLocator, value: TableEntry) -> TableState | None:
+    def _state(self, catalog: Catalog, target: TableTarget, value: TableEntry) -> TableState | None:
         """Return the cached state of a managed table."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
-                raise InvalidInputError(f"table {locator} is in another catalog and cannot be read here; read it there")
+                raise InvalidInputError(f"table {target} is in another catalog and cannot be read here; read it there")
             return None
         version = _version_of(catalog)
         return self.statement_cache.states.get_or_create(
-            None if version is None else (version, locator),
-            lambda: load_table_state(catalog.reading(), locator, is_recorded=False),
+            None if version is None else (version, target),
+            lambda: load_table_state(catalog.reading(), target, is_recorded=False),
         )
 
     def _rows(
@@ -456,21 +461,21 @@ class QueryBinder:
             else None
         )
         assert isinstance(resolved.locator, TableLocator)
-        record_rows_read(resolved.catalog.reading(), resolved.locator, requested)
+        record_rows_read(resolved.catalog.reading(), TableTarget(resolved.locator, resolved.version), requested)
         # Spark's own reader prunes columns itself.
         is_pruned_by_spark = not self.engine.reads_in_workers and not self._has_foreign_files(resolved, resolved.state)
         columns = None if is_pruned_by_spark else select_read_columns(resolved.state.schema, requirements.columns())
-        return self._table_rows(resolved, QueryScan(str(resolved.locator), resolved.state, requested, columns))
+        return self._table_rows(resolved, QueryScan(resolved.state.name, resolved.state, requested, columns))
 
     def _has_foreign_files(self, resolved: ResolvedName, state: TableState) -> bool:
         """Return whether a table has files of other programs, which workers read."""
         version = _version_of(resolved.catalog)
         return self.statement_cache.foreign.get_or_create(
-            None if version is None else (version, resolved.locator), lambda: has_foreign_files(state)
+            None if version is None else (version, resolved.locator, resolved.version), lambda: has_foreign_files(state)
         )
 
     def _table_rows(self, resolved: ResolvedName, scan: QueryScan) -> Frame:
-        key = (resolved.locator, resolved.as_of, scan.predicate, scan.columns)
+        key = (resolved.locator, resolved.version, resolved.as_of, scan.predicate, scan.columns)
         if key not in self._frames:
             frames, version = self.statement_cache.frames, _version_of(resolved.catalog)
 
@@ -481,7 +486,9 @@ class QueryBinder:
                     lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
-            version_key = None if version is None else (version, resolved.locator, scan.predicate, scan.columns)
+            version_key = (
+                None if version is None else (version, resolved.locator, resolved.version, scan.predicate, scan.columns)
+            )
             self._frames[key] = frames.get_or_create(version_key, read_frame)
             self.scans.append(scan)
         return self._frames[key]

@@ -10,7 +10,6 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.table import TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
-from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import FileKind
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.objects import TableType, ViewEntry
@@ -22,6 +21,7 @@ from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.tables.compaction import CLUSTER_BY
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.write_plan import RowCounts
+from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.history import HistoryEntry
 
 __all__ = [
@@ -32,6 +32,8 @@ __all__ = [
     "build_file_result",
     "build_history_result",
     "build_partition_result",
+    "build_stream_result",
+    "build_version_result",
     "execute_describe",
     "execute_show",
     "render_create_statement",
@@ -76,11 +78,61 @@ def build_delta_result(table: TableSnapshot) -> InlineResult:
     for locator, delta in table.deltas():
         files = delta.manifest.entries
         data = sum(file.row_count for file in files if file.kind is FileKind.DATA)
+        author = None if delta.author is None else delta.author.name
         rows.append(
-            (locator.partition_id, locator.position, delta.type.value, len(files), data, delta.manifest.size_bytes)
+            (
+                locator.partition_id,
+                locator.position,
+                delta.type.value,
+                len(files),
+                data,
+                delta.manifest.size_bytes,
+                author,
+                dict(delta.properties),
+            )
         )
     return InlineResult(
-        "partition_id string, position bigint, type string, files bigint, rows bigint, size_bytes bigint", tuple(rows)
+        "partition_id string, position bigint, type string, files bigint, rows bigint, size_bytes bigint, "
+        "author string, properties map<string,string>",
+        tuple(rows),
+    )
+
+
+def build_version_result(table: TableSnapshot) -> InlineResult:
+    """Return a row for each version of a table."""
+    rows = [
+        (
+            one.version,
+            one.state,
+            one.is_default,
+            None if one.schema is None else format_schema(one.schema),
+            list(one.keys),
+            list(one.partition_by),
+            list(one.sort_by),
+            dict(one.properties),
+            one.description,
+            one.stream_id,
+        )
+        for one in table.versions()
+    ]
+    return InlineResult(
+        "version bigint, state string, is_default boolean, schema string, keys array<string>, "
+        "partition_by array<string>, sort_by array<string>, properties map<string,string>, description string, "
+        "stream_id string",
+        tuple(rows),
+    )
+
+
+def build_stream_result(table: TableSnapshot) -> InlineResult:
+    """Return a row for each stream of a table version."""
+    rows = [
+        (one.id, one.format, one.state, one.is_served, list(one.partition_by), one.watermark, one.previous_id)
+        for one in table.streams()
+    ]
+    return InlineResult(
+        "stream_id string, format string, state string, is_served boolean, partition_by array<string>, "
+        "watermark bigint, previous_id string",
+        tuple(rows),
     )
 
 
@@ -187,7 +239,7 @@ def _names(target: Iterable[TableSnapshot | ViewSnapshot]) -> list[str]:
 
 def _show_object(statement: ShowStatement, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
     assert statement.name is not None
-    target = _load_table_or_view(resolver, resolver.table(statement.name))
+    target = _load_table_or_view(resolver, resolver.target(statement.name))
     match statement.kind:
         case "columns":
             return InlineResult(
@@ -219,7 +271,7 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
         if statement.is_extended:
             rows += [("Id", namespace.id), *((f"Property {key}", value) for key, value in namespace.properties.items())]
         return InlineResult("info_name string, info_value string", tuple(rows))
-    target = _load_table_or_view(resolver, resolver.table(statement.name))
+    target = _load_table_or_view(resolver, resolver.target(statement.name))
     schema = _schema_of(target, view_columns)
     if statement.column:
         column = schema.column(*statement.column)
@@ -288,17 +340,19 @@ def _describe_details(target: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
     return rows
 
 
-def _load_table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapshot | ViewSnapshot:
+def _load_table_or_view(resolver: NameResolver, target: TableTarget) -> TableSnapshot | ViewSnapshot:
+    locator = target.locator
     view = resolver.catalog.reading().get(resolver.view_at(locator))
     if isinstance(view, ViewEntry):
         return resolver.catalog.view(resolver.view_at(locator))
     try:
-        return resolver.catalog.table(locator)
+        table = resolver.catalog.table(locator)
     except NotFoundError:
         hint = suggest_table_name(resolver.catalog, resolver.namespace, (locator.namespace, locator.name))
         raise NotFoundError(
             f"table or view {join_name(locator.namespace, locator.name)} does not exist{hint}"
         ) from None
+    return table if target.version is None else table.version(target.version)
 
 
 def _schema_of(target: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:

@@ -1,4 +1,4 @@
-"""Table functions for changes, deltas, files, history and partitions."""
+"""Table functions for changes, deltas, files, history, partitions, streams and table versions."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -17,13 +17,23 @@ from mangrove.sql.execute.show import (
     build_file_result,
     build_history_result,
     build_partition_result,
+    build_stream_result,
+    build_version_result,
 )
 from mangrove.sql.parse.tokens import SqlToken, SqlTokenKind, TokenCursor, parse_text_literal
 from mangrove.sql.resolver import NameResolver
 
 __all__ = ["TABLE_FUNCTIONS", "TableFunctionCall", "parse_table_function", "run_table_function"]
 
-TABLE_FUNCTIONS: Final = {"changes": (2, 3), "deltas": (1, 1), "files": (1, 1), "history": (0, 1), "partitions": (1, 1)}
+TABLE_FUNCTIONS: Final = {
+    "changes": (2, 3),
+    "deltas": (1, 1),
+    "files": (1, 1),
+    "history": (0, 1),
+    "partitions": (1, 1),
+    "streams": (1, 1),
+    "table_versions": (1, 1),
+}
 """The minimum and maximum number of arguments of each function."""
 _HISTORY_MAX: Final = 10_000
 _AtArgument: TypeAlias = Callable[[int], AbstractContextManager[None]]
@@ -73,11 +83,11 @@ def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: 
         return _to_frame(engine, build_history_result(islice(resolver.table_history(table.locator), _HISTORY_MAX)))
     if call.name == "changes":
         with at(1):
-            before = resolver.at(call.arguments[1]).table(table.locator)
+            before = resolver.at(call.arguments[1]).table(table.locator, version=table.target.version)
         if len(call.arguments) < 3:
             return engine.changes(before.state(), table.state())
         with at(2):
-            after = resolver.at(call.arguments[2]).table(table.locator)
+            after = resolver.at(call.arguments[2]).table(table.locator, version=table.target.version)
         return engine.changes(before.state(), after.state())
     return _to_frame(engine, _ABOUT_TABLES[call.name](table))
 
@@ -103,4 +113,6 @@ _ABOUT_TABLES: Final[dict[str, Callable[[TableSnapshot], InlineResult]]] = {
     "deltas": build_delta_result,
     "files": build_file_result,
     "partitions": build_partition_result,
+    "streams": build_stream_result,
+    "table_versions": build_version_result,
 }

@@ -1,0 +1,167 @@
+"""Commands that list, create, release and drop table versions, and list streams."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from mangrove.cli.catalog import build_list_table, read_schema_text
+from mangrove.cli.command import lake_command
+from mangrove.cli.completion import offer_tables
+from mangrove.cli.context import CommandContext, parse_key_values
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.schema_text import format_schema
+from mangrove.lakehouse.table_versions import TableVersionInfo, parse_state
+from mangrove.model.json_codec import Json
+from mangrove.model.objects import TableVersionState
+from mangrove.wiring import open_as_of
+
+__all__ = [
+    "create_version_command",
+    "drop_version_command",
+    "set_state_command",
+    "streams_command",
+    "versions_command",
+]
+
+_STATES = [state.value for state in TableVersionState]
+
+
+@lake_command("versions", "mangrove versions ./lake sales.orders")
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--at", metavar="WHEN", help="As of a version of the lakehouse, a timestamp or an export name.")
+def versions_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+    """List the versions of a table; reads and writes by its name use the default one."""
+    found = open_as_of(session.open(lake), at).table(table).versions()
+    lines = build_list_table("version", "state", "default", "columns", "keys", "partitioned by", "description")
+    for one in found:
+        lines.add_row(
+            str(one.version),
+            one.state,
+            "default" if one.is_default else "",
+            "" if one.schema is None else format_schema(one.schema),
+            ", ".join(one.keys),
+            ", ".join(one.partition_by),
+            one.description or "",
+        )
+    session.answer([_to_json(one) for one in found], lambda: lines)
+
+
+@lake_command(
+    "create-version",
+    "mangrove create-version ./lake sales.orders\n"
+    "mangrove create-version ./lake sales.orders --key id --sort-by id \\\n"
+    "    --schema 'id bigint, amount double' --partition-by 'bucket(8, id)'",
+)
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--schema", help="Columns as SQL text, or @FILE to read them from a file.  [default: the current ones]")
+@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="Key column.  [default: the current ones]")
+@click.option("--partition-by", multiple=True, metavar="TERM", help="Partition field.  [default: the current ones]")
+@click.option("--sort-by", multiple=True, metavar="TERM", help="Sort column.  [default: the current ones]")
+@click.option("--description", help="Description of the version.")
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the version.")
+@click.option("--number", type=click.IntRange(1), help="Number of the version.  [default: the next one]")
+@click.option("--state", type=click.Choice(_STATES), default="unreleased", show_default=True, help="Lifecycle state.")
+def create_version_command(
+    session: CommandContext, lake: str, table: str, schema: str | None, keys: Sequence[str],
+    partition_by: Sequence[str], sort_by: Sequence[str], description: str | None, properties: Sequence[str],
+    number: int | None, state: str,
+) -> None:  # fmt: skip
+    """Create the next version of a table, without rows; load it, then set its state to active."""
+    opened = session.open(lake)
+    made = opened.table(table).create_version(
+        None if schema is None else read_schema_text(schema),
+        keys=keys or None,
+        partition_by=partition_by or None,
+        sort_by=sort_by or None,
+        description=description,
+        properties=parse_key_values(properties, "--property") if properties else None,
+        version=number,
+        state=state,
+    )
+    version = opened.version
+    session.answer(
+        {"table": table, "table_version": made.target.version, "state": state, "version": version},
+        lambda: f"created {made}, which is {state}, in version {version}",
+    )
+
+
+@lake_command("set-state", "mangrove set-state ./lake sales.orders 2=active 1=deprecated")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("states", nargs=-1, required=True, metavar="VERSION=STATE...")
+def set_state_command(session: CommandContext, lake: str, table: str, states: Sequence[str]) -> None:
+    """Set the lifecycle states of table versions in one commit: unreleased, beta, active, deprecated or deleted.
+
+    The newest active version is the default.
+    """
+    requested = {_parse_number(name): parse_state(state) for name, state in parse_key_values(states, "STATE").items()}
+    opened = session.open(lake)
+    with opened.transaction(message=f"set states of versions of {table}") as transaction:
+        for number, state in requested.items():
+            transaction.table(table).version(number).set_state(state)
+    default = opened.table(table).value.default_version
+    version = opened.version
+    session.answer(
+        {"table": table, "default": default, "version": version},
+        lambda: f"table version {default} is the default of {table}, as of version {version}",
+    )
+
+
+@lake_command("drop-version", "mangrove drop-version ./lake sales.orders 1")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("number", type=click.IntRange(1), metavar="VERSION")
+def drop_version_command(session: CommandContext, lake: str, table: str, number: int) -> None:
+    """Drop a version of a table with its rows; earlier versions of the lakehouse keep it."""
+    opened = session.open(lake)
+    opened.table(table).drop_version(number)
+    version = opened.version
+    session.answer(
+        {"dropped": number, "table": table, "version": version},
+        lambda: f"dropped table version {number} of {table} in version {version}",
+    )
+
+
+@lake_command("streams", "mangrove streams ./lake sales.orders\nmangrove streams ./lake sales.orders.version_2")
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+def streams_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+    """List the streams of a table version; the rows of one of them are read."""
+    found = open_as_of(session.open(lake), at).table(table).streams()
+    lines = build_list_table("stream", "format", "state", "read", "partitioned by", "previous")
+    for one in found:
+        lines.add_row(
+            one.id,
+            one.format,
+            one.state,
+            "yes" if one.is_served else "",
+            ", ".join(one.partition_by),
+            one.previous_id or "",
+        )
+    session.answer([_plain(asdict(one)) for one in found], lambda: lines)
+
+
+def _to_json(one: TableVersionInfo) -> Json:
+    return {
+        "version": one.version,
+        "state": one.state,
+        "is_default": one.is_default,
+        "schema": None if one.schema is None else format_schema(one.schema),
+        "keys": list(one.keys),
+        "partition_by": list(one.partition_by),
+        "sort_by": list(one.sort_by),
+        "properties": dict(one.properties),
+        "description": one.description,
+        "previous_version": one.previous_version,
+        "stream_id": one.stream_id,
+    }
+
+
+def _plain(fields: dict[str, Any]) -> Json:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+
+
+def _parse_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise InvalidInputError(f"{text!r} is not the number of a table version; use VERSION=STATE, as in 2=active")
+    return int(text)

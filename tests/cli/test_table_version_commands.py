@@ -1,0 +1,65 @@
+"""Table versions and streams on the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import mangrove
+
+
+def test_a_version_is_created_loaded_compared_activated_and_the_old_one_dropped(
+    run: Any, lake: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("id,price\n1,5\n2,6\n")
+    made = run(
+        "create-version", lake, "sales.orders", "--schema", "id bigint, price int", "--key", "id",
+        "--partition-by", "bucket(2, id)", "--property", "owner=ana", "--description", "prices",
+    )  # fmt: skip
+    assert (made.code, made.out) == (0, "created sales.orders.version_2, which is unreleased, in version 4\n")
+    assert run("ingest", lake, "sales.orders", str(tmp_path / "a.csv"), "--table-version", "2").code == 0
+    assert (
+        run("update", lake, "sales.orders", "--set", "price=7", "--where", "id = 2", "--table-version", "2").code == 0
+    )
+    assert run("read", lake, "sales.orders", "--json").json == []
+    compared = run("read", lake, "sales.orders.version_2", "--json").json
+    assert sorted((row["id"], row["price"]) for row in compared) == [(1, 5), (2, 7)]
+    done = run("set-state", lake, "sales.orders", "2=active", "1=deprecated", "--json")
+    assert (done.code, done.json["default"]) == (0, 2)
+    listed = run("versions", lake, "sales.orders", "--json").json
+    assert [(one["version"], one["state"], one["is_default"]) for one in listed] == [
+        (1, "deprecated", False),
+        (2, "active", True),
+    ]
+    assert (listed[1]["partition_by"], listed[1]["properties"], listed[1]["description"]) == (
+        ["bucket(2, id)"], {"owner": "ana"}, "prices",
+    )  # fmt: skip
+    assert "1 deprecated, 2 active (default)" in run("show", lake, "sales.orders").out
+    assert "price" in run("versions", lake, "sales.orders").out
+    assert run("delete", lake, "sales.orders", "id = 1", "--table-version", "2").code == 0
+    assert run("drop-version", lake, "sales.orders", "1").code == 0
+    assert len(run("versions", lake, "sales.orders", "--json").json) == 1
+    assert len(run("versions", lake, "sales.orders", "--at", "4", "--json").json) == 2
+
+
+def test_wrong_versions_and_states_are_errors_that_change_nothing(run: Any, lake: str) -> None:
+    before = mangrove.open(lake).version
+    for words, message in (
+        (("set-state", lake, "sales.orders", "2=active"), "sales.orders has no table version 2; it has 1"),
+        (("set-state", lake, "sales.orders", "1=live"), "unknown state of a table version 'live'"),
+        (("set-state", lake, "sales.orders", "x=active"), "'x' is not the number of a table version"),
+        (("drop-version", lake, "sales.orders", "1"), "is the only table version of sales.orders"),
+        (("read", lake, "sales.orders", "--table-version", "9"), "has no table version 9"),
+        (("read", lake, "sales.orders.version_9"), "has no table version 9"),
+    ):
+        done = run(*words)
+        assert done.code in (1, 2)
+        assert message in done.err
+    assert mangrove.open(lake).version == before
+
+
+def test_the_streams_of_a_table_are_listed(run: Any, lake: str) -> None:
+    mangrove.open(lake).table("sales.orders").create_stream("reload", "parquet")
+    found = {one["id"]: one for one in run("streams", lake, "sales.orders", "--json").json}
+    assert (found["reload"]["format"], found["reload"]["state"], found["reload"]["is_served"]) == (
+        "parquet", "staged", False,
+    )  # fmt: skip
+    assert "staged" in run("streams", lake, "sales.orders.version_1").out

@@ -1,0 +1,118 @@
+"""Table versions and streams in SQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove import ConflictError, InvalidInputError, Lakehouse, NotFoundError
+from mangrove.sql.session import SqlSession
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture(scope="module", params=["tree", "deltacat"])
+def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    assert spark is not None
+    lake = mangrove.create(tmp_path_factory.mktemp("sql") / "lake", layout=request.param)
+    lake.create_namespace("shop")
+    return lake
+
+
+@pytest.fixture
+def session(lake: Lakehouse) -> Iterator[SqlSession]:
+    for table in list(lake.tables("shop")):
+        table.drop()
+    lake.create_table("shop.orders", "id bigint, note string", keys=["id"]).append([{"id": 1, "note": "one"}])
+    session = SqlSession(lake)
+    yield session
+    session.close()
+
+
+def values(session: SqlSession, text: str, arguments: Any = None) -> list[Any]:
+    return [row[0] if len(row) == 1 else row for row in session.run(text, arguments).rows()]
+
+
+def test_a_version_is_loaded_compared_and_activated_with_sql(session: SqlSession) -> None:
+    assert values(
+        session,
+        "call system.create_table_version(table => 'shop.orders', schema => 'note string, id bigint, price int', "
+        "keys => 'id', sort_by => 'id, truncate(3, note)')",
+    ) == [("shop.orders", 2, "unreleased", False)]
+    session.run("insert into shop.orders.version_2 select note, id, 7 from shop.orders")
+    session.run("insert into shop.orders.version_2 values ('two', 2, 8)")
+    session.run("update shop.orders.version_2 set price = price + 1 where id = 2")
+    session.run(
+        "merge into shop.orders.version_2 t using (select 3 as id) s on t.id = s.id "
+        "when not matched then insert (id, note, price) values (s.id, 'three', 9)"
+    )
+    session.run("delete from shop.orders.version_2 where shop.orders.version_2.id = 3")
+    compared = "select id, price from shop.orders.version_2 order by id"
+    assert values(session, compared) == [(1, 7), (2, 9)]
+    joined = "select a.id from shop.orders a full join shop.orders.version_2 b on a.id = b.id order by b.id"
+    assert values(session, joined) == [1, None]
+    assert values(session, "select version_2.price from shop.orders.version_2 where id = 1") == [7]
+    session.run("begin")
+    session.run("call set_table_version_state('shop.orders', 2, 'active')")
+    session.run("call set_table_version_state('shop.orders', 1, 'deprecated')")
+    session.run("commit")
+    assert values(session, "select count(*) from shop.orders") == [2]
+    assert values(session, "select version, state, is_default from table_versions('shop.orders')") == [
+        (1, "deprecated", False),
+        (2, "active", True),
+    ]
+    assert values(session, "select note from shop.orders.version_1") == ["one"]
+    session.run("call drop_table_version('shop.orders', 1)")
+    with pytest.raises(NotFoundError, match=r"no table version 1; it has 2"):
+        session.run("select * from shop.orders.version_1")
+
+
+def test_the_columns_of_a_version_are_altered_and_described(session: SqlSession) -> None:
+    session.run("call create_table_version('shop.orders')")
+    session.run("alter table shop.orders.version_2 add column extra int")
+    assert [row[0] for row in session.run("describe shop.orders.version_2").rows()] == ["id", "note", "extra"]
+    assert [row[0] for row in session.run("describe shop.orders").rows()] == ["id", "note"]
+    session.run("create view shop.next as select * from shop.orders.version_2")
+    assert session.lake.view("shop.next").reads == ("shop.orders",)
+    assert values(session, "select count(*) from shop.next") == [0]
+
+
+def test_streams_and_deltas_are_listed(session: SqlSession) -> None:
+    session.run("call create_stream('shop.orders', 'reload')")
+    session.lake.table("shop.orders").stream("reload").append([{"id": 9}], author="loader", properties={"a": "b"})
+    listed = "select stream_id, state, is_served from streams('shop.orders') where stream_id = 'reload'"
+    assert values(session, listed) == [("reload", "staged", False)]
+    session.run("call commit_stream('shop.orders', 'reload')")
+    assert values(session, listed) == [("reload", "committed", True)]
+    assert values(session, "select position, author, properties from deltas('shop.orders')") == [
+        (1, "loader", {"a": "b"})
+    ]
+
+
+def test_an_insert_by_name_conflicts_with_an_activation_in_between(session: SqlSession) -> None:
+    session.run("call create_table_version('shop.orders')")
+    session.run("begin")
+    session.run("insert into shop.orders values (5, 'five')")
+    session.lake.table("shop.orders", version=2).set_state("active")
+    with pytest.raises(ConflictError, match="from 1 to 2"):
+        session.run("commit")
+
+
+def test_other_procedures_are_still_refused_in_a_transaction(session: SqlSession) -> None:
+    session.run("begin")
+    with pytest.raises(InvalidInputError, match="COMMIT or ROLLBACK first"):
+        session.run("call vacuum()")
+    session.run("rollback")
+
+
+def test_spark_reads_the_rows_of_a_version(session: SqlSession, tmp_path: Path) -> None:
+    table = session.lake.table("shop.orders").create_version()
+    table.append([{"id": 4, "note": "x"}], engine="spark")
+    assert [row.id for row in table.to_spark().collect()] == [4]
+    table.upsert([{"id": 4, "note": "y"}], engine="spark")
+    table.compact(engine="spark")
+    assert [row.note for row in table.to_spark().collect()] == ["y"]
+    assert session.lake.table("shop.orders").to_spark().count() == 1
