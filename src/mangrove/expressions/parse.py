@@ -3,17 +3,19 @@
 One parser, sqlglot, reads all of them. An expression is what the engines evaluate.
 A predicate is the normal form of a condition that prunes files: comparisons of
 columns with values, joined by `and`, `or` and `not`.
-
-sqlglot takes long to import, so it is imported when the first text is parsed.
 """
 
-# ruff: noqa: PLC0415
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from sqlglot import TokenType
 
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.expressions.expr import Expression, RequiresSparkError
 from mangrove.expressions.predicates import ConstantPredicate, Predicate
+from mangrove.expressions.sql_tree import SqlText, parse_sql_tree, tokenize_text
+from mangrove.expressions.tree_to_expression import convert_expression
+from mangrove.expressions.tree_to_predicate import convert_predicate
 from mangrove.model.schema import Schema
 
 __all__ = [
@@ -73,9 +75,6 @@ def check_not_empty(text: str, what: str = "expression") -> None:
 
 def parse_expression(text: str) -> Expression:
     """Return the expression that `text` is; refuse what only Spark understands, saying so."""
-    from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
-    from mangrove.expressions.tree_to_expression import convert_expression
-
     check_not_empty(text)
     sql = SqlText(text, "expression", RequiresSparkError)
     return convert_expression(parse_sql_tree(sql), sql)
@@ -83,9 +82,6 @@ def parse_expression(text: str) -> Expression:
 
 def parse_predicate(text: str, schema: Schema) -> Predicate:
     """Return what `text` says about the columns of `schema`; refuse what it does not have or cannot compare."""
-    from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
-    from mangrove.expressions.tree_to_predicate import convert_predicate
-
     check_not_empty(text, "predicate")
     sql = SqlText(text, "predicate", advice="; to_spark(where=…) and SQL take any condition of Spark's")
     return convert_predicate(parse_sql_tree(sql), sql, schema)
@@ -93,10 +89,6 @@ def parse_predicate(text: str, schema: Schema) -> Predicate:
 
 def tokenize_condition(text: str) -> list[ConditionToken]:
     """Return the tokens of any condition of Spark's, the last of which is empty."""
-    from sqlglot import TokenType
-
-    from mangrove.expressions.sql_tree import tokenize_text
-
     found = []
     for token in tokenize_text(text, "condition"):
         is_value = token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING, TokenType.HEX_STRING)

@@ -6,12 +6,13 @@
 Text that is printed here parses back to the same schema. Where Spark has no word
 we have our own: `time`, `timetz`, `fixed(n)`, and `not null` inside `array<…>`
 and after the value of `map<…>`.
-
-sqlglot takes long to import, so it is imported when the first text is parsed.
 """
 
-# ruff: noqa: PLC0415
+from sqlglot import exp
+
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
+from mangrove.expressions.tree_to_schema import convert_column, convert_type
 from mangrove.model.schema import Schema, assign_fresh_ids
 from mangrove.model.schema_text import format_column
 from mangrove.model.types import Column, DataType
@@ -23,11 +24,6 @@ _WHAT = "schema text"
 
 def parse_schema(text: str, schema_id: int = 0) -> Schema:
     """Return the schema that `text` describes, its columns numbered from 1."""
-    from sqlglot import exp
-
-    from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
-    from mangrove.expressions.tree_to_schema import convert_column
-
     sql = SqlText(text, _WHAT, ending="a comma or the end")
     columns = [convert_column(column, sql) for column in parse_sql_tree(sql, exp.Schema).expressions]
     return Schema(assign_fresh_ids(columns), schema_id)
@@ -35,22 +31,12 @@ def parse_schema(text: str, schema_id: int = 0) -> Schema:
 
 def parse_column(text: str, after: int = 0) -> Column:
     """Return the one column that `text` describes, numbered from `after` + 1 on."""
-    from sqlglot import exp
-
-    from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
-    from mangrove.expressions.tree_to_schema import convert_column
-
     sql = SqlText(text, _WHAT, ending="the end")
     return assign_fresh_ids([convert_column(parse_sql_tree(sql, exp.ColumnDef), sql)], after)[0]
 
 
 def parse_type(text: str) -> DataType:
     """Return the type that `text` describes; the columns inside it are numbered from 1."""
-    from sqlglot import exp
-
-    from mangrove.expressions.sql_tree import SqlText, parse_sql_tree
-    from mangrove.expressions.tree_to_schema import convert_type
-
     sql = SqlText(text, _WHAT, ending="the end")
     return convert_type(parse_sql_tree(sql, exp.DataType), sql)
 
