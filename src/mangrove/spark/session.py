@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,10 @@ import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from mangrove.errors import StorageError
 from mangrove.spark.java import build_log_settings, find_java_home
 
-__all__ = ["LOCAL_SETTINGS", "local_session", "start_quiet_session"]
+__all__ = ["LOCAL_SETTINGS", "local_session"]
 
-_TAIL_BYTES = 2000
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.app.name": "mangrove",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -53,17 +50,6 @@ def local_session(settings: Mapping[str, str] | None = None) -> SparkSession:
         return builder.getOrCreate()
 
 
-def start_quiet_session(settings: Mapping[str, str]) -> SparkSession:
-    """Return the session of `local_session`; the JVM's output is reported only if the start fails."""
-    with tempfile.TemporaryFile() as output, _redirect_stderr(output.fileno()):
-        try:
-            return local_session(settings)
-        except OSError as error:
-            raise StorageError(f"cannot start the Java runtime of Spark ({error}): {_tail(output.fileno())}") from error
-        except RuntimeError as error:
-            raise StorageError(f"cannot start Spark ({error}): {_tail(output.fileno())}") from error
-
-
 @contextmanager
 def _environment(**changes: str) -> Iterator[None]:
     """Set environment variables while the JVM starts, and restore them afterwards."""
@@ -77,21 +63,3 @@ def _environment(**changes: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _redirect_stderr(descriptor: int) -> Iterator[None]:
-    """Redirect stderr while the JVM starts; the JVM inherits the redirected stream."""
-    sys.stderr.flush()
-    original = os.dup(2)
-    os.dup2(descriptor, 2)
-    try:
-        yield
-    finally:
-        os.dup2(original, 2)
-        os.close(original)
-
-
-def _tail(descriptor: int) -> str:
-    size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode(errors="replace").strip()
