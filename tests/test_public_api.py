@@ -73,5 +73,5 @@ def test_a_lakehouse_is_made_and_opened_by_its_uri(tmp_path: Path) -> None:
         mangrove.create(tmp_path / "lake", layout="deltacat")
     with pytest.raises(mangrove.NotFoundError, match="no lakehouse"):
         mangrove.open(tmp_path / "elsewhere")
-    with pytest.raises(mangrove.InvalidInputError, match="no layout"):
+    with pytest.raises(mangrove.InvalidInputError, match="unknown layout"):
         mangrove.create(tmp_path / "other", layout="odd")

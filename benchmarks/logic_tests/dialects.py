@@ -75,14 +75,14 @@ _TAKEN: Final = {
     ),
 }
 _SAID: Final = {
-    "a value becomes another type only by Spark's rules": r"and the query gives \w+.*: cast it",
+    "a value becomes another type only by Spark's rules": r"but the query has \w+.*; use a cast",
     "names with spaces and signs": r"a name holds no space",
     "names of tables that differ by their capitals": r"does not exist.* did you mean",
-    "fewer values than columns": r"the query gives \d+ columns, and \S+ takes \d+",
+    "fewer values than columns": r"the query has \d+ columns, but \S+ takes \d+",
     "a column set twice": r"is set twice",
-    "settings and partitions of the engine's tables": r"where RENAME, ADD, DROP, ALTER|where COLUMN, COLUMNS or CON",
+    "settings and partitions of the engine's tables": r"expected (RENAME, ADD, DROP, ALTER|COLUMN, COLUMNS or CON)",
     "checks that are no conditions, or name the table": r"the check '\w+', which is .* cannot be asked|has 'CHECK' at",
-    "a default of another type": r"^line.*: the default .* is .*, and the column is",
+    "a default of another type": r"^line.*: the default .* is .*, but the column is",
     "words of CockroachDB and its kin": r"has 'DISABLE' at|has no schema: give its columns",
 }
 _TARGET: Final = re.compile(

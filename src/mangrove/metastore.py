@@ -6,9 +6,10 @@ Both layouts implement `Metastore`; everything above works with either.
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError
+from mangrove.expressions.predicates import ConstantPredicate, Predicate
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -16,8 +17,10 @@ from mangrove.model.locators import (
     PartitionLocator,
     StreamLocator,
     TableIdentity,
+    TableLocator,
     TableVersionLocator,
 )
+from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_text
 from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
@@ -26,11 +29,14 @@ from mangrove.model.times import format_iso_time
 from mangrove.model.transaction_record import TransactionRecord, decode_members
 
 __all__ = [
+    "ALL_ROWS",
     "BelowTable",
     "Changes",
     "Commit",
     "CommitResult",
+    "DefaultVersion",
     "Difference",
+    "Guarded",
     "Isolation",
     "Metastore",
     "MetastoreMaintenance",
@@ -40,6 +46,9 @@ __all__ = [
     "Parent",
     "Problem",
     "RetiredVersion",
+    "RowChangeDetector",
+    "RowRange",
+    "assume_rows_changed",
     "check_clock",
     "check_deadline",
     "commit_time_after",
@@ -55,9 +64,9 @@ class Isolation(enum.Enum):
     """The isolation level of a transaction: what is validated at commit."""
 
     SNAPSHOT = "snapshot"
-    """No concurrent commit wrote an object that the transaction writes."""
+    """No concurrent commit wrote an object that the transaction writes, or changed rows that it read and writes."""
     SERIALIZABLE = "serializable"
-    """As SNAPSHOT, and no concurrent commit wrote an object that it read or into a range that it scanned."""
+    """As SNAPSHOT, and no concurrent commit wrote an object or changed rows that it read, or into a range of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +78,43 @@ class ObjectRange:
     prefix: str = ""
 
 
+ALL_ROWS: Final = ConstantPredicate(holds=True)
+"""The predicate that every row satisfies."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """The rows of a stream that satisfy `predicate`, or only those of them whose keys are in `key_files`."""
+
+    stream: StreamLocator
+    predicate: Predicate = ALL_ROWS
+    key_files: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultVersion:
+    """A guard of a write by the name of a table: the table still has the same default table version at commit.
+
+    Other changes of the table, such as a rename, do not conflict with it.
+    """
+
+    table: TableLocator
+    """The name in the base version."""
+    identity: TableIdentity
+    version: int
+
+
+Guarded: TypeAlias = Locator | ObjectRange | DefaultVersion
+"""What a transaction guards against concurrent commits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """The writes of a transaction, and what must not have changed meanwhile.
 
-    `reads` and `scans` are validated for serializable transactions. `guards` are
-    validated at both isolation levels: the parent of a created object, and a scan below
-    a dropped one.
+    `reads`, `scans` and `rows_read` are validated for serializable transactions. `guards`
+    and `rows_guarded` are validated at both isolation levels: the parent of a created
+    object, a scan below a dropped one, and rows that were read and are written.
 
     If a namespace is renamed, objects in it are put under the new name, and deleted,
     read and guarded under the name in the base version.
@@ -89,7 +128,9 @@ class Changes:
     deletes: frozenset[Locator] = frozenset()
     reads: frozenset[Locator] = frozenset()
     scans: frozenset[ObjectRange] = frozenset()
-    guards: frozenset[Locator | ObjectRange] = frozenset()
+    guards: frozenset[Guarded] = frozenset()
+    rows_read: frozenset[RowRange] = frozenset()
+    rows_guarded: frozenset[RowRange] = frozenset()
     settings: LakehouseSettings | None = None
     """The new lakehouse definition if it changes; conflicts with every concurrent change of it."""
     message: str = ""
@@ -122,15 +163,25 @@ class Changes:
     ) -> tuple[set[Locator], set[ObjectRange]]:
         """Return the locators and scans that no concurrent commit may have written.
 
-        New deltas and the puts in `commuting` commute and are left out.
+        New deltas and the puts in `commuting` commute and are left out. Guarded default
+        versions are compared by value: see `mangrove.rebase`.
         """
-        watched: set[Locator | ObjectRange] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
+        watched: set[Guarded] = {locator for locator in self.puts if locator.kind is not Kind.DELTA}
         watched -= commuting
         watched |= self.deletes | self.guards
         if isolation is Isolation.SERIALIZABLE:
             watched |= self.reads | self.scans
         scans = {item for item in watched if isinstance(item, ObjectRange)}
-        return {item for item in watched if not isinstance(item, ObjectRange)}, scans
+        return {item for item in watched if not isinstance(item, ObjectRange | DefaultVersion)}, scans
+
+    @property
+    def default_versions(self) -> list[DefaultVersion]:
+        """The tables whose default table version must be the same at commit."""
+        return [item for item in self.guards if isinstance(item, DefaultVersion)]
+
+    def rows_to_validate(self, isolation: Isolation) -> frozenset[RowRange]:
+        """Return the rows that no concurrent commit may have changed."""
+        return self.rows_guarded | self.rows_read if isolation is Isolation.SERIALIZABLE else self.rows_guarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +219,11 @@ class CommitResult:
 
 class MetastoreSnapshot(Protocol):
     """The immutable state of the whole lakehouse in one version."""
+
+    @property
+    def nests_tables_in_namespaces(self) -> bool:
+        """Whether the objects of a table are stored below its namespace, so that a move to another rewrites them."""
+        ...
 
     @property
     def version(self) -> int:
@@ -217,6 +273,30 @@ class MetastoreSnapshot(Protocol):
         ...
 
 
+class RowChangeDetector(Protocol):
+    """Finds out whether rows changed between two versions; an effect, because it may have to read data files."""
+
+    def __call__(
+        self,
+        rows: RowRange,
+        partitions: Collection[PartitionLocator],
+        before: MetastoreSnapshot,
+        after: MetastoreSnapshot,
+    ) -> bool:
+        """Return whether a row of the range was added, changed or deleted; only these partitions were written."""
+        ...
+
+
+def assume_rows_changed(
+    rows: RowRange,  # noqa: ARG001 - the port
+    partitions: Collection[PartitionLocator],  # noqa: ARG001 - the port
+    before: object,  # noqa: ARG001 - the port
+    after: object,  # noqa: ARG001 - the port
+) -> bool:
+    """Return True: without an engine that reads rows, every write of a partition counts as a change of its rows."""
+    return True
+
+
 class Metastore(Protocol):
     """All versions of one lakehouse."""
 
@@ -236,11 +316,18 @@ class Metastore(Protocol):
         """Yield the live versions, newest first, optionally only those before a version."""
         ...
 
-    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing.
 
         The changes are rebased on concurrent commits after `base` unless they conflict at
-        this isolation level.
+        this isolation level. Rows are compared only if a concurrent commit wrote to their
+        stream.
         """
         ...
 

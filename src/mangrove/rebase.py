@@ -1,14 +1,36 @@
 """Conflict errors and the rebase of changes onto concurrent commits, shared by all layouts."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from mangrove.errors import ConflictError
-from mangrove.metastore import Changes, Commit, MetastoreSnapshot, ObjectRange
-from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
-from mangrove.model.objects import Partition
+from mangrove.metastore import (
+    Changes,
+    Commit,
+    Isolation,
+    MetastoreSnapshot,
+    ObjectRange,
+    RowChangeDetector,
+)
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+)
+from mangrove.model.objects import Partition, TableEntry
 
-__all__ = ["assign_positions", "build_conflict_error", "build_rollback_conflict_error", "drop_identical_writes"]
+__all__ = [
+    "assign_positions",
+    "build_conflict_error",
+    "build_rollback_conflict_error",
+    "check_default_versions",
+    "check_rows",
+    "drop_identical_writes",
+]
 
 
 def build_conflict_error(concurrent_commit: Commit, names: Collection[str], advice: str = "") -> ConflictError:
@@ -28,6 +50,42 @@ def build_rollback_conflict_error(concurrent_commit: Commit) -> ConflictError:
         f"the whole lakehouse was rolled back by {concurrent_commit.by(())} in version {concurrent_commit.version}. "
         "Nothing was committed; repeat the transaction on the newest version"
     )
+
+
+def check_rows(
+    changes: Changes,
+    isolation: Isolation,
+    base: MetastoreSnapshot,
+    concurrent_commits: Sequence[MetastoreSnapshot],
+    partitions_written: Callable[[int, StreamLocator], Collection[PartitionLocator]],
+    have_rows_changed: RowChangeDetector,
+) -> None:
+    """Raise `ConflictError` if concurrent commits changed rows that must not have changed.
+
+    `partitions_written` returns the partitions of a stream whose deltas the commit with a
+    number in the list wrote. The base is compared with the newest version. The commits in
+    between are compared only to name the one that conflicts.
+    """
+    for rows in sorted(changes.rows_to_validate(isolation), key=repr):
+        writers = {
+            number: set(found)
+            for number in range(len(concurrent_commits))
+            if (found := partitions_written(number, rows.stream))
+        }
+        if not writers:
+            continue
+        partitions = set().union(*writers.values())
+        if not have_rows_changed(rows, partitions, base, concurrent_commits[-1]):
+            continue
+        first = next(
+            (
+                number
+                for number in list(writers)[:-1]
+                if have_rows_changed(rows, partitions, base, concurrent_commits[number])
+            ),
+            max(writers),
+        )
+        raise build_conflict_error(concurrent_commits[first].commit, [f"{Kind.DELTA.word} {min(writers[first])}"])
 
 
 def drop_identical_writes(
@@ -57,6 +115,30 @@ def drop_identical_writes(
         if isinstance(now := there[locator], Partition) and locator in remaining and now == _as_created(now)
     )
     return (replace(changes, puts=remaining) if same else changes), commuting
+
+
+def check_default_versions(changes: Changes, newest: MetastoreSnapshot) -> None:
+    """Raise `ConflictError` if a table that was written by its name has another default table version now."""
+    guarded = changes.default_versions
+    for guard, there in zip(guarded, newest.get_many([guard.table for guard in guarded]), strict=True):
+        is_same = isinstance(there, TableEntry) and TableIdentity(there.namespace_id, there.id) == guard.identity
+        table = there if is_same else _find_table(newest, guard.identity)
+        if isinstance(table, TableEntry) and table.default_version != guard.version:
+            raise ConflictError(
+                f"{guard.table}: a concurrent commit changed its default table version from {guard.version} to "
+                f"{table.default_version}. Nothing was committed; repeat the transaction on version {newest.version} "
+                "or later, or write to a table version by its number"
+            )
+
+
+def _find_table(snapshot: MetastoreSnapshot, identity: TableIdentity) -> TableEntry | None:
+    """Return a table that was renamed; there is no index from ids to names."""
+    for space, _ in snapshot.children(Kind.NAMESPACE, None):
+        assert isinstance(space, NamespaceLocator)
+        for _, table in snapshot.children(Kind.TABLE, space):
+            if isinstance(table, TableEntry) and TableIdentity(table.namespace_id, table.id) == identity:
+                return table
+    return None
 
 
 def _as_created(partition: Partition) -> Partition:

@@ -72,7 +72,9 @@ def check(
 def create(
     uri: "str | os.PathLike[str]",
     *,
-    layout: str = "tree",
+    layout: str | None = None,
+    strict: bool | None = None,
+    compatible_with: str | None = None,
     settings: "LakehouseSettings | None" = None,
     properties: "Mapping[str, str] | None" = None,
     storage_options: "Mapping[str, str] | None" = None,
@@ -80,16 +82,22 @@ def create(
     cache_bytes_max: int | None = None,
     clients: "Mapping[str, CatalogClient] | None" = None,
 ) -> "Lakehouse":
-    """Make a new lakehouse in a folder or bucket that holds none.
+    """Create a lakehouse in a folder or bucket that has none.
 
+    `layout` is "tree" by default. With `compatible_with="deltacat"` the layout is
+    "deltacat-2", and DeltaCAT can read every version: writes are copy-on-write there.
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
+    A `strict` tree contains only what its format describes, for readers of other
+    implementations; without it the layout decides, and only `tree-older` is strict.
     """
     from mangrove.lakehouse import opening
 
     return opening.create_lakehouse(
         uri,
         layout=layout,
+        strict=strict,
+        compatible_with=compatible_with,
         settings=settings,
         properties=properties,
         storage_options=storage_options,
@@ -168,11 +176,20 @@ def load_public_name(name: str) -> object:
             raise AttributeError(f"module 'mangrove' has no attribute {name!r}")
 
 
-def create_on_store(effects: "Effects", layout: str, settings: "LakehouseSettings") -> "Lakehouse":
+def create_on_store(
+    effects: "Effects",
+    *,
+    layout: str | None,
+    strict: bool | None,
+    compatible_with: str | None,
+    settings: "LakehouseSettings",
+) -> "Lakehouse":
     """Create a lakehouse on a store."""
     from mangrove.lakehouse import opening
 
-    return opening.create_on_store(effects, layout=layout, settings=settings)
+    return opening.create_on_store(
+        effects, layout=layout, strict=strict, compatible_with=compatible_with, settings=settings
+    )
 
 
 def open_on_store(effects: "Effects", engines: "EnginesFactory | None" = None) -> "Lakehouse":

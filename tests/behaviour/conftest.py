@@ -12,11 +12,21 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 
+STRICT = "tree-strict"
+"""The newer format revision without extensions. The older one, which is strict by default, is in the fast suite."""
 
-@pytest.fixture(params=LAYOUTS)
+
+@pytest.fixture(params=[*LAYOUTS, pytest.param(STRICT, marks=pytest.mark.slow)])
 def layout(request: pytest.FixtureRequest) -> str:
     assert isinstance(request.param, str)
-    return request.param
+    return "tree" if request.param == STRICT else request.param
+
+
+@pytest.fixture
+def strict(request: pytest.FixtureRequest) -> bool | None:
+    """Return whether the layout of this test is a strict tree; None is the default of the layout."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    return True if parameters.get("layout") == STRICT else None
 
 
 @pytest.fixture
@@ -35,8 +45,8 @@ def effects(store: CountingStore, clock: Clock) -> Effects:
 
 
 @pytest.fixture
-def lake(effects: Effects, layout: str) -> Lakehouse:
-    return create_on_store(effects, layout=layout)
+def lake(effects: Effects, layout: str, strict: bool | None) -> Lakehouse:
+    return create_on_store(effects, layout=layout, strict=strict)
 
 
 @pytest.fixture

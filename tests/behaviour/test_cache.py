@@ -80,9 +80,9 @@ def handles(behind: RememberingStore, clock: Clock, tmp_path: Path) -> Callable[
 
 
 @pytest.fixture
-def made(handles: Callable[..., Effects], layout: str) -> Lakehouse:
+def made(handles: Callable[..., Effects], layout: str, strict: bool | None) -> Lakehouse:
     """Make a lakehouse with many tables, of which one has rows, without a cache."""
-    lake = create_on_store(handles(None), layout=layout, engines=LocalEngines)
+    lake = create_on_store(handles(None), layout=layout, strict=strict, engines=LocalEngines)
     lake.create_namespace("n")
     with lake.transaction() as transaction:
         for number in range(60):

@@ -47,6 +47,13 @@ def _all(method: str, names: str, *before: object, **fixed: object) -> dict[str,
     return {f"{method}({name})": given_as(method, name, *before, **fixed) for name in names.split()}
 
 
+def _of_table(method: str, name: str) -> Call:
+    def call(lake: Any, nonsense: object) -> object:
+        return _taken(getattr(lake.table("n.t"), method)(**{name: nonsense}))
+
+    return call
+
+
 def _exporting(name: str) -> Call:
     def call(lake: Any, nonsense: object) -> object:
         arguments: dict[str, object] = {"name": "copy", name: nonsense}
@@ -79,11 +86,24 @@ CATALOG: Mapping[str, Call] = {
     **_all("create_namespace", "properties description if_not_exists", "new"),
     **_all(
         "create_table",
-        "keys partition_by sort_by table_type table_format location format_properties properties description",
+        "keys partition_by sort_by table_type table_format location format_properties properties description "
+        "version stream_id",
         "n.new",
         "id int, s string",
     ),
     **_all("create_table", "schema", "n.new"),
+    **_all("table", "version", "n.t"),
+    **{
+        f"table.{method}({name})": _of_table(method, name)
+        for method, names in {
+            "version": "number",
+            "stream": "stream_id",
+            "drop_version": "number",
+            "create_version": "schema keys partition_by sort_by properties description checks version state stream_id",
+            "create_stream": "stream_id stream_format",
+        }.items()
+        for name in names.split()
+    },
     **_all("create_view", "reads dialect properties description or_replace", "n.new", "select 1"),
     **_all("create_view", "sql", "n.new"),
     **_all("alter_namespace", "put remove description", "n"),

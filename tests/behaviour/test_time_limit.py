@@ -14,12 +14,12 @@ HOUR_MILLIS = 60 * 60 * 1000
 REQUESTS_MAX = 20
 
 
-def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: str) -> None:
+def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: str, strict: bool | None) -> None:
     late: list[str] = []
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
         store = HookedStore("memory://late/", clock)
-        lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
+        lake = create_on_store(build_deterministic_effects(store, clock), layout=layout, strict=strict)
         writer = open_on_store(build_deterministic_effects(store, clock, first_id=10**6))
         transaction = writer.transaction()
         transaction.create_namespace("mine")
@@ -43,12 +43,14 @@ def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: 
 
 
 @pytest.mark.parametrize("layout", ["deltacat", "deltacat-2"])
-def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revision(layout: str) -> None:
+def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revision(
+    layout: str, strict: bool | None
+) -> None:
     late = 0
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
         store = HookedStore("memory://late/", clock)
-        lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
+        lake = create_on_store(build_deterministic_effects(store, clock), layout=layout, strict=strict)
         transaction = lake.transaction()
         transaction.create_namespace("late")
         store.settle()
@@ -66,10 +68,10 @@ def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revisi
     assert late
 
 
-def test_a_rollback_is_refused_when_its_time_is_over(layout: str) -> None:
+def test_a_rollback_is_refused_when_its_time_is_over(layout: str, strict: bool | None) -> None:
     clock = Clock()
     store = HookedStore("memory://late/", clock)
-    lake = create_on_store(build_deterministic_effects(store, clock), layout=layout)
+    lake = create_on_store(build_deterministic_effects(store, clock), layout=layout, strict=strict)
     lake.create_namespace("n")
 
     def sleep() -> None:

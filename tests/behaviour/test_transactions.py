@@ -352,7 +352,7 @@ def test_the_lakehouses_own_settings_change_like_everything_else(
 ) -> None:
     sales.alter({"team": "sales"}, minimum_versions_to_keep=7)
     settings = opened_again().settings
-    assert (settings.properties, settings.minimum_versions_to_keep) == ({"team": "sales"}, 7)
+    assert (settings.properties["team"], settings.minimum_versions_to_keep) == ("sales", 7)
     assert opened_again().at(1).settings.minimum_versions_to_keep == 3
 
 

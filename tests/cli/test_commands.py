@@ -269,7 +269,7 @@ def imported_by(*words: str) -> set[str]:
 
 
 HEAVY = {
-    "duckdb", "google.protobuf", "importlib.metadata", "mangrove.expressions", "mangrove.lakehouse.lakehouse",
+    "duckdb", "google.protobuf", "importlib.metadata", "mangrove.expressions.parse", "mangrove.lakehouse.lakehouse",
     "mangrove.lakehouse.maintenance", "mangrove.lakehouse.table", "mangrove.local", "mangrove.server",
     "mangrove.spark.engine", "mangrove.sql", "mangrove.tables",
     "numpy", "pandas", "polars", "prompt_toolkit", "pyarrow", "pyarrow.compute",

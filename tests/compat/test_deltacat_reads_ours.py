@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,20 @@ class Peer:
 
     def ask(self, root: Path, table: TableLocator, appended: dict[str, Any] | None = None) -> dict[str, Any]:
         """Append a row if there is one, and return what DeltaCAT sees then."""
+        return self._run(root, table, appended=appended)
+
+    def read_by_partition(self, root: Path, table: TableLocator) -> list[dict[str, Any]]:
+        """Return the rows of a partitioned table, read through DeltaCAT's storage interface."""
+        rows: list[dict[str, Any]] = self._run(root, table, run="read_by_partition")["rows"]
+        return rows
+
+    def write_partitioned(self, root: Path, table: TableLocator) -> None:
+        """Let DeltaCAT write a partitioned table."""
+        self._run(root, table, run="write_partitioned")
+
+    def _run(self, root: Path, table: TableLocator, **arguments: object) -> dict[str, Any]:
         assert self._process.stdin is not None
-        question = {"root": str(root), "namespace": table.namespace, "table": table.name, "appended": appended}
+        question = {"root": str(root), "namespace": table.namespace, "table": table.name, **arguments}
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
         said: dict[str, Any] = json.loads(self._lines.get(timeout=300))
@@ -234,15 +246,53 @@ def test_both_append_to_a_table_of_deltacats_in_turn_and_nothing_is_lost(tmp_pat
 
 def test_a_lakehouse_that_promises_it_is_read_by_deltacat_whole(tmp_path: Path, peer: Peer) -> None:
     root = tmp_path / "lake"
-    lake = mangrove.create(root, layout="deltacat-2", properties={"deltacat.readable": "true"})
+    lake = mangrove.create(root, compatible_with="deltacat")
     lake.create_namespace("sales")
-    orders = lake.create_table("sales.orders", schema="id bigint not null, item string", keys=["id"])
-    orders.append([{"id": 1, "item": "a"}, {"id": 2, "item": None}])
-    with pytest.raises(mangrove.InvalidInputError, match="DeltaCAT cannot read"):
-        orders.upsert([{"id": 1, "item": "z"}])
-    lake.table("sales.orders").append([{"id": 3, "item": "c"}])
-    found = peer.ask(root, TableLocator("sales", "orders"))
-    assert sorted((row["id"], row["item"]) for row in found["rows"]) == [(1, "a"), (2, None), (3, "c")]
+    name = TableLocator("sales", "orders")
+    lake.create_table(str(name), schema="id bigint not null, item string", keys=["id"])
+    steps: list[tuple[Callable[[mangrove.Table], object], list[tuple[int, str | None]]]] = [
+        (lambda table: table.append([{"id": 1, "item": "a"}, {"id": 2, "item": None}]), [(1, "a"), (2, None)]),
+        (lambda table: table.upsert([{"id": 1, "item": "z"}, {"id": 3, "item": "c"}]), [(1, "z"), (2, None), (3, "c")]),
+        (lambda table: table.delete("id = 3"), [(1, "z"), (2, None)]),
+        (lambda table: table.update({"item": "u"}, "id = 2"), [(1, "z"), (2, "u")]),
+        (lambda table: table.append([{"id": 4, "item": "d"}]), [(1, "z"), (2, "u"), (4, "d")]),
+        (lambda table: table.delete("id > 0"), []),
+        (lambda table: table.append([{"id": 1, "item": "z"}, {"id": 2, "item": "u"}]), [(1, "z"), (2, "u")]),
+        (lambda table: table.upsert([{"id": 4, "item": "d"}]), [(1, "z"), (2, "u"), (4, "d")]),
+        (lambda table: table.compact(), [(1, "z"), (2, "u"), (4, "d")]),
+        (lambda table: table.overwrite([{"id": 9, "item": "z"}]), [(9, "z")]),
+    ]
+    for step, expected in steps:
+        step(lake.table(str(name)))
+        found = peer.ask(root, name)
+        assert sorted((row["id"], row["item"]) for row in found["rows"]) == expected
+    lake.create_namespace("shop")
+    lake.rename_table(str(name), "shop.purchases")
+    found = peer.ask(root, TableLocator("shop", "purchases"))
+    assert (found["tables"], found["rows"]) == (["purchases"], [{"id": 9, "item": "z"}])
+
+
+def test_deltacat_reads_every_partition_of_a_table_that_is_written_for_it(tmp_path: Path, peer: Peer) -> None:
+    lake = mangrove.create(tmp_path / "lake", compatible_with="deltacat")
+    lake.create_namespace("sales")
+    days = lake.create_table(
+        "sales.days", schema="day int not null, id bigint not null, item string", keys=["day", "id"], partition_by="day"
+    )
+    days.append([{"day": day, "id": number, "item": "a"} for day in (1, 2) for number in (1, 2)])
+    days.upsert([{"day": 2, "id": 1, "item": "z"}, {"day": 3, "id": 1, "item": "n"}])
+    days.delete("day = 1 and id = 2")
+    found = peer.read_by_partition(tmp_path / "lake", TableLocator("sales", "days"))
+    rows = sorted((row["day"], row["id"], row["item"]) for row in found)
+    assert rows == [(1, 1, "a"), (2, 1, "z"), (2, 2, "a"), (3, 1, "n")]
+
+
+def test_deltacats_table_interface_reads_no_partitioned_table_not_even_its_own(tmp_path: Path, peer: Peer) -> None:
+    days = TableLocator("sales", "days")
+    peer.write_partitioned(tmp_path / "theirs", days)
+    assert sorted(row["id"] for row in peer.read_by_partition(tmp_path / "theirs", days)) == [10, 20]
+    with pytest.raises(AssertionError, match="unhashable type"):
+        peer.ask(tmp_path / "theirs", days)
+    assert sorted(mangrove.open(tmp_path / "theirs").table(str(days)).to_arrow()["id"].to_pylist()) == [10, 20]
 
 
 def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: Peer) -> None:

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,67 +15,72 @@ from mangrove.lakehouse.transaction import Transaction
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
 
 
-def merged(txn: Transaction) -> object:
+def merged(txn: Transaction, key: int) -> object:
     """Change one row if it is there, and add it if it is not."""
-    merge = txn.table("s.t").merge([{"k": 1, "v": 7, "w": 0}], on="t.k = s.k")
+    merge = txn.table("s.t").merge([{"k": key, "v": 7, "w": 0}], on="t.k = s.k")
     return merge.when_matched_update().when_not_matched_insert().execute()
 
 
 NUMBERS = itertools.count()
-Statement = Callable[[Transaction], object]
+Statement = Callable[[Transaction, int], object]
+"""A statement on the row with a key; statements on the whole table ignore the key."""
 
 STATEMENTS: dict[str, dict[str, Statement]] = {
     "rows by key": {
-        "append": lambda txn: txn.table("s.t").append([{"k": 50, "v": 1, "w": 0}]),
-        "upsert": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2, "w": 0}]),
-        "delete": lambda txn: txn.table("s.t").delete_keys([{"k": 2}]),
+        "append": lambda txn, key: txn.table("s.t").append([{"k": key, "v": key, "w": 1}]),
+        "upsert": lambda txn, key: txn.table("s.t").upsert([{"k": key, "v": 20, "w": 0}]),
+        "delete": lambda txn, key: txn.table("s.t").delete_keys([{"k": key}]),
     },
     "by predicate": {
-        "delete": lambda txn: txn.table("s.t").delete("v = 3"),
-        "overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 4, "v": 4, "w": 0}], where="v = 4"),
-        "update": lambda txn: txn.table("s.t").update({"v": expr("v + 1")}, where="v = 2"),
-        "merge": lambda txn: merged(txn),
-        "upsert of some columns": lambda txn: txn.table("s.t").upsert([{"k": 1, "v": 2}]),
+        "delete": lambda txn, key: txn.table("s.t").delete(f"v = {key}"),
+        "overwrite": lambda txn, key: txn.table("s.t").overwrite([{"k": key, "v": key, "w": 5}], where=f"v = {key}"),
+        "update": lambda txn, key: txn.table("s.t").update({"v": expr("v + 10")}, where=f"v = {key}"),
+        "merge": merged,
+        "upsert of some columns": lambda txn, key: txn.table("s.t").upsert([{"k": key, "v": 2}]),
     },
-    "overwrite": {"overwrite": lambda txn: txn.table("s.t").overwrite([{"k": 9, "v": 9, "w": 0}])},
-    "compact": {"compact": lambda txn: txn.table("s.t").compact()},
+    "overwrite": {"overwrite": lambda txn, _: txn.table("s.t").overwrite([{"k": 9, "v": 9, "w": 0}])},
+    "compact": {"compact": lambda txn, _: txn.table("s.t").compact()},
     "rename": {
-        "rename": lambda txn: txn.rename_table("s.t", f"s.t{txn.id[:8]}"),
-        "properties": lambda txn: txn.alter_table("s.t", {"writer": txn.id}),
+        "rename": lambda txn, _: txn.rename_table("s.t", f"s.t{txn.id[:8]}"),
+        "properties": lambda txn, _: txn.alter_table("s.t", {"writer": txn.id}),
     },
     "columns": {
-        "add": lambda txn: txn.table("s.t").update_schema().add_column(f"c{txn.id[:8]}", "string").commit(),
-        "rename": lambda txn: txn.table("s.t").update_schema().rename_column("w", f"w{txn.id[:8]}").commit(),
-        "drop column": lambda txn: txn.table("s.t").update_schema().drop_column("w").commit(),
-        "widen column": lambda txn: txn.table("s.t").update_schema().widen("w", "bigint").commit(),
+        "add": lambda txn, _: txn.table("s.t").update_schema().add_column(f"c{txn.id[:8]}", "string").commit(),
+        "rename": lambda txn, _: txn.table("s.t").update_schema().rename_column("w", f"w{txn.id[:8]}").commit(),
+        "drop column": lambda txn, _: txn.table("s.t").update_schema().drop_column("w").commit(),
+        "widen column": lambda txn, _: txn.table("s.t").update_schema().widen("w", "bigint").commit(),
     },
-    "drop": {"drop": lambda txn: txn.drop_table("s.t")},
+    "drop": {"drop": lambda txn, _: txn.drop_table("s.t")},
 }
 
 AGREEING = {"drop column", "widen column"}
 """Two that do just this write exactly the same, which is no conflict."""
 
 
-def cells_of_the_page() -> dict[tuple[str, str], bool]:
-    """Return for each pair (first, second) whether the page says that the second may commit."""
+MEANING = {"yes": (True, True), "no": (False, False), "other rows": (False, True)}
+"""Whether the second may commit if both change the same row, and if they change different rows."""
+
+
+def cells_of_the_page() -> dict[tuple[str, str], tuple[bool, bool]]:
+    """Return what the page says about each pair (first, second)."""
     rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
     return {
-        (first, second): said == "yes"
+        (first, second): MEANING[said]
         for second, cells in rows
         for first, said in zip(STATEMENTS, cells.split(" | "), strict=True)
     }
 
 
-def may_follow(layout: str, first: Statement, second: Statement) -> bool:
-    """Return whether `second` commits after `first`, where both began on one version."""
+def may_follow(layout: str, first: Statement, second: Statement, key: int = 1) -> bool:
+    """Return whether `second` commits on a row after `first` on row 1, where both began on one version."""
     lake = mangrove.create(f"memory://meeting-{next(NUMBERS)}", layout=layout)
     lake.create_namespace("s")
     table = lake.create_table("s.t", schema="k bigint not null, v bigint, w int", keys=["k"])
     for start in (0, 2, 4):
         table.append([{"k": start + more, "v": start + more, "w": 0} for more in range(2)])
     one, two = lake.transaction(), lake.transaction()
-    first(one)
-    second(two)
+    first(one, 1)
+    second(two, key)
     one.commit()
     try:
         two.commit()
@@ -90,7 +96,7 @@ def test_each_cell_says_whether_the_second_may_commit(layout: str, first: str) -
     for second in STATEMENTS:
         pairs = itertools.product(STATEMENTS[first].items(), STATEMENTS[second].items())
         found = {
-            f"{one} then {two}": may_follow(layout, before, after)
+            f"{one} then {two}": (may_follow(layout, before, after), may_follow(layout, before, after, key=4))
             for (one, before), (two, after) in pairs
             if one != two or one not in AGREEING
         }
@@ -109,11 +115,15 @@ FIRST_INTO_AN_EMPTY_TABLE: dict[str, tuple[Statement, ...]] = {
     "upsert and compact": (STATEMENTS["rows by key"]["upsert"], STATEMENTS["compact"]["compact"]),
     "overwrite": (STATEMENTS["overwrite"]["overwrite"],),
     "upsert and overwrite": (STATEMENTS["rows by key"]["upsert"], STATEMENTS["overwrite"]["overwrite"]),
-    "append and delete all": (STATEMENTS["rows by key"]["append"], lambda txn: txn.table("s.t").delete("true")),
+    "append and delete all": (STATEMENTS["rows by key"]["append"], lambda txn, _: txn.table("s.t").delete("true")),
 }
 REWRITING = {"upsert and compact", "overwrite", "upsert and overwrite"}
-AFTERWARDS = {"append": {50}, "upsert": {1}, "delete": set[int](), "overwrite": {9}}
+AFTERWARDS = {"append": {1}, "upsert": {1}, "delete": set[int](), "overwrite": {9}}
 """The keys that each adds, or to which it sets the table."""
+
+
+def call(statement: Statement, txn: Transaction) -> object:
+    return statement(txn, 50)
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
@@ -124,9 +134,9 @@ def test_a_table_that_was_empty_is_met_as_one_with_rows(layout: str, first: str,
     lake.create_namespace("s")
     table = lake.create_table("s.t", schema="k bigint not null, v bigint, w int", keys=["k"])
     waiting = lake.transaction()
-    BLIND[second](waiting)
+    BLIND[second](waiting, 1)
     for statement in FIRST_INTO_AN_EMPTY_TABLE[first]:
-        lake.run(statement)
+        lake.run(partial(call, statement))
     before = set(table.to_arrow()["k"].to_pylist())
     if second == "overwrite" and first in REWRITING:
         with pytest.raises(mangrove.ConflictError, match=r"rows of table s\.t"):

@@ -89,7 +89,7 @@ def test_rows_are_hidden_by_their_values_and_not_those_of_the_same_commit(shop: 
     ("columns", "key", "told"),
     [
         ("id bigint not null, name string", {"name": None}, "which matches no row"),
-        ("id bigint, x double", {"x": 1.0}, "not exact"),
+        ("id bigint, x double", {"x": 1.0}, "inexact type"),
     ],
 )
 def test_values_that_cannot_be_compared_hide_nothing(

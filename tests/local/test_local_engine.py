@@ -145,17 +145,17 @@ def test_rows_may_be_given_in_many_forms(rows: object) -> None:
     ("rows", "complaint"),
     [
         ([{"id": 1, "nmae": "x"}], "column 'nmae' is not in the table"),
-        ([{"name": "x"}], "column 'id' is not null and the rows lack it"),
+        ([{"name": "x"}], "column 'id' is not null, but missing in the rows"),
         ([{"id": None}, {"id": 1}], "column 'id' is not null, and 1 row(s) have no value in it, first row 0"),
-        ([{"id": "x"}], "column 'id' is int and the rows have string"),
-        ([{"id": 1.5}], "column 'id' is int and the rows have double"),
+        ([{"id": "x"}], "column 'id' is int, but the rows have string"),
+        ([{"id": 1.5}], "column 'id' is int, but the rows have double"),
         ([{"id": 2**31}], "column 'id' is int, and a value does not fit"),
         ([{"id": 2**64}], "column 'id' holds a whole number of more than 64 bits"),
         ([{"id": 1}, {"id": "x"}], "column 'id' holds values that are not of one type"),
         ([{"id": 1, "short": "toolong"}], "column 'short' is varchar(3), and a text has 7 characters"),
         ([{"id": 1, "price": decimal.Decimal("1.234")}], "column 'price' is decimal(4,2), and a value does not fit"),
         ([{"id": 1, "price": 100}], "column 'price' is decimal(4,2), and a value does not fit"),
-        ([{"id": 1, "price": 1.5}], "column 'price' is decimal(4,2) and the rows have double"),
+        ([{"id": 1, "price": 1.5}], "column 'price' is decimal(4,2), but the rows have double"),
         ([{"id": 1, "st": {"x": None}}], "column 'st.x' is not null"),
         ([{"id": 1, "st": {}}], "st"),
         ({"id": 1}, "rows are given as dict"),
@@ -189,7 +189,7 @@ def test_only_some_columns_can_be_asked_for_in_any_order_or_none_at_all() -> Non
     for wrong in (["nope"], ["id", "ID"], "id"):
         with pytest.raises(MangroveError):
             bench.rows(columns=wrong)
-    with pytest.raises(InvalidInputError, match="give text"):
+    with pytest.raises(InvalidInputError, match="expected text"):
         bench.rows(where=5)
 
 

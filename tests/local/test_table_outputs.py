@@ -171,6 +171,6 @@ def test_a_scan_reads_one_state_of_the_table_for_any_reader(lake: Lakehouse) -> 
     assert list(some.to_pandas()["id"]) == list(some.to_polars()["id"]) == [1, 3, 5, 7, 9]
     assert some.to_duckdb().fetchall() == [(1,), (3,), (5,), (7,), (9,)]
     assert [one.file for one in whole.plan.scans] == whole.files()
-    assert whole.explain().startswith("opens 1 of 1 files")
+    assert whole.explain().startswith("reads 1 of 1 files")
     snapshot = lake.at(lake.version - 1).table("s.scanned")
     assert snapshot.scan().count() == 10

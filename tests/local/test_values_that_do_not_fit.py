@@ -82,9 +82,9 @@ def test_two_maps_may_have_the_same_key(table: Table) -> None:
         ([{"m": {1: 1}}], "a map in column 'm' has the key 1, and its keys are string"),
         ([{"m": {"a": 1}}, {"m": {"b": "x"}}], "a map in column 'm' has 'x' for the key 'b', and its values are int"),
         ([{"m": 5}], "column 'm' is map<string, int> and holds 5: give a dict"),
-        ([{"e": Decimal("NaN")}], "column 'e' holds NaN, and decimals have neither NaN nor infinity"),
-        ([{"e": Decimal(1)}, {"e": Decimal("-Infinity")}], "column 'e' holds -Infinity, and decimals"),
-        ([{"e": Decimal("1e400")}], "column 'e' holds 1.000e\\+400, and decimals have at most 38 digits"),
+        ([{"e": Decimal("NaN")}], "column 'e' holds NaN, but decimals have no NaN or infinity"),
+        ([{"e": Decimal(1)}, {"e": Decimal("-Infinity")}], "column 'e' holds -Infinity, but decimals"),
+        ([{"e": Decimal("1e400")}], "column 'e' holds 1.000e\\+400, but decimals have at most 38 digits"),
     ],
 )
 def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
@@ -98,7 +98,7 @@ def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (Decimal("NaN"), "column 'e' is set to NaN, and decimals have neither NaN nor infinity"),
+        (Decimal("NaN"), "column 'e' is set to NaN, but decimals have no NaN or infinity"),
         (float("inf"), "does not fit into decimal\\(5,2\\): Infinity is given, and decimals"),
         (expr("cast('nan' as double)"), "does not fit into decimal\\(5,2\\): NaN is given"),
         (1e6, "does not fit into decimal\\(5,2\\): 1000000.0 has more than 3 digits before the point"),

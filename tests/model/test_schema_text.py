@@ -103,7 +103,7 @@ def test_closing_angles_need_no_spaces_and_columns_inside_are_numbered() -> None
         ("a map<int>", 2, "after `,`, one for the values"),
         ("a struct<>", 8, "`<` and the types inside"),
         ("a struct< >", 10, "column's name"),
-        ("a string comment x", 17, "comment between quotes"),
+        ("a string comment x", 17, "quoted comment"),
         ("a char", 2, "one length in brackets"),
         ("a decimal(1,2,3)", 2, "one or two sizes in brackets"),
         ("a int(3)", 2, "nothing in brackets"),
@@ -146,7 +146,7 @@ def test_a_default_ends_where_the_next_option_begins(text: str, default: str) ->
 
 
 def test_a_default_that_is_no_single_expression_is_not_printed() -> None:
-    with pytest.raises(InvalidInputError, match="not one SQL expression"):
+    with pytest.raises(InvalidInputError, match="not a single SQL expression"):
         format_schema(Schema((Column(1, "a", Int32(), default="1, b int"),)))
 
 

@@ -117,7 +117,7 @@ def test_nothing_of_the_writer_stays_beside_the_files(spark: SparkSession, tmp_p
     table = with_two_rows(spark, tmp_path)
     there = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "data" / table.id).rglob("*")}
     assert there == {file.location for file in table.scan().files()}
-    with pytest.raises(InvalidInputError, match=r"column 'v' is varchar\(4\), and a text has 5 characters"):
+    with pytest.raises(InvalidInputError, match=r"column 'v' is varchar\(4\), but a string has 5 characters"):
         table.append(spark.sql("select 3L as id, 'abcde' as v"))
     with pytest.raises(InvalidInputError, match="column 'id' is not null, and 1 row"):
         table.append(spark.sql("select cast(null as bigint) as id"))

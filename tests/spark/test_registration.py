@@ -284,7 +284,7 @@ def test_rows_go_to_the_table_that_the_options_name_whatever_name_spark_notes_be
     ("columns", "options", "complaint"),
     [
         ({"order_id": LongType(), "nmae": StringType()}, {}, "column 'nmae' is not in the table"),
-        ({"order_id": StringType()}, {}, "column 'order_id' is bigint and the rows have string"),
+        ({"order_id": StringType()}, {}, "column 'order_id' is bigint, but the rows have string"),
         ({"order_id": LongType()}, {"operation": "upsert"}, "lack customer, amount, ts"),
         ({"order_id": LongType()}, {"operation": "upsrt"}, "unknown operation 'upsrt'; expected one of append, upsert"),
         ({"order_id": LongType()}, {"path": "sales.ordrs"}, "did you mean sales.orders"),

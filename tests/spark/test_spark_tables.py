@@ -154,8 +154,8 @@ def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -
     ("sql", "complaint"),
     [
         ("select 1L as id, 'x' as nmae", "column 'nmae' is not in the table"),
-        ("select 'x' as id", "column 'id' is bigint and the rows have string"),
-        ("select 'x' as name", "column 'id' is not null and the rows lack it"),
+        ("select 'x' as id", "column 'id' is bigint, but the rows have string"),
+        ("select 'x' as name", "column 'id' is not null, but missing in the rows"),
         ("select 1L as id, interval 1 day as name", "has the unsupported Spark type interval day"),
         ("select 1L as id, array(null) as name", "'name.element' has only nulls"),
         ("select cast(null as bigint) as id, 'a' as name", "column 'id' is not null, and 1 row"),

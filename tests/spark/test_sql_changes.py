@@ -76,7 +76,7 @@ def test_changes_of_rows_leave_what_duckdb_leaves_and_count_what_it_counts(sessi
 
 def test_rows_of_an_external_table_are_not_ours_to_write(session: SqlSession) -> None:
     list(session.script("create namespace ext; create external table ext.x (a int) using csv location 's3://b/x/'"))
-    with pytest.raises(InvalidInputError, match="not ours to write"):
+    with pytest.raises(InvalidInputError, match="cannot be written to"):
         session.run("truncate table ext.x")
 
 
@@ -96,9 +96,9 @@ def test_a_statement_that_is_refused_changes_nothing_and_points_at_its_place(
         "insert into t values (null, 1)": "id",
         "insert into t values (99999999999, 1)": "cannot hold",
         "insert into t values (1)": "1 columns",
-        "insert into t values ('x', 1)": "cast it",
-        "update t set n = 1 where\n idd = 3": r"line 2, column 2: there is no column `idd`; did you mean",
-        "merge into t using (select 1 as k) s on t.id = s.kk when matched then delete": "column 48: there is no column",
+        "insert into t values ('x', 1)": "use a cast",
+        "update t set n = 1 where\n idd = 3": r"line 2, column 2: column `idd` does not exist; did you mean",
+        "merge into t using (select 1 as k) s on t.id = s.kk when matched then delete": "column 48: column .* does not",
     }
     for text, message in refused.items():
         with pytest.raises(InvalidInputError, match=message):
@@ -125,7 +125,7 @@ def test_a_transaction_sees_its_own_writes_and_is_committed_or_forgotten_whole(
     """
     list(session.script(script))
     assert (session.in_transaction, session.isolation) == (True, "serializable")
-    with pytest.raises(InvalidInputError, match="no column `nope`"):
+    with pytest.raises(InvalidInputError, match="column `nope` does not exist"):
         session.run("select nope from t")
     assert rows(session.run("select id from t").rows()) == ["(1,)", "(7,)"]
     assert lake.version == before

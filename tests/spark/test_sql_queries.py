@@ -149,7 +149,7 @@ def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession
     with pytest.raises(InvalidInputError, match="reads itself"):
         session.run("select * from largest")
     session.run("drop view large")
-    with pytest.raises(NotFoundError, match=r"the view sales.largest cannot be read: .*sales\.large|there is no") as it:
+    with pytest.raises(NotFoundError, match=r"cannot read view sales.largest: .*sales\.large|there is no") as it:
         other.run("select * from sales.largest")
     assert str(it.value).count("^") == 1
     session.run("drop view largest")
@@ -163,7 +163,7 @@ def test_a_circle_that_the_new_name_of_a_namespace_makes_is_told_when_it_is_read
     lake.create_view("here.a", "select * from there.b")
     lake.create_view("there.b", "select * from elsewhere.a")
     lake.rename_namespace("here", "elsewhere")
-    circle = r"elsewhere\.a reads there\.b reads elsewhere\.a\. Drop one of them"
+    circle = r"elsewhere\.a reads there\.b reads elsewhere\.a; drop one of these views"
     for text in ("select * from elsewhere.a", "describe elsewhere.a", "explain select * from elsewhere.a"):
         with pytest.raises(InvalidInputError, match=circle):
             session.run(text)
@@ -178,7 +178,7 @@ def test_views_are_read_many_deep_and_refused_where_it_is_too_deep(session: SqlS
             read = f"deep.v{number - 1}" if number else "(select 7 as n)"
             transaction.create_view(f"deep.v{number}", f"select * from {read}")
     assert values(session, "select n from deep.v30") == [7]
-    with pytest.raises(InvalidInputError, match=r"more than 50 views stand in each other: deep\.v51 reads"):
+    with pytest.raises(InvalidInputError, match=r"views are nested more than 50 levels deep: deep\.v51 reads"):
         session.run("select n from deep.v51")
 
 
@@ -270,14 +270,14 @@ def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lak
     ("text", "kind", "message"),
     [
         ("select 1 +", InvalidInputError, "line 1, column"),
-        ("select\n  nope from sales.orders", InvalidInputError, "line 2, column 3: there is no column `nope`"),
+        ("select\n  nope from sales.orders", InvalidInputError, "line 2, column 3: column `nope` does not exist"),
         (
             "select * from sales.ordrs",
             NotFoundError,
             r"column 15: .* sales.ordrs does not exist; did you mean sales.orders\?",
         ),
         ("select * from sale.orders", NotFoundError, r"did you mean (sales|`a.b`).orders\?"),
-        ("select nope(id) from sales.orders", NotFoundError, "column 8: there is no function `nope`"),
+        ("select nope(id) from sales.orders", NotFoundError, "column 8: function `nope` does not exist"),
         ("select o.id from sales.orders as o\nwhere o.idd = 5", InvalidInputError, "line 2, column 7"),
         ("select 1; select 2", InvalidInputError, "run several as a script"),
         ("select * from sales.orders where id = :x", InvalidInputError, ":x|parameter|`x`"),
@@ -293,7 +293,7 @@ def test_an_error_points_at_its_place_in_the_users_text(
 def test_a_script_stops_at_its_first_error_and_names_the_line(session: SqlSession) -> None:
     results = session.script("select 1;\nselect 2;\n select x;\nselect 3")
     assert [(result.line, result.rows()) for result in islice(results, 2)] == [(1, [(1,)]), (2, [(2,)])]
-    with pytest.raises(InvalidInputError, match=r"line 3, column 9: there is no column `x`"):
+    with pytest.raises(InvalidInputError, match=r"line 3, column 9: column `x` does not exist"):
         next(results)
     assert list(results) == []
 
@@ -305,6 +305,6 @@ def test_sql_is_run_from_the_lakehouse_and_in_a_transaction_of_python(lake: Lake
         transaction.table("sales.orders").append([{"id": 500}])
         assert transaction.sql("select id from sales.orders where id > 400").collect()[0].id == 500
         transaction.rollback()
-    with pytest.raises(InvalidInputError, match="does not end it"):
+    with pytest.raises(InvalidInputError, match="was not committed"):
         lake.sql("begin; create table sales.never (a int)")
     assert [table.name for table in lake.tables("sales")] == ["orders"]

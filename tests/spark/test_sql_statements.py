@@ -51,7 +51,7 @@ def test_several_inserts_are_one_version_and_none_sees_what_another_adds(session
     assert done.counts.inserted == 4
     assert sorted(session.run("select id from t").rows()) == [(1,), (2,), (3,), (12,), (13,)]
     assert sorted(session.run("select id, kind from u").rows()) == [(2, "small"), (3, "large")]
-    with pytest.raises(InvalidInputError, match=r"'id' of f\.u is int, and the query gives string"):
+    with pytest.raises(InvalidInputError, match=r"'id' of f\.u is int, but the query has string"):
         session.run("from t insert into t select id insert into u select 'x', 'y'")
     assert lake.version == before + 1
 
@@ -64,9 +64,9 @@ def test_names_and_whole_statements_may_be_computed(session: SqlSession) -> None
     session.run("execute immediate 'insert into t values (?, ?)' using 1 + 1, 'c'")
     found = session.run("execute immediate 'select name from ' || :n || ' where id = :id' using 2 as id", {"n": "t"})
     assert found.rows() == [("c",)]
-    with pytest.raises(InvalidInputError, match=r"no column `nope`"):
+    with pytest.raises(InvalidInputError, match=r"column `nope` does not exist"):
         session.run("execute immediate 'select nope from t'")
-    with pytest.raises(InvalidInputError, match="must be a text"):
+    with pytest.raises(InvalidInputError, match="expected a string"):
         session.run("delete from identifier(null)")
 
 
@@ -84,7 +84,7 @@ def test_the_row_of_a_computed_query_goes_into_variables(session: SqlSession, la
         "execute immediate 'select id from t' into many": "More than one row",
         "execute immediate 'select id, name from t where id = 1' into many": "does not match",
         "execute immediate 'select id from t where id = 1' into nothing": "line 1, column 56: .*variable",
-        "execute immediate 'delete from t' into many": "only a query has a row for INTO",
+        "execute immediate 'delete from t' into many": "INTO requires a query",
     }.items():
         with pytest.raises((InvalidInputError, NotFoundError), match=message):
             session.run(text)
@@ -100,7 +100,7 @@ def test_a_table_in_memory_is_never_an_old_one(session: SqlSession, lake: Lakeho
     assert "InMemoryTableScan" not in session.run("explain select * from t").rows()[0][0]
     session.run("refresh table h.t")
     assert "InMemoryTableScan" in session.run("explain select * from t").rows()[0][0]
-    assert session.run("uncache table t").message == "h.t is no longer in memory"
+    assert session.run("uncache table t").message == "removed h.t from the cache"
     assert "InMemoryTableScan" not in session.run("explain select * from t").rows()[0][0]
     session.run("uncache table if exists nope")
     with pytest.raises(NotFoundError, match=r"table or view h\.nope does not exist"):
@@ -213,9 +213,9 @@ def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: 
         "update t set a = 1, nope = 1": "column 21: there is no column 'nope'",
         "update t set a = 1, a = 2": "column 21: column 'a' of w.t is set twice",
         "insert into t (id, nope) values (3, 3)": "column 20: there is no column 'nope'",
-        "insert into t (id, id) values (3, 3)": "column 20: column 'id' is filled twice",
-        "insert into t select * from t timestamp as of 'x'": "column 47: TIMESTAMP AS OF has 'x'",
-        "select * from t, changes('w.t')": "column 18: changes has 1 arguments",
+        "insert into t (id, id) values (3, 3)": "column 20: column 'id' is given twice",
+        "insert into t select * from t timestamp as of 'x'": "column 47: invalid timestamp 'x' in TIMESTAMP AS OF",
+        "select * from t, changes('w.t')": "column 18: changes takes 2 or 3, but 1 arguments are given",
         "select * from nope.x": "column 15: .* nope.x does not exist; namespace nope does not exist either",
     }.items():
         with pytest.raises((InvalidInputError, NotFoundError), match=message):

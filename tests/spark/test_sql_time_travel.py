@@ -71,11 +71,15 @@ def test_what_stands_behind_as_of_may_be_computed(
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ("s.t timestamp as of v", InvalidInputError, r"TIMESTAMP AS OF is computed before any row is read.* `v`"),
-        ("s.t timestamp as of (select max(v) from s.t)", InvalidInputError, "TIMESTAMP AS OF takes no query"),
-        ("s.t timestamp as of 1 + 1", InvalidInputError, r"TIMESTAMP AS OF 1 \+ 1 is 2: it takes a time"),
-        ("s.t timestamp as of cast(null as date)", InvalidInputError, "is None: it takes a time"),
-        ("s.t version as of 1.5 + 1", InvalidInputError, "VERSION AS OF .* it takes a version's number"),
+        ("s.t timestamp as of v", InvalidInputError, r"TIMESTAMP AS OF is evaluated before any row is read.* `v`"),
+        (
+            "s.t timestamp as of (select max(v) from s.t)",
+            InvalidInputError,
+            "TIMESTAMP AS OF cannot contain a subquery",
+        ),
+        ("s.t timestamp as of 1 + 1", InvalidInputError, r"TIMESTAMP AS OF 1 \+ 1 is 2; expected a timestamp"),
+        ("s.t timestamp as of cast(null as date)", InvalidInputError, "is None; expected a timestamp"),
+        ("s.t version as of 1.5 + 1", InvalidInputError, "VERSION AS OF .* expected a version number"),
         ("s.t version as of :v", NotFoundError, "99"),
         ("s.t timestamp as of current_timestamp() - interval 30 years", NotFoundError, "line 1, column 25: "),
     ],

@@ -105,7 +105,7 @@ def test_a_table_is_made_from_rows_and_replaced_in_one_version(lake: Lakehouse) 
     with pytest.raises(InvalidInputError, match="has only nulls"):
         lake.create_table("s.u", as_=[{"a": None}])
     for keys in (["w"], ["tags"]):
-        with pytest.raises(InvalidInputError, match="not exact"):
+        with pytest.raises(InvalidInputError, match="inexact type"):
             lake.create_table("s.u", "w double, tags array<string>", keys=keys)
     assert lake.maintenance.check().problems == ()
 

@@ -169,7 +169,7 @@ def test_an_overwrite_of_partitions_takes_the_place_of_the_same_keys_elsewhere(k
     for by in ([], ["bucket(4, id)"]):
         other = lake.create_table("s.other", ORDERS, partition_by=by, replace=True)
         version = lake.version
-        with pytest.raises(InvalidInputError, match="not partitioned by plain columns or periods"):
+        with pytest.raises(InvalidInputError, match="not partitioned by columns or periods"):
             other.overwrite_partitions([order(1)], engine=engine)
         assert lake.version == version
 
@@ -219,7 +219,7 @@ def test_a_merge_that_is_ambiguous_is_refused_before_anything_changes(keyed: Ben
         table.update({"amuont": 2}, engine=engine)
     with pytest.raises(InvalidInputError, match=r"cast\(… as …\)"):
         table.update({"amount": "much"}, engine=engine)
-    with pytest.raises(InvalidInputError, match="never reached"):
+    with pytest.raises(InvalidInputError, match="never apply"):
         table.merge([], "t.id = s.id").when_matched_delete().when_matched_update().execute()
     with pytest.raises(InvalidInputError, match="has no clause"):
         table.merge([], "t.id = s.id").execute()
@@ -254,7 +254,7 @@ def test_an_upsert_of_some_columns_keeps_the_others(keyed: Bench) -> None:
     assert rows_of(table)[0] == (1, "c", 1.0)
     assert table.upsert(full, engine=engine) == RowCounts(None, None, 0, upserted=len(full))
     assert rows_of(table)[0] == (1, "c", 9.0)
-    with pytest.raises(InvalidInputError, match="lack the key 'id'"):
+    with pytest.raises(InvalidInputError, match="lack key column 'id'"):
         table.upsert([{"amount": 5}], engine=engine)
 
 
@@ -304,6 +304,6 @@ def test_what_is_set_is_given_by_the_names_of_columns(tmp_path: Path, values: An
     table = lake.create_table("s.orders", ORDERS, keys=["id"])
     table.append([order(1)])
     before = lake.version
-    with pytest.raises(InvalidInputError, match="give a dict such as"):
+    with pytest.raises(InvalidInputError, match="expected a dict such as"):
         table.update(values)
     assert lake.version == before

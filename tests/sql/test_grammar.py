@@ -167,7 +167,7 @@ def test_the_text_and_the_arguments_of_execute_immediate_are_expressions() -> No
     ],
 )
 def test_a_block_that_changes_rows_or_tables_is_refused_at_its_place_with_what_to_do(text: str, word: str) -> None:
-    expected = rf"column {text.upper().index(word) + 1}: .*cannot {word} .*BEGIN TRANSACTION.*txn\.sql"
+    expected = rf"column {text.upper().index(word) + 1}: .*{word} .*BEGIN TRANSACTION.*txn\.sql"
     with pytest.raises(InvalidInputError, match=expected):
         parse_statement(text)
 
@@ -255,40 +255,46 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("create table t (a)", "line 1, column 18: there is '\\)' where the type of column 'a' was expected"),
-        ("begin isolation level chaos", "there is 'chaos' where SNAPSHOT or SERIALIZABLE was expected"),
-        ("merge into t using s on a = b", "the statement ends where WHEN MATCHED"),
-        ("drop table t u", "there is 'u' where the end of the statement was expected"),
-        ("update t set a 5", "there is '5' where = was expected"),
-        ("update t set b = 1, a = x.a from x where x.b = t.b", "column 29: UPDATE takes no FROM: write MERGE INTO"),
-        ("create temporary view s.v as select 1", "column 23: a temporary view is the session's, and in no namespace"),
-        ("create table t (a int not null unique)", "column 32: UNIQUE is not known: .* PRIMARY KEY"),
-        ("create table t (a int, constraint u unique (a))", "column 37: UNIQUE is not known"),
-        ("create table t (a int references u (a))", "column 23: foreign keys are not known"),
-        ("create table t (a int, foreign key (a) references u (a))", "column 24: foreign keys are not known"),
-        ("create table t (a int, b int generated always as (a + 1))", "column 30: computed columns are not known"),
+        ("create table t (a)", "line 1, column 18: unexpected '\\)'; expected the type of column 'a'"),
+        ("begin isolation level chaos", "unexpected 'chaos'; expected SNAPSHOT or SERIALIZABLE"),
+        ("merge into t using s on a = b", "unexpected end of statement; expected WHEN MATCHED"),
+        ("drop table t u", "unexpected 'u'; expected the end of the statement"),
+        ("update t set a 5", "unexpected '5'; expected ="),
+        (
+            "update t set b = 1, a = x.a from x where x.b = t.b",
+            "column 29: UPDATE … FROM is not supported; use MERGE INTO",
+        ),
+        ("create temporary view s.v as select 1", "column 23: a temporary view belongs to the session"),
+        ("create table t (a int not null unique)", "column 32: UNIQUE is not supported; .* PRIMARY KEY"),
+        ("create table t (a int, constraint u unique (a))", "column 37: UNIQUE is not supported"),
+        ("create table t (a int references u (a))", "column 23: foreign keys are not supported"),
+        ("create table t (a int, foreign key (a) references u (a))", "column 24: foreign keys are not supported"),
+        ("create table t (a int, b int generated always as (a + 1))", "column 30: generated columns are not supported"),
         ("create table t (a int primary key, b int primary key)", "column 42: a table has one primary key"),
         ("create table t (a int primary key, primary key (a))", "column 36: a table has one primary key"),
-        ("create table t (a int, primary key (a, A))", "column 24: the primary key names a column twice: a, A"),
-        ("update t set a = x.a from x, y where x.b = y.b", "column 22: UPDATE takes no FROM: write MERGE INTO"),
-        ("update t set a = 1, (b, c) = (2, 3)", "column 21: each column is set by itself"),
-        ("delete from t as x using u where x.a = u.a", "column 20: DELETE takes no USING: write MERGE INTO"),
+        ("create table t (a int, primary key (a, A))", "column 24: the primary key has a duplicate column: a, A"),
+        ("update t set a = x.a from x, y where x.b = y.b", "column 22: UPDATE … FROM is not supported; use MERGE INTO"),
+        ("update t set a = 1, (b, c) = (2, 3)", "column 21: a column list cannot be set at once"),
+        ("delete from t as x using u where x.a = u.a", "column 20: DELETE … USING is not supported; use MERGE INTO"),
         (
             "insert into t values (1) on conflict (a) do update set b = 2",
-            "column 26: ON CONFLICT is not known: write M",
+            "column 26: ON CONFLICT is not supported; use M",
         ),
-        ("insert into t select * from u on duplicate key update b = 2", "column 31: ON DUPLICATE KEY is not known"),
-        ("insert or ignore into t values (1)", "column 1: INSERT OR is not known: write MERGE INTO"),
-        ("upsert into t values (1)", "UPSERT INTO is not known: write MERGE INTO"),
-        ("replace into t values (1)", "REPLACE INTO is not known: write MERGE INTO"),
-        ("insert into t default values", "column 15: DEFAULT VALUES is not known: write VALUES"),
-        ("insert into t values (1) returning *", "column 26: .* leave RETURNING out"),
-        ("with q as (select 1) update t set a = 1 where b in (select * from q) returning b + 1", "leave RETURNING out"),
-        ("delete from t where a = 'x' returning a", "column 29: .* leave RETURNING out"),
-        ("merge into t using u on t.a = u.a when matched then delete returning t.a", "leave RETURNING out"),
-        ("merge into t using u on t.a = u.a when matched then do nothing", "column 48: a merge has no DO NOTHING"),
+        ("insert into t select * from u on duplicate key update b = 2", "column 31: ON DUPLICATE KEY is not supported"),
+        ("insert or ignore into t values (1)", "column 1: INSERT OR is not supported; use MERGE INTO"),
+        ("upsert into t values (1)", "UPSERT INTO is not supported; use MERGE INTO"),
+        ("replace into t values (1)", "REPLACE INTO is not supported; use MERGE INTO"),
+        ("insert into t default values", "column 15: DEFAULT VALUES is not supported; use VALUES"),
+        ("insert into t values (1) returning *", "column 26: RETURNING is not supported"),
+        (
+            "with q as (select 1) update t set a = 1 where b in (select * from q) returning b + 1",
+            "RETURNING is not supported",
+        ),
+        ("delete from t where a = 'x' returning a", "column 29: RETURNING is not supported"),
+        ("merge into t using u on t.a = u.a when matched then delete returning t.a", "RETURNING is not supported"),
+        ("merge into t using u on t.a = u.a when matched then do nothing", "column 48: DO NOTHING is not supported"),
         ("call compact('t', full => true, 5)", "a named argument"),
-        ("load data inpath '/x' into table s.o", "column 1: LOAD DATA moves files .* INSERT INTO"),
+        ("load data inpath '/x' into table s.o", "column 1: LOAD DATA is for Hive tables .* INSERT INTO"),
     ],
 )
 def test_a_refusal_says_what_was_expected_and_where(text: str, message: str) -> None:

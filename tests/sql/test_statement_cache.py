@@ -12,7 +12,7 @@ def test_what_was_used_last_is_made_once_and_the_oldest_is_forgotten() -> None:
             made.append(key)
             return key.upper()
 
-        return kept.got(key, make)
+        return kept.get_or_create(key, make)
 
     assert [use(key) for key in ("a", "b", "a", "c", "a", "b")] == ["A", "B", "A", "C", "A", "B"]
     assert made == ["a", "b", "c", "b"]
@@ -20,4 +20,4 @@ def test_what_was_used_last_is_made_once_and_the_oldest_is_forgotten() -> None:
 
 def test_without_a_key_nothing_is_kept() -> None:
     kept: BoundedCache[int] = BoundedCache(2)
-    assert [kept.got(None, lambda: 1), kept.got(None, lambda: 2)] == [1, 2]
+    assert [kept.get_or_create(None, lambda: 1), kept.get_or_create(None, lambda: 2)] == [1, 2]

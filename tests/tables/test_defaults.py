@@ -7,10 +7,9 @@ import pytest
 import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.model.objects import TableVersion
+from mangrove.model.objects import CHECK_PREFIX, TableVersion
 from mangrove.model.types import Column, Varchar
 from mangrove.tables.constraints import (
-    CHECK_PREFIX,
     add_check_constraint,
     check_constraints_of,
     check_default,
@@ -24,28 +23,32 @@ VERSION = TableVersion(1, parse_schema("id bigint, a string, reflect int"))
 @pytest.mark.parametrize(
     ("type_words", "default", "said"),
     [
-        ("int", "'x'", r"the default 'x' of column 'a' is text, and the column is int: write cast"),
-        ("int", "3000000000", r"does not fit into int"),
-        ("smallint", "-32769", r"does not fit into smallint"),
-        ("decimal(5, 2)", "1234.5", r"does not fit into decimal\(5,2\)"),
-        ("decimal(5, 2)", "999.995", r"does not fit into decimal\(5,2\)"),
-        ("decimal(5, 2)", "1e300", r"does not fit into decimal\(5,2\)"),
-        ("float", "1e300", r"the default 1e300 of column 'a' does not fit into float: give a smaller one, or widen"),
-        ("float", "-3.5e38", r"does not fit into float"),
-        ("double", "1e400", r"does not fit into double"),
-        ("int", "1e300", r"does not fit into int"),
-        ("bigint", "9.3e18", r"does not fit into bigint"),
-        ("boolean", "1", r"is a number, and the column is boolean"),
-        ("date", "'2020-01-01'", r"is text, and the column is date"),
-        ("int", "cast('1' as string)", r"is text, and the column is int"),
-        ("struct<b: int>", "5", r"is a number, and the column is struct"),
-        ("string", "x'00'", r"is bytes, and the column is string"),
-        ("string", "upper(s)", r"names 's': a default knows no columns"),
-        ("int", "id + 1", r"names 'id'"),
-        ("int", "(select 1)", r"the default .* of column 'a' has a query, which is computed of several rows: give a"),
-        ("bigint", "count(1)", r"has count, which is computed of several rows"),
+        ("int", "'x'", r"the default 'x' of column 'a' is text, but the column is int; use cast"),
+        ("int", "3000000000", r"is out of range for int"),
+        ("smallint", "-32769", r"is out of range for smallint"),
+        ("decimal(5, 2)", "1234.5", r"is out of range for decimal\(5,2\)"),
+        ("decimal(5, 2)", "999.995", r"is out of range for decimal\(5,2\)"),
+        ("decimal(5, 2)", "1e300", r"is out of range for decimal\(5,2\)"),
+        (
+            "float",
+            "1e300",
+            r"the default 1e300 of column 'a' is out of range for float; give a smaller value, or widen",
+        ),
+        ("float", "-3.5e38", r"is out of range for float"),
+        ("double", "1e400", r"is out of range for double"),
+        ("int", "1e300", r"is out of range for int"),
+        ("bigint", "9.3e18", r"is out of range for bigint"),
+        ("boolean", "1", r"is a number, but the column is boolean"),
+        ("date", "'2020-01-01'", r"is text, but the column is date"),
+        ("int", "cast('1' as string)", r"is text, but the column is int"),
+        ("struct<b: int>", "5", r"is a number, but the column is struct"),
+        ("string", "x'00'", r"is bytes, but the column is string"),
+        ("string", "upper(s)", r"references column 's'; a default cannot use columns"),
+        ("int", "id + 1", r"references column 'id'"),
+        ("int", "(select 1)", r"the default .* of column 'a' has a query, which depends on several rows; give a"),
+        ("bigint", "count(1)", r"has count, which depends on several rows"),
         ("bigint", "row_number() over (order by 1)", r"has row_number, which"),
-        ("string", "white", r"names 'white'.*between quotes"),
+        ("string", "white", r"references column 'white'.*in quotes"),
     ],
 )
 def test_what_no_row_could_take_is_refused(type_words: str, default: str, said: str) -> None:

@@ -28,10 +28,10 @@ def test_a_plan_says_what_it_opens_compares_and_skips() -> None:
         state = apply_write(state, plan_write({(): delta}))
     plan = plan_scan(state, bind_predicate("id < 10", SCHEMA))
     assert plan.explain().splitlines() == [
-        "opens 2 of 4 files: 12 of 1,012 rows, 200 bytes",
-        "compares the rows of 1 of them with 2 newer keys in 1 files",
-        "skips 1 because its statistics rule such rows out",
-        "skips 1 because it has no rows",
+        "reads 2 of 4 files: 12 of 1,012 rows, 200 bytes",
+        "applies 2 equality deletes in 1 files to 1 of them",
+        "skips 1: the statistics do not match",
+        "skips 1: no rows",
     ]
 
 
@@ -40,4 +40,4 @@ def test_rows_that_go_by_their_numbers_are_told_of() -> None:
     state = apply_write(state, plan_write({(): build_append_delta([file("a", 0, 9)])}))
     numbers = replace(file("p", 0, 0, 1), kind=FileKind.POSITION_DELETES, applies_to="a", statistics=())
     state = apply_write(state, plan_write({(): build_position_delete_delta([numbers])}))
-    assert "leaves out single rows of 1 of them" in plan_scan(state).explain()
+    assert "applies position deletes to 1 of them" in plan_scan(state).explain()

@@ -115,8 +115,8 @@ def test_what_only_spark_may_know_is_left_to_it(text: str) -> None:
 def test_a_field_of_a_struct_is_not_taken_for_a_misspelt_column() -> None:
     schema = parse_schema("id int, st struct<w: int>")
     with pytest.raises(
-        InvalidInputError, match=r"'st\.w' lies inside the struct 'st'.*upsert rows with the whole struct"
+        InvalidInputError, match=r"'st\.w' is a field of struct 'st'.*upsert rows with the whole struct"
     ):
         resolve_assignments({"st.w": 5}, schema)
-    with pytest.raises(InvalidInputError, match=r"there is no column 'id\.w'"):
+    with pytest.raises(InvalidInputError, match=r"column 'id\.w' does not exist"):
         resolve_assignments({"id.w": 5}, schema)

@@ -90,11 +90,11 @@ def test_a_type_may_not_become_another(path: list[str], type_words: str) -> None
     ("path", "reason"),
     [
         (["id"], "is a key"),
-        (["day"], "partitioned by"),
-        (["place"], "sorted by"),
-        (["place", "city"], "sorted by"),
+        (["day"], "a partition column"),
+        (["place"], "a sort column"),
+        (["place", "city"], "a sort column"),
         (["no"], "no column 'no'"),
-        (["tags", "element"], "no struct"),
+        (["tags", "element"], "not a struct"),
     ],
 )
 def test_a_column_in_use_stays(path: list[str], reason: str) -> None:
@@ -103,7 +103,7 @@ def test_a_column_in_use_stays(path: list[str], reason: str) -> None:
 
 
 def test_what_would_break_rows_that_are_there_is_refused() -> None:
-    with pytest.raises(MangroveError, match="leave that out"):
+    with pytest.raises(MangroveError, match="make it nullable"):
         add_column(VERSION, ["note"], "string not null")
     with pytest.raises(MangroveError, match="treats them as equal"):
         add_column(VERSION, ["NAME"], "string")
@@ -117,9 +117,9 @@ def test_what_would_break_rows_that_are_there_is_refused() -> None:
 @pytest.mark.parametrize("path", [["d"], ["D"], ["place"], ["place", "city"]])
 def test_a_column_that_a_check_names_keeps_its_name_until_the_check_is_dropped(path: list[str]) -> None:
     checked = replace(add_check_constraint(VERSION, "small", "`D` < 50 or place.city = 'name'"), sort_scheme=UNSORTED)
-    with pytest.raises(MangroveError, match="is named by the check 'small', which is"):
+    with pytest.raises(MangroveError, match="is used by check 'small'"):
         rename_column(checked, path, "other")
-    with pytest.raises(MangroveError, match="= 'name': drop the check first"):
+    with pytest.raises(MangroveError, match=r"= 'name'\); drop the check first"):
         drop_column(checked, path)
     free = replace(drop_check_constraint(checked, "small"), schema=WIDER)
     assert rename_column(free, path, "other") != free != drop_column(free, path)

@@ -95,9 +95,9 @@ def test_a_refusal_names_every_column_at_fault() -> None:
         "Name": None,
     }
     expected = (
-        "the rows do not fit s.t: column 'ID' is bigint and the rows have string; "
+        "the rows do not match s.t: column 'ID' is bigint, but the rows have string; "
         "column 'nmae' is not in the table (did you mean 'name'?); "
-        "column 'Name' is given twice; column 'day' is not null and the rows lack it. The table has id, name, day"
+        "column 'Name' is given twice; column 'day' is not null, but missing in the rows. The table has id, name, day"
     )
     with pytest.raises(InvalidInputError, match=re.escape(expected)):
         check_columns("s.t", schema, given_types)

@@ -8,7 +8,7 @@ import pytest
 
 from mangrove.errors import ConflictError, MangroveError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.opening import EnginesFactory, create_on_store, open_on_store
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.metastore import Isolation
 from mangrove.model.manifests import DataFile, Manifest
@@ -23,6 +23,7 @@ from mangrove.transaction.group_commit import (
     select_group,
     split_commit_result,
 )
+from mangrove.wiring import LocalEngines
 
 
 class Gate(MemoryStore):
@@ -46,10 +47,10 @@ class Gate(MemoryStore):
 class Threads:
     """A lakehouse on which one transaction is held in its commit while others come."""
 
-    def __init__(self) -> None:
+    def __init__(self, engines: EnginesFactory | None = None) -> None:
         self.gate = Gate()
         self.store = CountingStore(self.gate)
-        self.lake = create_on_store(build_deterministic_effects(self.store))
+        self.lake = create_on_store(build_deterministic_effects(self.store), engines=engines)
         self.lake.create_namespace("n")
         self.lake.create_table("n.rows", "id int")
         self.lake.create_table("n.other", "id int")
@@ -159,6 +160,54 @@ def test_members_are_isolated_from_each_other_as_from_anybody(threads: Threads, 
         assert threads.outcomes["two"] == 5
     else:
         assert isinstance(threads.outcomes["two"], ConflictError)
+
+
+READS: dict[str, Callable[[Transaction], object]] = {
+    "an object": lambda transaction: transaction.table("n.rows").properties,
+    "a range": lambda transaction: list(transaction.table("n.rows").deltas()),
+    "rows": lambda transaction: transaction.table("n.rows").state(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_group_does_not_commit_over_what_a_serializable_member_read(threads: Threads, read: str) -> None:
+    lake = threads.lake
+    first, reader, other = lake.transaction(), lake.transaction("serializable"), lake.transaction()
+    READS[read](reader)
+    reader.alter_table("n.other", {"by": "reader"})
+    other.create_table("n.more", "id int")
+    if read == "an object":
+        first.alter_table("n.rows", {"by": "first"})
+    else:
+        first.add_delta("n.rows", (), delta("first"))
+    threads.commit_behind(first, {"reader": reader, "other": other})
+    assert isinstance(threads.outcomes["reader"], ConflictError)
+    assert first.id in str(threads.outcomes["reader"])
+    assert threads.outcomes["other"] == 5
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_members_of_a_group_do_not_lose_updates(isolation: Isolation) -> None:
+    threads = Threads(LocalEngines)
+    lake = threads.lake
+    table = lake.create_table("n.accounts", "owner varchar not null, balance bigint", keys=["owner"])
+    table.append([{"owner": owner, "balance": 100} for owner in "ab"])
+
+    def add(transaction: Transaction, owner: str) -> None:
+        accounts = transaction.table("n.accounts")
+        (row,) = accounts.to_arrow(where=f"owner = '{owner}'").to_pylist()
+        accounts.upsert([{"owner": owner, "balance": row["balance"] + 1}])
+
+    first, *others = (lake.transaction(isolation) for _ in range(5))
+    blind = others.pop()
+    add(first, "a")
+    for transaction, owner in zip(others, "abb", strict=True):
+        add(transaction, owner)
+    blind.table("n.accounts").upsert([{"owner": "c", "balance": 1}])
+    threads.commit_behind(first, {"a": others[0], "b1": others[1], "b2": others[2], "blind": blind})
+    refused = {name for name, outcome in threads.outcomes.items() if isinstance(outcome, ConflictError)}
+    assert refused == {"a", "b2"}
+    assert {row["owner"]: row["balance"] for row in table.to_arrow().to_pylist()} == {"a": 101, "b": 101, "c": 1}
 
 
 def test_a_rival_of_one_member_leaves_the_others_alone(threads: Threads) -> None:

@@ -30,7 +30,7 @@ from mangrove.inspect.summary import (
     summarize_object,
     summary_to_json,
 )
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layouts import COMPATIBLE_WITH, LAYOUTS
 from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.maintenance.progress import format_bytes
 from mangrove.model.locators import ViewLocator
@@ -265,7 +265,17 @@ _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
 @lake_command(
     "init", "mangrove init ./lake\nmangrove init s3://bucket/lake --layout deltacat --option region=eu-west-1"
 )
-@click.option("--layout", type=click.Choice(LAYOUTS), default="tree", show_default=True, help="Storage layout.")
+@click.option("--layout", type=click.Choice(LAYOUTS), help="Storage layout.  [default: tree]")
+@click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Write only what the tree format describes.  [default: strict for tree-older]",
+)
+@click.option(
+    "--compatible-with",
+    type=click.Choice(COMPATIBLE_WITH),
+    help="Keep every version readable by this program.",
+)
 @click.option("--name", default="", help="Display name.")
 @click.option("--order", type=int, help="Maximum number of children of a tree node.  [default: 128]")
 @click.option("--keep", metavar="DURATION", help="Retention period of versions, such as 30d.  [default: 7d]")
@@ -273,7 +283,9 @@ _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
 def init_command(
     session: CommandContext,
     lake: str,
-    layout: str,
+    layout: str | None,
+    strict: bool | None,
+    compatible_with: str | None,
     name: str,
     order: int | None,
     keep: str | None,
@@ -285,7 +297,9 @@ def init_command(
         settings = replace(settings, order=order)
     if keep is not None:
         settings = replace(settings, maximum_version_age_millis=parse_duration_millis(keep))
-    created = create_on_store(session.effects(lake), layout, settings)
+    created = create_on_store(
+        session.effects(lake), layout=layout, strict=strict, compatible_with=compatible_with, settings=settings
+    )
     summary = summarize_lakehouse(created.uri, created.layout, created.reading())
     session.answer(
         summary_to_json(summary), lambda: f"created a lakehouse at {summary.uri} in the {summary.layout} layout"

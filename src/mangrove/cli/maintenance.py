@@ -274,6 +274,10 @@ def resolve_layout_name(layout: str, revision: str | None) -> str:
 @click.option("--layout", type=click.Choice(["tree", "deltacat"]), help="Target layout.  [default: the other one]")
 @click.option("--revision", help="Format revision: newer or older for tree, seed or 2 for deltacat.")
 @click.option(
+    "--strict/--no-strict", default=None,
+    help="Write only what the tree format describes.  [default: strict for the older revision]",
+)  # fmt: skip
+@click.option(
     "--history", type=click.Choice([one.value for one in HistoryMode]), default="all", show_default=True,
     help="Convert all versions, or only the newest one.",
 )  # fmt: skip
@@ -284,7 +288,7 @@ def resolve_layout_name(layout: str, revision: str | None) -> str:
 @engine_option("copies files and counts their rows")
 def convert_command(
     session: CommandContext, lake: str, destination: str, layout: str | None, revision: str | None,
-    history: str, data: str, engine: str | None,
+    strict: bool | None, history: str, data: str, engine: str | None,
 ) -> None:  # fmt: skip
     """Convert a lakehouse to another layout or format revision, at another location.
 
@@ -302,6 +306,7 @@ def convert_command(
             MaintenanceEngines(opened.engines, engine, session.storage_options),
             history=history,
             data=data,
+            strict=strict,
             watch=watch,
         )
     session.answer(_report_json(report), lambda: str(report))

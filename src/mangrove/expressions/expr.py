@@ -1,7 +1,7 @@
 """Expression tree over the columns of a row.
 
-An expression has no types yet: whoever evaluates it knows the columns. It means
-what the same text means to Spark in its ANSI mode.
+Expressions are untyped; the evaluator knows the columns. The semantics are those of Spark
+in ANSI mode.
 """
 
 import datetime
@@ -33,23 +33,23 @@ __all__ = [
 
 
 class RequiresSparkError(InvalidInputError):
-    """Input that the engine in this process cannot take, and that Spark may understand."""
+    """Input that the local engine does not support, but Spark may."""
 
 
 LiteralValue: TypeAlias = bool | int | float | decimal.Decimal | str | bytes | datetime.date | datetime.datetime | None
-"""What can be written down: an int is a whole number, a Decimal one with a point, a float one with an exponent."""
+"""The value of a literal: int for integers, Decimal with a decimal point, float with an exponent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value that is written down."""
+    """A literal value."""
 
     value: LiteralValue
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPath:
-    """A column by the names that lead to it: `amount`, `address.city`, and in a merge `t.amount`."""
+    """A column path: `amount`, `address.city`, and in a merge `t.amount`."""
 
     names: tuple[str, ...]
 
@@ -73,7 +73,7 @@ class BinaryOp:
 
 @dataclass(frozen=True, slots=True)
 class NullTest:
-    """Whether an operand has no value."""
+    """`is null` or `is not null`."""
 
     operand: "Expression"
     negated: bool = False
@@ -81,7 +81,7 @@ class NullTest:
 
 @dataclass(frozen=True, slots=True)
 class InList:
-    """Whether an operand is equal to one of several."""
+    """`in` or `not in` with a list of operands."""
 
     operand: "Expression"
     items: "tuple[Expression, ...]"
@@ -90,7 +90,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether a text has a form in which `%` stands for any characters and `_` for one."""
+    """`like` or `not like`; `%` matches any characters and `_` one."""
 
     operand: "Expression"
     pattern: str
@@ -99,7 +99,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The value beside the first condition that is true."""
+    """The value of the first branch whose condition is true."""
 
     branches: "tuple[tuple[Expression, Expression], ...]"
     otherwise: "Expression"
@@ -107,7 +107,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """An operand as a value of another type."""
+    """A conversion of an operand to another type."""
 
     operand: "Expression"
     type: DataType
@@ -115,7 +115,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A function of some arguments; its name is in lower case."""
+    """A function call; the name is in lower case."""
 
     name: str
     arguments: "tuple[Expression, ...]"
@@ -127,12 +127,12 @@ Expression: TypeAlias = (
 
 
 def collect_column_paths(expression: Expression) -> frozenset[tuple[str, ...]]:
-    """Return the columns that an expression looks at, as they are written."""
+    """Return the column paths that an expression uses, as written."""
     return frozenset(part.names for part in _parts(expression) if isinstance(part, ColumnPath))
 
 
 def split_conjuncts(expression: Expression) -> list[Expression]:
-    """Return the conditions that `and` joins."""
+    """Return the operands of a conjunction."""
     if isinstance(expression, BinaryOp) and expression.operator == "and":
         return [*split_conjuncts(expression.left), *split_conjuncts(expression.right)]
     return [expression]

@@ -57,24 +57,24 @@ _FORMS: Final[dict[type, tuple[str, str]]] = {
 
 
 def build_period_comparison(column: Column, transform: Transform, operator: Operator, text: str) -> Predicate:
-    """Return the comparison of the column with the beginning and the end of the period that `text` names."""
+    """Return the comparison of the column with the bounds of the period `text`."""
     result_type_of(transform, column.type)
     if type(transform) not in _FORMS:
         raise InvalidInputError(
-            f"{transform_name_of(transform)}({column.name}) cannot be part of a predicate: compare the column itself"
+            f"{transform_name_of(transform)}({column.name}) cannot be used in a predicate; compare the column itself"
         )
     form, example = _FORMS[type(transform)]
     try:
         first = datetime.datetime.strptime(text.strip().replace(" ", "T"), form)
     except ValueError as error:
         raise InvalidInputError(
-            f"{transform_name_of(transform)}({column.name}) is compared with {text!r}: write it as {example}"
+            f"{transform_name_of(transform)}({column.name}) cannot be compared with {text!r}; use {example}"
         ) from error
     return _compare_period(column, transform, operator, first)
 
 
 def build_period_predicate(column: Column, transform: Transform, value: Value) -> Predicate:
-    """Return what the rows fulfil that lie in the period with this partition value."""
+    """Return the predicate for the rows of the period with this partition value."""
     return _compare_period(column, transform, Operator.EQUAL, _period_start(transform, value))
 
 
@@ -102,7 +102,7 @@ def _compare_period(column: Column, transform: Transform, operator: Operator, fi
 
 
 def _period_start(transform: Transform, value: Value) -> datetime.datetime:
-    """Return when the period with a partition value begins."""
+    """Return the start of the period with a partition value."""
     if isinstance(transform, Days):
         assert isinstance(value, datetime.date)
         return datetime.datetime(value.year, value.month, value.day)
@@ -117,7 +117,7 @@ def _period_start(transform: Transform, value: Value) -> datetime.datetime:
                 return datetime.datetime(1970, 1, 1) + datetime.timedelta(hours=value)
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(
-            f"a row lies in {transform_name_of(transform)} {value} since 1970, beyond the years 1 to 9999: leave it out"
+            f"{transform_name_of(transform)} {value} since 1970 is outside the years 1 to 9999; remove the row"
         ) from error
 
 
@@ -143,19 +143,19 @@ def _value(column: Column, moment: datetime.datetime) -> Value:
 
 
 LiteralInput: TypeAlias = bool | decimal.Decimal | str | bytes
-"""What stands in the text: true or false, a number, text, or bytes."""
+"""The value of a SQL literal: a boolean, a number, a string or bytes."""
 
 _EXACT: Final = decimal.Context(prec=100)
 _INTEGER_END: Final = 2**63
 _DIGITS_MAX: Final = 38
-"""What no column can hold that counts exactly has more digits before the point."""
+"""The maximum number of digits before the decimal point of an exact numeric column."""
 _INTEGER_BITS: Final = {Int16: 15, Int32: 31, Int64: 63}
 _BELOW: Final = {Operator.LESS, Operator.LESS_OR_EQUAL}
 _ABOVE: Final = {Operator.GREATER, Operator.GREATER_OR_EQUAL}
 
 
 def build_comparison(column: Column, operator: Operator, literal: LiteralInput) -> Predicate:
-    """Return the comparison of a column with what was written; refuse what no value of the column can be equal to."""
+    """Return the comparison of a column with a literal; raise an error for a literal that the column cannot hold."""
     unit = _unit_of(column)
     if unit is not None and isinstance(literal, decimal.Decimal):
         steps = _steps(column, unit, literal)
@@ -168,7 +168,7 @@ def build_comparison(column: Column, operator: Operator, literal: LiteralInput) 
 
 
 def exact_comparison(column: Column, operator: Operator, literal: LiteralInput) -> Predicate:
-    """Return the comparison of a column with what was written, also with a number that the column cannot hold.
+    """Return the comparison of a column with a literal, also with a number that the column cannot hold.
 
     What then holds for every value, or for none, is a comparison with an end of the
     column's range, and not a constant: for null both it and its negation are unknown.
@@ -194,15 +194,17 @@ def exact_comparison(column: Column, operator: Operator, literal: LiteralInput) 
 
 
 def membership(column: Column, literals: Sequence[LiteralInput], *, negated: bool) -> Predicate:
-    """Return whether a column's value is one of those written; numbers that the column cannot hold are none of them."""
-    held = [literal for literal in literals if not isinstance(literal, decimal.Decimal) or _holds(column, literal)]
-    if held:
-        return IsIn(column.id, tuple(convert_literal(column, literal) for literal in held), negated)
+    """Return the `in` predicate of a column; numbers that the column cannot hold are dropped."""
+    representable = [
+        literal for literal in literals if not isinstance(literal, decimal.Decimal) or _holds(column, literal)
+    ]
+    if representable:
+        return IsIn(column.id, tuple(convert_literal(column, literal) for literal in representable), negated)
     return exact_comparison(column, Operator.UNEQUAL if negated else Operator.EQUAL, literals[0])
 
 
 def _holds(column: Column, literal: decimal.Decimal) -> bool:
-    """Return whether a value of the column can be equal to the number; true where the column holds no numbers."""
+    """Return whether the column can hold the number; true for columns that are not numeric."""
     bounds, unit = _bounds_of(column), _unit_of(column)
     if bounds is None:
         return True
@@ -213,7 +215,7 @@ def _holds(column: Column, literal: decimal.Decimal) -> bool:
 
 
 def _bounds_of(column: Column) -> tuple[decimal.Decimal, decimal.Decimal] | None:
-    """Return the smallest and the largest finite number that the column can hold, None where it holds no numbers."""
+    """Return the minimum and maximum finite number of the column type, or None if it is not numeric."""
     match column.type:
         case Int16() | Int32() | Int64():
             end = 2 ** _INTEGER_BITS[type(column.type)]
@@ -229,14 +231,14 @@ def _bounds_of(column: Column) -> tuple[decimal.Decimal, decimal.Decimal] | None
 
 
 def convert_literal(column: Column, literal: LiteralInput) -> Value:
-    """Return the literal as a value of the column; refuse one that the column cannot hold."""
+    """Return the literal as a value of the column type; raise an error if it cannot hold it."""
     try:
         value = _value_of(column, literal)
     except ValueError as error:
         raise _misfit(column, literal) from error
     if value is None:
         raise _misfit(column, literal)
-    return normalize_value(value, f"what column {column.name!r} is compared with")
+    return normalize_value(value, f"the value compared with column {column.name!r}")
 
 
 def _value_of(column: Column, literal: LiteralInput) -> Value | None:
@@ -260,16 +262,16 @@ def _value_of(column: Column, literal: LiteralInput) -> Value | None:
             return datetime.date.fromisoformat(literal)
         case Time() | TimeTz(), str():
             time = datetime.time.fromisoformat(literal)
-            return _normalize_time_zone(time, wanted=isinstance(column.type, TimeTz))
+            return _normalize_time_zone(time, has_zone=isinstance(column.type, TimeTz))
         case Timestamp() | TimestampTz(), str():
             moment = datetime.datetime.fromisoformat(literal)
-            return _normalize_time_zone(moment, wanted=isinstance(column.type, TimestampTz))
+            return _normalize_time_zone(moment, has_zone=isinstance(column.type, TimestampTz))
         case _:
             return None
 
 
 def _unit_of(column: Column) -> int | None:
-    """Return the power of ten in which the column counts, for a column that counts exactly."""
+    """Return the exponent of the smallest unit of an exact numeric column."""
     match column.type:
         case Int16() | Int32() | Int64():
             return 0
@@ -293,7 +295,7 @@ def _exact(column: Column, literal: decimal.Decimal) -> Value | None:
 
 
 def _steps(column: Column, unit: int, literal: decimal.Decimal) -> decimal.Decimal:
-    """Return the literal, however many digits it has, counted in the unit of the column."""
+    """Return the literal in units of the column, for any number of digits."""
     if not literal:
         return decimal.Decimal(0)
     if literal.adjusted() > _DIGITS_MAX:
@@ -309,10 +311,10 @@ def _infinity(literal: str) -> float | None:
 
 
 def _normalize_time_zone(
-    value: datetime.datetime | datetime.time, *, wanted: bool
+    value: datetime.datetime | datetime.time, *, has_zone: bool
 ) -> datetime.datetime | datetime.time | None:
-    """Return the value in UTC where a zone is wanted; one that has a zone where none is wanted cannot be meant."""
-    if not wanted:
+    """Return the value in UTC if the type has a zone; raise an error for a zone if it has none."""
+    if not has_zone:
         return value if value.tzinfo is None else None
     return value.replace(tzinfo=datetime.UTC) if value.tzinfo is None else value
 

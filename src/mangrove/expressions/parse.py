@@ -97,7 +97,7 @@ class _ExpressionConverter:
         self._sql = sql
 
     def convert(self, node: Any) -> Expression:
-        """Return what a node means; a chain of operators is walked, not nested, because it can be long."""
+        """Return the expression of a node; operator chains are converted iteratively, because they can be long."""
         chain = []
         while type(node) in _BINARY:
             chain.append(node)
@@ -164,12 +164,12 @@ class _ExpressionConverter:
 
     def _convert_like(self, node: Any) -> Expression:
         if not node.expression.is_string:
-            raise self._sql.error(node.expression, "a pattern between quotes")
+            raise self._sql.error(node.expression, "a quoted pattern")
         return Like(self.convert(node.this), node.expression.this, bool(node.args.get("negate")))
 
     def _convert_case(self, node: Any) -> Expression:
         if not node.args["ifs"]:
-            raise InvalidInputError(f"a case has no `when`: {self._sql.text!r}")
+            raise InvalidInputError(f"CASE without WHEN: {self._sql.text!r}")
         subject = None if node.this is None else self.convert(node.this)
         branches = []
         for branch in node.args["ifs"]:
@@ -182,7 +182,7 @@ class _ExpressionConverter:
     def _convert_call(self, node: Any) -> Expression:
         name = node.name.lower()
         if name not in _FUNCTIONS:
-            raise RequiresSparkError(f"the function {name} is known to Spark at most, in {self._sql.text!r}")
+            raise RequiresSparkError(f"unknown function {name} in {self._sql.text!r}; only Spark may support it")
         return ScalarFunction(name, self._convert_all(node.expressions, node))
 
     def _convert_all(self, nodes: list[Any], parent: Any) -> tuple[Expression, ...]:
@@ -213,7 +213,7 @@ def _parse_number(written: str) -> LiteralValue:
         return float(written)
     if sum(character.isdigit() for character in written) > _DIGITS_MAX:
         raise InvalidInputError(
-            f"a number of an expression has more than {_DIGITS_MAX} digits: write it as in 1e40, if it is meant"
+            f"a number in the expression has more than {_DIGITS_MAX} digits; use an exponent, as in 1e40"
         )
     return int(written) if written.isdigit() else decimal.Decimal(written)
 
@@ -222,7 +222,7 @@ def _parse_typed_literal(word: str, written: str) -> LiteralValue:
     try:
         return _PARSERS[word](written)
     except ValueError as error:
-        raise InvalidInputError(f"{word} {written!r} is none: {error}") from error
+        raise InvalidInputError(f"invalid {word} {written!r}: {error}") from error
 
 
 def _parse_timestamp(written: str) -> datetime.datetime:
@@ -258,7 +258,7 @@ _ESCAPED: Final = re.compile(r"\\(.)|([%_])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A column, or a period that is taken from it."""
+    """A column, or a period of it."""
 
     column: Column
     transform: Transform
@@ -329,13 +329,15 @@ class _PredicateConverter:
     def _convert_like(self, node: Any) -> Predicate:
         term, negated = self._convert_term(node.this), bool(node.args.get("negate"))
         if not isinstance(term.column.type, Char | Varchar) or not isinstance(term.transform, Identity):
-            raise InvalidInputError(f"`like` compares text, and column {term.column.name!r} is none")
+            raise InvalidInputError(f"`like` requires a string column, but {term.column.name!r} is not one")
         if not node.expression.is_string:
-            raise self._sql.error(node.expression, "a pattern between quotes")
+            raise self._sql.error(node.expression, "a quoted pattern")
         pattern = node.expression.this
         body, is_open = (pattern[:-1], True) if pattern.endswith("%") else (pattern, False)
         if any(match[2] for match in _ESCAPED.finditer(body)):
-            raise InvalidInputError(f"the pattern {pattern!r} has a wildcard that is not one `%` at its end")
+            raise InvalidInputError(
+                f"unsupported pattern {pattern!r}; the only wildcard of a predicate is one `%` at the end"
+            )
         plain = _ESCAPED.sub(lambda match: match[1], body)
         if is_open:
             return StartsWith(term.column.id, plain, negated)
@@ -361,21 +363,23 @@ class _PredicateConverter:
         column = self._schema.column(*path)
         for depth in range(1, len(path)):
             if not isinstance(self._schema.column(*path[:depth]).type, Struct):
-                raise InvalidInputError(f"{'.'.join(path)!r} lies inside a list or map, which a predicate cannot reach")
+                raise InvalidInputError(f"{'.'.join(path)!r} is inside a list or map and cannot be used in a predicate")
         if is_nested(column.type) and not is_null_test:
-            raise InvalidInputError(f"column {'.'.join(path)!r} is nested: only `is null` can be asked about it")
+            raise InvalidInputError(
+                f"column {'.'.join(path)!r} has a nested type; a predicate can only test it with `is null`"
+            )
         return column
 
     def _convert_literal(self, node: Any) -> LiteralInput:
         if isinstance(node, exp.Null):
-            raise InvalidInputError("nothing is equal to null, nor unequal: write `is null` or `is not null`")
+            raise InvalidInputError("comparison with null is never true; use `is null` or `is not null`")
         literal = self._find_literal(node)
         if literal is None:
-            raise self._sql.error(node, "a number, a text between quotes, true or false")
+            raise self._sql.error(node, "a number, a quoted string, true or false")
         return literal
 
     def _find_literal(self, node: Any) -> LiteralInput | None:
-        """Return the value that is written down, or None where it is none."""
+        """Return the value of a literal node, or None for other nodes."""
         match node:
             case exp.Boolean():
                 return bool(node.this)
@@ -394,7 +398,7 @@ class _PredicateConverter:
 
 
 def _split_chain(node: Any, operation: type[exp.Expr]) -> list[Any]:
-    """Return the parts that an operator joins, without going into brackets."""
+    """Return the operands of a chain of the same operator, without entering parentheses."""
     parts = []
     while isinstance(node, operation):
         parts.append(node.args["expression"])
@@ -411,19 +415,19 @@ def _parse_decimal(written: str) -> decimal.Decimal:
     try:
         return decimal.Decimal(written)
     except decimal.InvalidOperation as error:
-        raise InvalidInputError(f"{written} has an exponent that no number of a column has") from error
+        raise InvalidInputError(f"the exponent of {written} is out of range") from error
 
 
 def _parse_bytes(digits: str) -> bytes:
     try:
         return bytes.fromhex(digits)
     except ValueError as error:
-        raise InvalidInputError(f"x{digits!r} is no bytes: write two hexadecimal digits for each") from error
+        raise InvalidInputError(f"invalid bytes x{digits!r}; expected two hexadecimal digits per byte") from error
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCondition:
-    """A condition in words that only Spark understands, and a predicate that all rows fulfil for which it is true."""
+    """A condition that only Spark can evaluate, and a predicate that it implies."""
 
     text: str
     predicate: Predicate
@@ -431,20 +435,20 @@ class SparkCondition:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a caller asked for; exactly one of the two is there."""
+    """A predicate or a local expression; exactly one of them is set."""
 
     predicate: Predicate | None = None
     expression: Expression | None = None
 
 
 class ConditionToken(NamedTuple):
-    """A piece of a condition; `value` is a name without its backticks, or a mark."""
+    """A token of a condition; `value` is a name without its backticks, or a symbol."""
 
     value: str
     start: int
     is_word: bool = False
     is_name: bool = False
-    """Whether it can be part of a name: a word, or a text between backticks."""
+    """Whether it can be part of a name: a word, or quoted with backticks."""
 
     @property
     def is_mark(self) -> bool:
@@ -456,27 +460,27 @@ ALL_ROWS = Condition(ConstantPredicate(holds=True))
 
 
 def check_not_empty(text: str, what: str = "expression") -> None:
-    """Refuse a text without content: no engine could say more about it."""
+    """Raise an error for an empty text."""
     if not text.strip():
-        raise InvalidInputError(f"the {what} is empty: write one such as amount > 0")
+        raise InvalidInputError(f"the {what} is empty; give one, such as amount > 0")
 
 
 def parse_expression(text: str) -> Expression:
-    """Return the expression that `text` is; refuse what only Spark understands, saying so."""
+    """Parse an expression; raise RequiresSparkError for syntax that only Spark supports."""
     check_not_empty(text)
     sql = SqlText(text, "expression", RequiresSparkError)
     return _ExpressionConverter(sql).convert(parse_sql_tree(sql))
 
 
 def parse_predicate(text: str, schema: Schema) -> Predicate:
-    """Return what `text` says about the columns of `schema`; refuse what it does not have or cannot compare."""
+    """Parse a predicate on the columns of `schema`; raise an error for unknown columns and invalid comparisons."""
     check_not_empty(text, "predicate")
-    sql = SqlText(text, "predicate", advice="; to_spark(where=…) and SQL take any condition of Spark's")
+    sql = SqlText(text, "predicate", advice="; to_spark(where=…) and SQL support any Spark condition")
     return _PredicateConverter(sql, schema).convert(parse_sql_tree(sql))
 
 
 def tokenize_condition(text: str) -> list[ConditionToken]:
-    """Return the tokens of any condition of Spark's, the last of which is empty."""
+    """Return the tokens of a Spark condition; the last one is empty."""
     found = []
     for token in tokenize_text(text, "condition"):
         is_value = token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING, TokenType.HEX_STRING)
@@ -488,16 +492,16 @@ def tokenize_condition(text: str) -> list[ConditionToken]:
 
 
 def bind_predicate(where: str | Predicate | None, schema: Schema) -> Predicate | None:
-    """Return the predicate that a caller gave as text or as a value, or None where all rows are meant."""
+    """Return the predicate of an argument given as text or as a value, or None for all rows."""
     if isinstance(where, str):
         return parse_predicate(where, schema)
     if where is not None and not isinstance(where, Predicate):
-        raise InvalidInputError(f"`where` is {where!r}: give text such as 'amount < 0'")
+        raise InvalidInputError(f"invalid `where` {where!r}; expected text such as 'amount < 0'")
     return where
 
 
 def parse_condition(where: str | Predicate | SparkCondition | None, schema: Schema) -> Condition:
-    """Return what `where` means to the engine in this process; None means all rows."""
+    """Return the condition for the local engine, or None for all rows."""
     if where is None:
         return ALL_ROWS
     if isinstance(where, SparkCondition):
@@ -509,7 +513,7 @@ def parse_condition(where: str | Predicate | SparkCondition | None, schema: Sche
 
 
 def parse_pruning_predicate(where: str | Predicate | None, schema: Schema) -> Predicate | None:
-    """Return the predicate that a text is, or None where it says more than predicates do."""
+    """Return the equivalent predicate of a text, or None if there is none."""
     try:
         return bind_predicate(where, schema)
     except MangroveError:

@@ -1,8 +1,8 @@
 """Predicates on columns by id, and their rendering as SQL.
 
-They follow SQL: a comparison with null is neither true nor false, and only rows
-for which the whole is true are meant. NaN is equal to itself and above every
-other number, as in Spark.
+Predicates follow SQL: a comparison with null is neither true nor false, and only rows for
+which the predicate is true match. As in Spark, NaN equals itself and is greater than every
+other number.
 """
 
 import datetime
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Operator(enum.Enum):
-    """How two values are compared."""
+    """A comparison operator."""
 
     EQUAL = "="
     UNEQUAL = "<>"
@@ -48,12 +48,12 @@ class Operator(enum.Enum):
 
     @property
     def opposite(self) -> "Operator":
-        """The operator that holds exactly where this one does not."""
+        """The negated operator."""
         return _OPPOSITES[self]
 
     @property
     def mirrored(self) -> "Operator":
-        """The operator that means the same with the two sides exchanged."""
+        """The equivalent operator with exchanged operands."""
         return _MIRRORED[self]
 
 
@@ -77,14 +77,14 @@ _MIRRORED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConstantPredicate:
-    """Every row, or none."""
+    """True or false for every row."""
 
     holds: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnComparison:
-    """A column's value beside one of the column's own type."""
+    """A comparison of a column with a value of its type."""
 
     column_id: int
     operator: Operator
@@ -93,7 +93,7 @@ class ColumnComparison:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Whether a column has no value."""
+    """`is null` or `is not null`."""
 
     column_id: int
     negated: bool = False
@@ -101,7 +101,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class IsIn:
-    """Whether a column's value is one of several."""
+    """`in` or `not in` with a list of values."""
 
     column_id: int
     values: tuple[Value, ...]
@@ -110,12 +110,12 @@ class IsIn:
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(self.values))
         if not self.values:
-            raise InvalidInputError("`in` has an empty list: name at least one value")
+            raise InvalidInputError("the list of `in` is empty; give at least one value")
 
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """Whether a text begins with another."""
+    """A prefix test of a string column."""
 
     column_id: int
     prefix: str
@@ -124,14 +124,14 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """What holds where every part does."""
+    """A conjunction."""
 
     parts: "tuple[Predicate, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """What holds where at least one part does."""
+    """A disjunction."""
 
     parts: "tuple[Predicate, ...]"
 
@@ -141,7 +141,7 @@ Predicate: TypeAlias = ConstantPredicate | Leaf | AllOf | AnyOf
 
 
 def negate_predicate(predicate: Predicate) -> Predicate:
-    """Return what is true where `predicate` is false, and unknown where that is unknown."""
+    """Return the negation, which is unknown where `predicate` is unknown."""
     match predicate:
         case ConstantPredicate(holds):
             return ConstantPredicate(not holds)
@@ -158,7 +158,7 @@ def negate_predicate(predicate: Predicate) -> Predicate:
 
 
 def collect_column_ids(predicate: Predicate) -> frozenset[int]:
-    """Return the ids of the columns that `predicate` looks at."""
+    """Return the ids of the columns of a predicate."""
     return frozenset(leaf.column_id for leaf in _leaves(predicate))
 
 
@@ -174,7 +174,7 @@ def _leaves(predicate: Predicate) -> Iterator[Leaf]:
 
 
 def render_predicate_sql(predicate: Predicate, schema: Schema) -> str:
-    """Return the text; columns are named as `schema` names them now."""
+    """Return the predicate as SQL text, with the column names of `schema`."""
     match predicate:
         case ConstantPredicate(holds):
             return "true" if holds else "false"

@@ -34,7 +34,7 @@ _NESTED: Final = re.compile(r"\w+\s*<.*>", re.DOTALL)
 
 
 def convert_type(node: Any, sql: SqlText) -> DataType:
-    """Return the type that a tree is; the columns inside it are numbered from 1."""
+    """Return the type of a tree; nested columns are numbered from 1."""
     if node.meta.get("constraints"):
         raise sql.error(node, "a type without `not null` or a comment")
     return assign_fresh_ids([Column(0, "type", _convert(node, sql))], -1)[0].type
@@ -134,5 +134,7 @@ def _format_column(column: Column) -> str:
     except InvalidInputError:
         is_one = False
     if not is_one:
-        raise InvalidInputError(f"the default {column.default!r} of column {column.name!r} is not one SQL expression")
+        raise InvalidInputError(
+            f"the default {column.default!r} of column {column.name!r} is not a single SQL expression"
+        )
     return with_default

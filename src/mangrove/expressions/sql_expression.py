@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """An SQL expression; make one with `expr`, `col` or `lit`."""
+    """A SQL expression; create one with `expr`, `col` or `lit`."""
 
     sql: str
 
@@ -64,12 +64,12 @@ def lit(value: LiteralValue) -> Expr:
 
 
 def to_condition(where: T | Expr) -> T | str:
-    """Return a condition with its SQL text in the place of an expression."""
+    """Return a condition as text if it is an expression, else unchanged."""
     return where.sql if isinstance(where, Expr) else where
 
 
 def format_literal(value: LiteralValue) -> str:
-    """Return a value as a literal of Spark SQL."""
+    """Return a value as a Spark SQL literal."""
     match value:
         case None:
             return "null"

@@ -57,7 +57,7 @@ _EXPECTED: Final = (
     (re.compile(r"Expected type", re.IGNORECASE), f"one of the types {TYPES_ALLOWED}"),
     (re.compile(r"Expected name"), "a column's name"),
     (re.compile(r"Expected inner"), "`<` and the types inside it"),
-    (re.compile(r"Expected comment"), "a comment between quotes"),
+    (re.compile(r"Expected comment"), "a quoted comment"),
     (re.compile(r"Expect(?:ing|ed) (\S+)"), None),
 )
 
@@ -82,7 +82,7 @@ def _parse_in(parser: Any, operand: exp.Expr) -> exp.Expr:
 
 
 def _parse_item(parser: Any) -> exp.Expr | None:
-    """Parse a part of a list; a value that stands alone takes no way through all operators: lists can be long."""
+    """Parse a list item; single values skip the operator rules, because lists can be long."""
     is_alone = parser._curr.token_type in _VALUES and parser._next.token_type in (TokenType.COMMA, TokenType.R_PAREN)
     item: exp.Expr | None = parser._parse_primary() if is_alone else parser._parse_disjunction()
     return item
@@ -147,7 +147,7 @@ def _parse_constraints(parser: Any, *, is_nested: bool = True) -> list[exp.Expr]
 
 
 def _build_typed_literal(_parser: Any, value: exp.Expr, data_type: exp.DataType) -> exp.Expr:
-    """Return `date '…'` as a node of its own: sqlglot would make it a cast."""
+    """Return `date '…'` as a separate node; sqlglot would make it a cast."""
     return exp.Introducer(this=data_type, expression=value)
 
 
@@ -156,13 +156,13 @@ class _MangroveSql(Spark):
     """The part of Spark's dialect in which expressions, predicates and types are written."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Knows no words of statements, and `''` inside a text."""
+        """A tokenizer without statement keywords and with `''` as an escaped quote."""
 
         KEYWORDS = {**{word: Spark.Tokenizer.KEYWORDS[word] for word in _SPARK_WORDS}, **_TYPES}
         STRING_ESCAPES = ["\\", "'", '"']
 
     class Parser(SparkParser):
-        """Has Spark's precedence, and the calls of functions as they are written."""
+        """A parser with the operator precedence of Spark that keeps function calls as written."""
 
         STRICT_CAST = True
         EXPRESSION_PARSERS = {
@@ -203,7 +203,7 @@ class _MangroveSql(Spark):
             allow_identifiers: bool = True,
             with_collation: bool = False,
         ) -> exp.Expr | None:
-            """Parse a type; inside another one it can be `not null` and have a comment, which Spark does not know."""
+            """Parse a type; nested types may have `not null` and a comment, which Spark does not support."""
             found = self._parse_bare_type(check_func=check_func)
             if isinstance(found, exp.DataType) and not check_func:
                 found.meta["constraints"] = _parse_constraints(self)
@@ -223,7 +223,7 @@ class _MangroveSql(Spark):
 
 
 class SqlText:
-    """A text that is parsed, and how errors about it are worded."""
+    """The text that is parsed, for error messages."""
 
     def __init__(
         self,
@@ -243,8 +243,7 @@ class SqlText:
         """Return the error that something else was expected between two positions."""
         found = repr(self.text[start:end]) if start < len(self.text.rstrip()) else "the end"
         return self._refusal(
-            f"the {self.what} has {found} at position {start}, where {expected} was expected: {self.text!r}"
-            + self._advice
+            f"the {self.what} has {found} at position {start}; expected {expected}: {self.text!r}" + self._advice
         )
 
     def error(self, node: exp.Expr, expected: str) -> InvalidInputError:
@@ -252,8 +251,7 @@ class SqlText:
         places = [part.meta for part in node.walk() if "start" in part.meta]
         if not places:
             return self._refusal(
-                f"the {self.what} has {node.sql('spark')!r}, where {expected} was expected: {self.text!r}"
-                + self._advice
+                f"the {self.what} has {node.sql('spark')!r}; expected {expected}: {self.text!r}" + self._advice
             )
         return self.error_at(
             min(place["start"] for place in places), max(place["end"] for place in places) + 1, expected
@@ -261,11 +259,11 @@ class SqlText:
 
     def error_too_deep(self) -> InvalidInputError:
         """Return the error that the text nests too deep."""
-        return InvalidInputError(f"the {self.what} nests too many levels deep: take brackets away")
+        return InvalidInputError(f"the {self.what} is nested too deeply; remove parentheses")
 
 
 def parse_sql_tree(sql: SqlText, into: type[exp.Expr] = exp.Condition) -> Any:
-    """Return sqlglot's tree of a text; refuse what is no single expression."""
+    """Return the sqlglot tree of a text; raise an error unless it is a single expression."""
     tokens = tokenize_text(sql.text, sql.what)
     if into is not exp.Condition:
         tokens = _join_defaults(sql, tokens)
@@ -284,20 +282,20 @@ def parse_sql_tree(sql: SqlText, into: type[exp.Expr] = exp.Condition) -> Any:
 
 
 def tokenize_text(text: str, what: str) -> list[Token]:
-    """Return sqlglot's tokens of a text."""
+    """Return the sqlglot tokens of a text."""
     try:
         return _MangroveSql().tokenize(text)
     except TokenError as error:
-        raise InvalidInputError(f"the {what} has a quote or comment that is never closed: {text!r}") from error
+        raise InvalidInputError(f"the {what} has an unterminated quote or comment: {text!r}") from error
 
 
 def unquote_text(literal: str) -> str:
-    """Return what a text literal means, without its quotes and escapes."""
+    """Return the value of a string literal, without quotes and escapes."""
     return str(tokenize_text(literal, "text")[0].text)
 
 
 def column_path_of(node: Any) -> tuple[str, ...] | None:
-    """Return the names of a column, outermost first, or None where a node is no column."""
+    """Return the path of a column node, outermost name first, or None for other nodes."""
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
         outer = column_path_of(node.this)
         return None if outer is None else (*outer, node.expression.name)
@@ -307,7 +305,7 @@ def column_path_of(node: Any) -> tuple[str, ...] | None:
 
 
 def _check_brackets(sql: SqlText, tokens: Sequence[Token]) -> None:
-    """Refuse open brackets and several statements, which sqlglot lets pass."""
+    """Reject unbalanced brackets and several statements, which sqlglot accepts."""
     closing: list[TokenType] = []
     prefixes = 0
     for token in tokens:
@@ -325,7 +323,7 @@ def _check_brackets(sql: SqlText, tokens: Sequence[Token]) -> None:
 
 
 def _check_lists(sql: SqlText, tokens: Sequence[Token], *, is_schema: bool) -> None:
-    """Refuse empty places in lists, which sqlglot lets pass."""
+    """Reject empty list items, which sqlglot accepts."""
     for first, second in itertools.pairwise(tokens):
         kinds = (first.token_type, second.token_type)
         if kinds in _EMPTY_PLACES or (is_schema and kinds == (TokenType.L_PAREN, TokenType.R_PAREN)):
@@ -334,7 +332,7 @@ def _check_lists(sql: SqlText, tokens: Sequence[Token], *, is_schema: bool) -> N
 
 
 def _check_operands(sql: SqlText, tokens: Sequence[Token]) -> None:
-    """Refuse `a not null` and `case when` without `then`, which sqlglot lets pass."""
+    """Reject `a not null` and `case when` without `then`, which sqlglot accepts."""
     for before, first, second in zip(tokens, tokens[1:], tokens[2:], strict=False):
         is_after_operand = first.token_type is TokenType.NOT and before.token_type in _OPERAND_ENDS
         if is_after_operand and second.token_type not in _NEGATABLE:
@@ -344,7 +342,7 @@ def _check_operands(sql: SqlText, tokens: Sequence[Token]) -> None:
 
 
 def _join_defaults(sql: SqlText, tokens: Sequence[Token]) -> list[Token]:
-    """Return the tokens with each default as one token: its text is kept as it is, and may be any of Spark's."""
+    """Return the tokens with each default as one token, because it may be any Spark expression."""
     found: list[Token] = []
     depth = place = 0
     while place < len(tokens):
@@ -352,7 +350,7 @@ def _join_defaults(sql: SqlText, tokens: Sequence[Token]) -> list[Token]:
         depth += (token.token_type is TokenType.LT) - (token.token_type is TokenType.GT)
         if depth >= TYPE_NESTING_MAX:
             raise InvalidInputError(
-                f"types lie more than {TYPE_NESTING_MAX} levels deep in each other at position {token.start}"
+                f"types are nested more than {TYPE_NESTING_MAX} levels deep at position {token.start}"
             )
         is_word = token.token_type is TokenType.VAR and token.text.upper() == "DEFAULT"
         is_name = not found or found[-1].token_type is TokenType.COMMA
@@ -368,7 +366,7 @@ def _join_defaults(sql: SqlText, tokens: Sequence[Token]) -> list[Token]:
 
 
 def _find_default_end(sql: SqlText, tokens: Sequence[Token], start: int) -> int:
-    """Return the place after an expression: a comma, a comment or `not null` outside of brackets ends it."""
+    """Return the index after an expression, which ends at a comma, a comment or `not null` outside of brackets."""
     depth, place = 0, start
     while place < len(tokens):
         token = tokens[place]
@@ -383,7 +381,7 @@ def _find_default_end(sql: SqlText, tokens: Sequence[Token], start: int) -> int:
         place += 1
     if depth or place == start:
         at = tokens[place].start if place < len(tokens) else len(sql.text)
-        raise sql.error_at(at, at + 1, "an expression with as many closing as opening brackets")
+        raise sql.error_at(at, at + 1, "an expression with balanced parentheses")
     return place
 
 

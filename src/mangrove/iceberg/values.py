@@ -140,24 +140,24 @@ def to_iceberg_value(value: Value, data_type: DataType, *, is_bound: bool = Fals
     return value
 
 
-def from_iceberg_value(held: Any, data_type: DataType) -> Value | None:
+def from_iceberg_value(value: Any, data_type: DataType) -> Value | None:
     """Return a value from PyIceberg's form, or None if not representable: NaN, a year after 9999."""
     try:
         match data_type:
             case Date():
-                return date_of_days(held)
+                return date_of_days(value)
             case Timestamp():
-                return timestamp_of_micros(held)
+                return timestamp_of_micros(value)
             case TimestampTz():
-                return timestamp_tz_of_micros(held)
+                return timestamp_tz_of_micros(value)
             case Time():
-                return time_of_micros(held)
+                return time_of_micros(value)
             case TimeTz():
-                return time_of_micros(held, datetime.UTC)
+                return time_of_micros(value, datetime.UTC)
             case Float32() | Float64():
-                return None if math.isnan(held) else float(held)
+                return None if math.isnan(value) else float(value)
             case _:
-                own: Value = held.bytes if isinstance(held, uuid.UUID) else held
+                own: Value = value.bytes if isinstance(value, uuid.UUID) else value
                 return own
     except (TypeError, ValueError, OverflowError):
         return None

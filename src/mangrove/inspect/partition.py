@@ -133,7 +133,7 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
     locator = _delta_locator(partition_locator, position)
     delta = pinned.snapshot.get(locator)
     if not isinstance(delta, Delta):
-        raise NotFoundError(f"there is no delta {position} in this partition of {opened.locator}")
+        raise NotFoundError(f"delta {position} does not exist in this partition of {opened.locator}")
     entries = delta.manifest.entries
     return DeltaInfo(
         pinned.seen,
@@ -152,7 +152,7 @@ def _find_partition(pinned: PinnedLakehouse, requested: PageRequest) -> tuple[Op
     locator = opened.partition_locator(requested.step("partition"))
     partition = pinned.snapshot.get(locator)
     if not isinstance(partition, Partition):
-        raise NotFoundError(f"there is no partition {locator.partition_id} in {opened.locator}")
+        raise NotFoundError(f"partition {locator.partition_id} does not exist in {opened.locator}")
     return opened, locator, partition
 
 

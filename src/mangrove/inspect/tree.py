@@ -115,7 +115,7 @@ def _levels(snapshot: TreeSnapshot) -> Iterator[TreeLevelInfo]:
             yield TreeLevelInfo((), left_out)
             return
         level = list(zip((path for path, _ in listed), _read(snapshot, [child for _, child in listed]), strict=True))
-    raise FormatError(f"the tree is more than {DEPTH_MAX} nodes deep: run `mangrove check`")
+    raise FormatError(f"the tree is more than {DEPTH_MAX} nodes deep; run `mangrove check`")
 
 
 def _build_position(path: str, node: Node) -> NodePosition:
@@ -134,7 +134,7 @@ def _node(snapshot: TreeSnapshot, node_path: str) -> NodeInfo:
         if not (step.isascii() and step.isdecimal()) or len(step) > 9:
             raise InvalidInputError(f"invalid node {node_path!r}; expected child indexes separated by dots, as in 0.3")
         if int(step) >= len(node.children):
-            raise NotFoundError(f"there is no node {node_path!r} in the tree of this version; start from the root")
+            raise NotFoundError(f"node {node_path!r} does not exist in the tree of this version; start from the root")
         child = node.children[int(step)]
         path = child if isinstance(child, str) else "not stored"
         node = _read(snapshot, [child])[0]

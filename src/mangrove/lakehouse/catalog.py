@@ -29,7 +29,7 @@ from mangrove.lakehouse.table import Table, TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
-from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, ViewEntry
+from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, TableVersionState, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.transaction.catalog import (
@@ -66,6 +66,7 @@ __all__ = [
     "WritableCatalog",
     "compact_tables",
     "list_managed_tables",
+    "list_written_versions",
     "parse_table_argument",
 ]
 
@@ -130,10 +131,11 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             assert isinstance(value, TableEntry)
             yield self._table_handle(locator, value)
 
-    def table(self, name: str | TableLocator) -> TableT_co:
-        """Return a table."""
+    def table(self, name: str | TableLocator, *, version: int | None = None) -> TableT_co:
+        """Return a table, or one of its table versions."""
         locator = parse_table_argument(name)
-        return self._table_handle(locator, load_table(self.reading(), locator))
+        table = self._table_handle(locator, load_table(self.reading(), locator))
+        return table if version is None else table.version(version)
 
     def views(
         self,
@@ -288,6 +290,8 @@ class WritableCatalog(ABC):
         description: str | None = None,
         checks: Mapping[str, str] = NO_PROPERTIES,
         defaults: Mapping[str, str] = NO_PROPERTIES,
+        version: int = 1,
+        stream_id: str | None = None,
         as_: object | None = None,
         replace: bool = False,
         if_not_exists: bool = False,
@@ -297,6 +301,8 @@ class WritableCatalog(ABC):
         With `as_` it has these rows from the start, and their columns where no schema
         is given; with `replace` it takes the place of a table of its name. `defaults`
         and `checks` are SQL text, by the names of columns and by names of their own.
+
+        `version` and `stream_id` are the ids of its first table version and stream.
 
         A table whose data others keep is of the type "external", with a location and
         a format, or "federated", with the `format_properties` "catalog" and "table".
@@ -308,7 +314,7 @@ class WritableCatalog(ABC):
             partition_by=validate_texts(partition_by, "the partition fields"),
             sort_by=validate_texts(sort_by, "the sort fields"),
             table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
-            properties=properties, description=description,
+            properties=properties, description=description, version=version, stream_id=stream_id,
         )  # fmt: skip
 
         def statement(transaction: StagedTransaction) -> Table:
@@ -322,7 +328,7 @@ class WritableCatalog(ABC):
             create_table(workspace, locator, made)
             table = Table(self, locator, made.table)
             if checks and self.engines is not None:
-                validate_new_checks(self.engines, transaction, locator)
+                validate_new_checks(self.engines, transaction, table.target)
             if as_ is not None:
                 table.fill(transaction, as_)
             return table
@@ -450,9 +456,17 @@ class CompactOptions(TypedDict, total=False):
 
 
 def list_managed_tables(catalog: ReadableCatalog[Namespace, Table, View]) -> list[Table]:
-    """Return the tables whose rows are ours to write, in order of their names."""
+    """Return the tables whose rows are ours to write, in order of their names, each table version by itself."""
     found = (table for namespace in catalog.namespaces() for table in namespace.tables())
-    return [table for table in found if table.table_type is TableType.MANAGED]
+    return [one for table in found if table.table_type is TableType.MANAGED for one in list_written_versions(table)]
+
+
+def list_written_versions(table: Table) -> list[Table]:
+    """Return the table if it has one table version, else one for each version that is not deleted."""
+    if table.value.latest_table_version == 1:
+        return [table]
+    deleted = TableVersionState.DELETED.value
+    return [table.version(one.version) for one in table.versions() if one.state != deleted]
 
 
 def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:

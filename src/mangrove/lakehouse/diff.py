@@ -1,7 +1,7 @@
 """Differences between two versions, summarized by object with row and byte counts."""
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
 
 from mangrove.metastore import Difference, Metastore, MetastoreSnapshot
@@ -92,25 +92,45 @@ def summarize_differences(
     ids, so `names_of` is asked once for the names of all of these.
     """
     named: dict[tuple[Kind, str], list[Difference]] = {}
-    below: dict[TableIdentity, RowChange] = {}
+    others: list[Difference] = []
     for difference in differences:
         locator = difference.locator
         if locator.kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION):
             named.setdefault((locator.kind, _id_of(difference)), []).append(difference)
-            continue
-        identity = _identity_of(locator)
+        else:
+            others.append(difference)
+    identities = {key: {identity for one in both if (identity := _table_identity(one))} for key, both in named.items()}
+    moved = frozenset[TableIdentity]().union(*(ids for ids in identities.values() if len(ids) > 1))
+    below: dict[TableIdentity, RowChange] = {}
+    for difference in _without_moves(others, moved):
+        identity = _identity_of(difference.locator)
         below[identity] = below.get(identity, _NO_ROWS) + _row_change(difference)
     changes = []
-    for (kind, _), both in named.items():
-        table = _table_identity(both[0])
-        rows = _NO_ROWS if table is None else below.pop(table, _NO_ROWS)
-        changes.append(replace(_change(kind, both), rows=rows))
+    for key, both in named.items():
+        rows = sum((below.pop(identity, _NO_ROWS) for identity in identities[key]), _NO_ROWS)
+        changes.append(replace(_change(key[0], both), rows=rows))
     names = names_of(set(below)) if below else {}
     changes += [
         ObjectChange(Kind.TABLE, names.get(identity, str(identity)), ChangeKind.CHANGED, rows=rows)
         for identity, rows in below.items()
     ]
     return tuple(sorted(changes, key=lambda change: (change.kind, change.name)))
+
+
+def _without_moves(differences: Iterable[Difference], moved: Set[TableIdentity]) -> Iterator[Difference]:
+    """Yield the differences without objects that only moved with their table to another namespace."""
+    pairs: dict[tuple[str | int, ...], Difference] = {}
+    for difference in differences:
+        if _identity_of(difference.locator) not in moved:
+            yield difference
+            continue
+        place = difference.locator.parts[1:]
+        other = pairs.pop(place, None)
+        if other is None:
+            pairs[place] = difference
+        elif (difference.before or other.before) != (difference.after or other.after):
+            yield from (other, difference)
+    yield from pairs.values()
 
 
 def _row_change(difference: Difference) -> RowChange:

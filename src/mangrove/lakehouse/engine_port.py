@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from mangrove.maintenance.copy import Copier
     from mangrove.maintenance.progress import ProgressCallback
     from mangrove.maintenance.vacuum import DeleteFiles
-    from mangrove.model.locators import TableLocator
+    from mangrove.metastore import RowRange
+    from mangrove.model.locators import PartitionLocator, TableLocator
     from mangrove.tables.compaction import CompactionBounds, PlannedCompaction
     from mangrove.tables.merge import Assignable, MergePlan
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import PlannedWrite
     from mangrove.transaction.catalog import CatalogReader
+    from mangrove.transaction.deltas import TableTarget
 
 
 __all__ = [
@@ -158,6 +160,16 @@ class RowReader(Protocol):
         """Return how many rows a data file really has, having read all of them."""
         ...
 
+    def have_rows_changed(
+        self,
+        rows: RowRange,
+        partitions: Collection[PartitionLocator],
+        before: CatalogReader,
+        after: CatalogReader,
+    ) -> bool:
+        """Return whether rows of a range differ between two versions."""
+        ...
+
 
 class LocalRowEngine(RowReader, Engine, Protocol):
     """An engine in this process, whose rows other tools of this process take."""
@@ -241,7 +253,7 @@ class IcebergPublisher(Protocol):
         ...
 
 
-def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: TableLocator) -> str:
+def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: TableLocator | TableTarget) -> str:
     """Return where the metadata lies that shows a table, and say what to do where it cannot be shown."""
     if isinstance(reading, Workspace):
         raise InvalidInputError(

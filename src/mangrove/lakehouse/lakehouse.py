@@ -34,7 +34,7 @@ from mangrove.transaction.shared import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
@@ -42,8 +42,11 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.layouts import OpenedLayout
     from mangrove.lakehouse.table import CatalogClient
+    from mangrove.metastore import RowRange
+    from mangrove.model.locators import PartitionLocator
     from mangrove.model.objects import SharedTransactionEntry
     from mangrove.model.settings import LakehouseSettings
+    from mangrove.transaction.catalog import CatalogReader
 
 __all__ = ["Lakehouse", "reopen_lakehouse"]
 
@@ -67,7 +70,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
         self._rollbacks = LakeRollback(effects, laid_out.metastore)
-        self._commits = GroupCommitter(laid_out.metastore, effects.new_id)
+        self._commits = GroupCommitter(laid_out.metastore, effects.new_id, self._have_rows_changed)
         self.clients = clients
         self.storage_options = storage_options
         self._engines_on = engines
@@ -237,7 +240,17 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     @cached_property
     def _shared(self) -> SharedTransactions:
-        return SharedTransactions(self.effects, self.metastore)
+        return SharedTransactions(self.effects, self.metastore, self._have_rows_changed)
+
+    def _have_rows_changed(
+        self,
+        rows: RowRange,
+        partitions: Collection[PartitionLocator],
+        before: CatalogReader,
+        after: CatalogReader,
+    ) -> bool:
+        """Return whether rows of a range differ between two versions; without engines every new delta counts."""
+        return self.engines is None or self.engines.reader().have_rows_changed(rows, partitions, before, after)
 
     def begin_shared(
         self,

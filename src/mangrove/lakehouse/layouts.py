@@ -12,9 +12,17 @@ from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.layouts.tree.versions import find_root_names
 from mangrove.metastore import Changes, Metastore
-from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
+from mangrove.model.settings import READABLE_BY_DELTACAT, STRICT_TREE, LakehouseSettings
 
-__all__ = ["DELTACAT_READABLE_LAYOUT", "LAYOUTS", "OpenedLayout", "create_layout", "open_layout"]
+__all__ = [
+    "COMPATIBLE_WITH",
+    "DELTACAT_READABLE_LAYOUT",
+    "LAYOUTS",
+    "OpenedLayout",
+    "create_layout",
+    "open_layout",
+    "resolve_strictness",
+]
 
 LAYOUTS: Final = ("tree", "tree-older", "deltacat", "deltacat-2")
 """What can be asked for: a layout, where needed with its other format revision."""
@@ -22,6 +30,13 @@ _TREE: Final = "tree"
 _DELTACAT: Final = "deltacat"
 DELTACAT_READABLE_LAYOUT: Final = "deltacat-2"
 """The layout in DeltaCAT's own form."""
+_TREE_LAYOUTS: Final = ("tree", "tree-older")
+_STRICT_LAYOUTS: Final = frozenset({"tree-older"})
+"""The layouts that are strict trees by default."""
+
+
+COMPATIBLE_WITH: Final = ("deltacat",)
+"""The programs that a lakehouse can stay readable by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,19 @@ class OpenedLayout:
     metastore: Metastore
 
 
+def resolve_strictness(layout: str, strict: bool | None) -> bool:
+    """Return whether a new lakehouse of this layout is a strict tree; None is the default of the layout.
+
+    >>> resolve_strictness("tree", None), resolve_strictness("tree", True), resolve_strictness("tree-older", None)
+    (False, True, True)
+    """
+    if strict and layout not in _TREE_LAYOUTS:
+        raise InvalidInputError(
+            f"the layout {layout} cannot be strict: only {' and '.join(_TREE_LAYOUTS)} have extensions to leave out"
+        )
+    return layout in _STRICT_LAYOUTS if strict is None else strict
+
+
 def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, changes: Changes) -> OpenedLayout:
     """Make a new lakehouse where there is none, in this layout or in the other."""
     makers: dict[str, tuple[str, Callable[[], Metastore]]] = {
@@ -42,13 +70,15 @@ def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, ch
         "deltacat-2": (_DELTACAT, lambda: create_catalog(effects, settings, changes, DELTACAT_2)),
     }
     if layout not in makers:
-        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+        raise InvalidInputError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
     if READABLE_BY_DELTACAT in settings.properties and layout != DELTACAT_READABLE_LAYOUT:
         raise InvalidInputError(
             f"the property {READABLE_BY_DELTACAT} is for the layout {DELTACAT_READABLE_LAYOUT} alone, "
             "because DeltaCAT does "
             f"not read {layout}: leave it out, or make that layout"
         )
+    if STRICT_TREE in settings.properties and layout not in _TREE_LAYOUTS:
+        raise InvalidInputError(f"the property {STRICT_TREE} is for {' and '.join(_TREE_LAYOUTS)} only; leave it out")
     name, make = makers[layout]
     is_other_there = has_catalog(effects.store) if name == _TREE else find_root_names(effects.store) is not None
     if is_other_there:

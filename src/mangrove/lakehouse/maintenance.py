@@ -16,7 +16,13 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.catalog import CompactOptions, compact_tables, list_managed_tables
 from mangrove.lakehouse.engine_port import Engines, SparkRowEngine
-from mangrove.lakehouse.layouts import DELTACAT_READABLE_LAYOUT, LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.layouts import (
+    DELTACAT_READABLE_LAYOUT,
+    LAYOUTS,
+    create_layout,
+    open_layout,
+    resolve_strictness,
+)
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.maintenance.check import CountRowsOfMany, build_parallel_row_counter, check_lakehouse
 from mangrove.maintenance.clock_repair import repair_clock
@@ -163,6 +169,8 @@ class ConvertOptions(TypedDict, total=False):
     """All versions, or the newest alone."""
     data: DataMode | str
     """Whether data files are copied, or named where they are."""
+    strict: bool | None
+    """Whether a tree is strict; None is the default of the layout."""
     watch: ProgressCallback
 
 
@@ -180,10 +188,10 @@ def convert_to_layout(
     history = _parse_choice(options.get("history", HistoryMode.ALL), HistoryMode, "history")
     data = _parse_choice(options.get("data", DataMode.COPY), DataMode, "data")
     if layout not in LAYOUTS:
-        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+        raise InvalidInputError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
     return convert_lakehouse(
         source,
-        build_conversion_target(store, layout),
+        build_conversion_target(store, layout, options.get("strict")),
         history=history,
         data=data,
         copier=engines.copy_files,
@@ -201,8 +209,9 @@ def default_target_layout(layout: str) -> str:
     return "deltacat" if layout == "tree" else "tree"
 
 
-def build_conversion_target(store: Store, layout: str) -> ConversionTarget:
+def build_conversion_target(store: Store, layout: str, strict: bool | None = None) -> ConversionTarget:
     """Return how a lakehouse of a layout is made and opened on a store."""
+    is_strict = resolve_strictness(layout, strict)
 
     def made(effects: Effects, settings: LakehouseSettings, changes: Changes) -> MaintainedMetastore:
         return cast(MaintainedMetastore, create_layout(effects, layout, settings, changes).metastore)
@@ -214,7 +223,7 @@ def build_conversion_target(store: Store, layout: str) -> ConversionTarget:
             return None
 
     refused = frozenset() if layout == DELTACAT_READABLE_LAYOUT else frozenset({READABLE_BY_DELTACAT})
-    return ConversionTarget(store, layout, layout.startswith("deltacat"), refused, made, opened)
+    return ConversionTarget(store, layout, layout.startswith("deltacat"), refused, is_strict, made, opened)
 
 
 def _parse_choice(given: Chosen | str, kind: type[Chosen], what: str) -> Chosen:

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_column, parse_schema
+from mangrove.lakehouse.arguments import validate_count
 from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.locators import TableLocator
 from mangrove.model.names import quote_name, split_path
-from mangrove.model.objects import Stream, TableEntry, TableType, TableVersion
+from mangrove.model.objects import Stream, TableEntry, TableType, TableVersion, TableVersionState
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
-from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import Schema, assign_fresh_ids
 from mangrove.model.types import Column, DataType
 from mangrove.tables.constraints import add_check_constraint, check_defaults
@@ -27,6 +28,7 @@ __all__ = [
     "build_schema",
     "parse_schema_argument",
     "plan_new_table",
+    "plan_table_version",
 ]
 
 FEDERATED_CATALOG: Final = "catalog"
@@ -89,6 +91,8 @@ def plan_new_table(
     description: str | None = None,
     checks: Mapping[str, str] = NO_PROPERTIES,
     defaults: Mapping[str, str] = NO_PROPERTIES,
+    version: int = 1,
+    stream_id: str | None = None,
 ) -> NewTable:
     """Return the table with all that it starts with, or say what does not fit together."""
     kind = _table_type(table_type)
@@ -105,24 +109,56 @@ def plan_new_table(
         )  # fmt: skip
         return NewTable(table)
     columns = _validate_managed(locator, location, columns)
+    validate_count(version, "the number of a table version", 1)
+    table_version, stream = plan_table_version(
+        locator, version, stream_id or new_id(), columns, keys=keys, partition_by=partition_by, sort_by=sort_by,
+        table_properties=properties, checks=checks, defaults=defaults,
+    )  # fmt: skip
+    table = TableEntry(
+        new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
+        format_properties, latest_table_version=version, latest_active_table_version=version,
+    )  # fmt: skip
+    return NewTable(table, table_version, stream)
+
+
+def plan_table_version(
+    locator: TableLocator,
+    number: int,
+    stream_id: str,
+    schema: Schema,
+    *,
+    keys: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    sort_by: Sequence[str] = (),
+    table_properties: Mapping[str, str] = NO_PROPERTIES,
+    properties: Mapping[str, str] = NO_PROPERTIES,
+    description: str | None = None,
+    checks: Mapping[str, str] = NO_PROPERTIES,
+    defaults: Mapping[str, str] = NO_PROPERTIES,
+    state: TableVersionState = TableVersionState.ACTIVE,
+    previous_version: int | None = None,
+) -> tuple[TableVersion, Stream]:
+    """Return a table version with its first stream, or say what does not fit together."""
+    columns, key_ids = _with_keys(schema, keys, locator)
+    assert columns is not None
     scheme, log_scheme = _schemes(parse_partition_scheme(partition_by, columns), key_ids)
-    stream = Stream(new_id(), partition_scheme_id=log_scheme.id)
+    stream = Stream(stream_id, partition_scheme_id=log_scheme.id)
     version = TableVersion(
-        1,
+        number,
         columns,
         keys=key_ids,
         partition_scheme=scheme,
         earlier_partition_schemes=() if log_scheme == scheme else (log_scheme,),
         sort_scheme=parse_sort_scheme(sort_by, columns),
+        state=state,
+        description=description,
+        properties=properties,
+        previous_version=previous_version,
         latest_stream_id=stream.id,
     )
-    table = TableEntry(
-        new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
-        format_properties, latest_table_version=1, latest_active_table_version=1,
-    )  # fmt: skip
-    state = TableState(str(locator), table.id, version, log_scheme, properties=table.properties)
-    check_table_properties(state, table.properties)
-    return NewTable(table, _add_constraints(version, defaults, checks), stream)
+    effective = {**Properties(table_properties), **version.properties}
+    check_table_properties(TableState(str(locator), "new", version, log_scheme, properties=effective), effective)
+    return _add_constraints(version, defaults, checks), stream
 
 
 def _validate_managed(locator: TableLocator, location: str | None, columns: Schema | None) -> Schema:
@@ -139,9 +175,9 @@ def _validate_managed(locator: TableLocator, location: str | None, columns: Sche
 def _add_constraints(version: TableVersion, defaults: Mapping[str, str], checks: Mapping[str, str]) -> TableVersion:
     if version.schema is not None:
         check_defaults(version.schema)
-    for name, default in defaults.items():
+    for name, default in Properties(defaults).items():
         version = set_column_default(version, split_path(name), default, is_new=True)
-    for name, condition in checks.items():
+    for name, condition in Properties(checks).items():
         version = add_check_constraint(version, name, condition)
     return version
 

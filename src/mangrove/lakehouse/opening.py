@@ -11,13 +11,20 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.cache import build_cache_settings, wrap_in_cache
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.layouts import (
+    COMPATIBLE_WITH,
+    DELTACAT_READABLE_LAYOUT,
+    LAYOUTS,
+    create_layout,
+    open_layout,
+    resolve_strictness,
+)
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.lakehouse.table import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import READABLE_BY_DELTACAT, STRICT_TREE, LakehouseSettings
 from mangrove.storage.opening import open_store
 
 __all__ = [
@@ -37,7 +44,9 @@ NO_CLIENTS: Mapping[str, CatalogClient] = FrozenMapping[str, CatalogClient]({})
 def create_lakehouse(
     uri: str | os.PathLike[str],
     *,
-    layout: str = "tree",
+    layout: str | None = None,
+    strict: bool | None = None,
+    compatible_with: str | None = None,
     settings: LakehouseSettings | None = None,
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -48,8 +57,12 @@ def create_lakehouse(
 ) -> Lakehouse:
     """Make a new lakehouse in a folder or bucket that holds none.
 
+    `layout` is "tree" by default. With `compatible_with="deltacat"` the layout is
+    "deltacat-2", and DeltaCAT can read every version: writes are copy-on-write there.
     `settings` are what cannot change later, such as the sizes of names; `properties`
     are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
+    A `strict` tree contains only what its format describes, for readers of other
+    implementations; without it the layout decides, and only `tree-older` is strict.
     """
     effects = build_effects(
         wrap_in_cache(open_store(uri, storage_options), build_cache_settings(cache, cache_bytes_max))
@@ -58,7 +71,14 @@ def create_lakehouse(
     if properties:
         chosen = replace(chosen, properties={**chosen.properties, **properties})
     return create_on_store(
-        effects, layout=layout, settings=chosen, clients=clients, engines=engines, storage_options=storage_options
+        effects,
+        layout=layout,
+        strict=strict,
+        compatible_with=compatible_with,
+        settings=chosen,
+        clients=clients,
+        engines=engines,
+        storage_options=storage_options,
     )
 
 
@@ -90,17 +110,30 @@ def open_lakehouse(
 def create_on_store(
     effects: Effects,
     *,
-    layout: str = "tree",
+    layout: str | None = None,
+    strict: bool | None = None,
+    compatible_with: str | None = None,
     settings: LakehouseSettings | None = None,
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesFactory | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Lakehouse:
-    """Make a new lakehouse on a store, with a clock and ids of the caller's."""
+    """Create a lakehouse on a store, with the clock and ids of the caller."""
+    settings = settings or LakehouseSettings()
+    if compatible_with not in (None, *COMPATIBLE_WITH):
+        raise InvalidInputError(f"unknown program {compatible_with!r}; expected {' or '.join(COMPATIBLE_WITH)}")
+    if compatible_with:
+        layout = layout or DELTACAT_READABLE_LAYOUT
+        settings = replace(settings, properties={**settings.properties, READABLE_BY_DELTACAT: "true"})
+    layout = layout or "tree"
     if layout not in LAYOUTS:
-        raise InvalidInputError(f"{layout!r} is no layout: use one of {', '.join(LAYOUTS)}")
+        raise InvalidInputError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+    if strict is not None or STRICT_TREE not in settings.properties:
+        others = {name: text for name, text in settings.properties.items() if name != STRICT_TREE}
+        added = {STRICT_TREE: "true"} if resolve_strictness(layout, strict) else {}
+        settings = replace(settings, properties={**others, **added})
     changes = Changes(effects.new_id(), message="create lakehouse")
-    laid_out = create_layout(effects, layout, settings or LakehouseSettings(), changes)
+    laid_out = create_layout(effects, layout, settings, changes)
     return Lakehouse(effects, laid_out, clients, engines, storage_options)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.table_staging import guard_logs, load_table_state
-from mangrove.model.locators import TableLocator
 from mangrove.model.names import quote_name, split_path
 from mangrove.model.objects import TableVersion
 from mangrove.tables.constraints import (
@@ -30,8 +29,9 @@ from mangrove.tables.schema_evolution import (
     widen_column,
 )
 from mangrove.tables.table_properties import update_column_properties
+from mangrove.tables.table_state import properties_of
 from mangrove.transaction.catalog import alter_table
-from mangrove.transaction.deltas import OpenTable, open_table, put_table_version
+from mangrove.transaction.deltas import OpenTable, TableTarget, open_table, put_table_version
 from mangrove.transaction.transaction import StagedTransaction
 from mangrove.transaction.workspace import Workspace
 
@@ -63,17 +63,17 @@ class SchemaUpdate:
 
     def __init__(
         self,
-        locator: TableLocator,
+        target: TableTarget,
         engines: Callable[[], Engines],
         run: Callable[[Callable[[StagedTransaction], None], str], None],
     ) -> None:
-        self._locator = locator
+        self._target = target
         self._engines = engines
         self._run = run
         self._changes: list[_Change] = []
 
     def __repr__(self) -> str:
-        return f"<schema update of {self._locator}: {', '.join(one.description for one in self._changes) or 'empty'}>"
+        return f"<schema update of {self._target}: {', '.join(one.description for one in self._changes) or 'empty'}>"
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +95,7 @@ class SchemaUpdate:
                 self._apply(transaction.workspace, change)
 
         verb = changes[0].description if len(changes) == 1 else "update schema of"
-        self._run(statement, f"{verb} {self._locator}")
+        self._run(statement, f"{verb} {self._target}")
         self._changes.clear()
 
     def add_column(self, name: str, type_words: str) -> Self:
@@ -193,23 +193,23 @@ class SchemaUpdate:
         return self
 
     def _apply(self, workspace: Workspace, change: _Change) -> None:
-        opened = open_table(workspace, self._locator)
+        opened = open_table(workspace, self._target)
         changed = change.apply(opened.version)
         if changed == opened.version:
             return  # a version that changes nothing would only conflict with others
-        renamed = _rename_in_properties(opened, changed)
+        changed, renamed = _rename_in_properties(opened, changed)
         if change.validate is not None:
-            state = load_table_state(workspace, self._locator)
+            state = load_table_state(workspace, self._target)
             change.validate(state)
-            guard_logs(workspace, self._locator, state)
+            guard_logs(workspace, self._target, state)
         # Files that others write with the old columns meanwhile still fit, because column ids stay.
-        put_table_version(workspace, self._locator, changed, stops_writers=change.stops_writers)
-        alter_table(workspace, self._locator, put=renamed)
+        put_table_version(workspace, self._target, changed, stops_writers=change.stops_writers)
+        alter_table(workspace, opened.locator, put=renamed)
 
 
-def validate_new_checks(engines: Engines, transaction: StagedTransaction, locator: TableLocator) -> None:
+def validate_new_checks(engines: Engines, transaction: StagedTransaction, target: TableTarget) -> None:
     """Refuse check constraints that cannot be evaluated, in the transaction that creates the table."""
-    state = load_table_state(transaction.workspace, locator, with_logs=False)
+    state = load_table_state(transaction.workspace, target, with_logs=False)
     for name, condition in check_constraints_of(state.version).items():
         _find_check_violations(engines, state, name, condition)
 
@@ -236,9 +236,18 @@ def _find_rows(engines: Engines, state: TableState, where: str) -> list[object]:
         return list(spark.examples(state, where))
 
 
-def _rename_in_properties(opened: OpenTable, changed: TableVersion) -> Mapping[str, str]:
-    """Return the properties that name columns, with the names that these have in the changed version."""
+def _rename_in_properties(opened: OpenTable, changed: TableVersion) -> tuple[TableVersion, Mapping[str, str]]:
+    """Update the properties that name columns; return the table version and the properties of the table to put.
+
+    A chosen table version gets its own properties where those of the table would not fit the default version.
+    """
     before, after = opened.version.schema, changed.schema
     if before is None or after is None or before == after:
-        return {}
-    return update_column_properties(str(opened.locator), opened.table.properties, before, after)
+        return changed, {}
+    properties = properties_of(opened.table, opened.version)
+    renamed = update_column_properties(str(opened.target), properties, before, after)
+    is_chosen = opened.target.version is not None
+    own = {name: text for name, text in renamed.items() if is_chosen or name in opened.version.properties}
+    if own:
+        changed = replace(changed, properties={**changed.properties, **own})
+    return changed, {name: text for name, text in renamed.items() if name not in own}

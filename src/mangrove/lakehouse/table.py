@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
-from mangrove.errors import ConflictError, InvalidInputError, MangroveError, NotFoundError
+from mangrove.errors import ConflictError, InvalidInputError, MangroveError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition, bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
+from mangrove.lakehouse.arguments import validate_count
 from mangrove.lakehouse.engine_port import (
     Engine,
     Engines,
@@ -30,22 +32,34 @@ from mangrove.lakehouse.engine_port import (
 from mangrove.lakehouse.merge import TableMerge
 from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
 from mangrove.lakehouse.scan import TableScan
-from mangrove.lakehouse.schema_update import SchemaUpdate
+from mangrove.lakehouse.schema_update import SchemaUpdate, validate_new_checks
 from mangrove.lakehouse.table_staging import (
     load_opened_table_state,
     load_table_state,
     stage_into_opened_table,
     stage_write,
 )
+from mangrove.lakehouse.table_versions import (
+    StreamInfo,
+    TableVersionInfo,
+    list_streams,
+    list_table_versions,
+    parse_state,
+    plan_next_version,
+)
 from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
-from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableLocator
-from mangrove.model.objects import Delta, Partition, TableEntry, TableType
+from mangrove.model.locators import DeltaLocator, PartitionLocator, TableLocator
+from mangrove.model.manifests import Author
+from mangrove.model.names import check_id
+from mangrove.model.objects import STREAM_FORMAT, Delta, Partition, TableEntry, TableType, TableVersionState
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
+from mangrove.model.values import Value
 from mangrove.tables.compaction import (
+    UNBOUNDED,
     CompactionBounds,
     auto_compaction_bounds_of,
     is_auto_compaction_enabled,
@@ -55,21 +69,34 @@ from mangrove.tables.compaction import (
 from mangrove.tables.constraints import (
     check_constraints_of,
 )
+from mangrove.tables.copy_on_write import is_append_only, plan_copy_on_write
 from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
-from mangrove.tables.write_plan import find_missing_columns, plan_partial_upsert
+from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
 from mangrove.transaction.catalog import load_table
-from mangrove.transaction.compare import diff_snapshots
+from mangrove.transaction.compare import scan_table_history
 from mangrove.transaction.deltas import (
     OpenTable,
+    TableTarget,
+    build_no_version_error,
     open_table,
     put_table_version,
     scan_deltas_of_partitions,
     scan_partitions,
 )
 from mangrove.transaction.history import HistoryEntry
+from mangrove.transaction.table_versions import (
+    commit_stream,
+    create_partition,
+    create_stream,
+    create_table_version,
+    drop_stream,
+    drop_table_version,
+    load_table_versions,
+    set_table_version_state,
+)
 from mangrove.transaction.transaction import StagedTransaction
 from mangrove.transaction.workspace import Workspace
 
@@ -123,19 +150,23 @@ class _Historic(Protocol):
 class TableSnapshot:
     """A table that is only read. Its entry is as of the lookup; columns and rows are read from its catalog."""
 
-    def __init__(self, catalog: TableReader, locator: TableLocator, value: TableEntry) -> None:
+    def __init__(
+        self, catalog: TableReader, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+    ) -> None:
         self.catalog = catalog
         self.locator = locator
         self.value = value
+        self.target = target or TableTarget(locator)
+        """What is read and written: the default table version, or a chosen one."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.catalog, self.locator, self.value)
+        return type(self), (self.catalog, self.locator, self.value, self.target)
 
     def __str__(self) -> str:
-        return str(self.locator)
+        return str(self.target)
 
     def __repr__(self) -> str:
-        return f"<{self.value.table_type.value} table {self.locator}>"
+        return f"<{self.value.table_type.value} table {self.target}>"
 
     @property
     def name(self) -> str:
@@ -203,27 +234,49 @@ class TableSnapshot:
     @property
     def checks(self) -> dict[str, str]:
         """Its check constraints, by name."""
-        return check_constraints_of(open_table(self.catalog.reading(), self.locator).version)
+        return check_constraints_of(open_table(self.catalog.reading(), self.target).version)
+
+    def versions(self) -> list[TableVersionInfo]:
+        """Return its table versions, oldest first, with their states and what their rows are."""
+        return list_table_versions(self.catalog.reading(), self.locator)
+
+    def version(self, number: int) -> Self:
+        """Return the table bound to one of its table versions, whatever the default is."""
+        reading = self.catalog.reading()
+        table = load_table(reading, self.locator)
+        if validate_count(number, "the number of a table version", 1) not in load_table_versions(reading, table):
+            raise build_no_version_error(reading, self.locator, table, number)
+        return type(self)(self.catalog, self.locator, table, TableTarget(self.locator, number))
+
+    def streams(self) -> list[StreamInfo]:
+        """Return the streams of the table version, with their formats and states."""
+        return list_streams(self.catalog.reading(), replace(self.target, stream_id=None))
+
+    def stream(self, stream_id: str) -> Self:
+        """Return the table bound to a stream, such as one that is staged or was replaced."""
+        check_id(stream_id, "stream id")
+        opened = open_table(self.catalog.reading(), replace(self.target, stream_id=stream_id))
+        return type(self)(self.catalog, self.locator, opened.table, opened.target)
 
     def opened(self) -> OpenTable:
         """Return its table version and stream, from which its rows are planned."""
-        return open_table(self.catalog.reading(), self.locator)
+        return open_table(self.catalog.reading(), self.target)
 
     def partitions(self) -> Iterator[tuple[PartitionLocator, Partition]]:
         """Yield its partitions."""
         reading = self.catalog.reading()
-        return scan_partitions(reading, open_table(reading, self.locator))
+        return scan_partitions(reading, open_table(reading, self.target))
 
     def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
         """Yield its deltas, partition by partition, each in the order in which they apply."""
         reading = self.catalog.reading()
         return scan_deltas_of_partitions(
-            reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.locator))]
+            reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.target))]
         )
 
     def state(self) -> TableState:
         """Return the table as engines take it."""
-        return load_table_state(self.catalog.reading(), self.locator)
+        return load_table_state(self.catalog.reading(), self.target)
 
     def scan(self, where: str | Expr | Predicate | None = None, columns: Sequence[str] | None = None) -> TableScan:
         """Return a scan of all rows, or of those for which `where` holds, to be read or explained."""
@@ -267,7 +320,7 @@ class TableSnapshot:
         rows stay where they are. Later writes do not change what it shows: ask again
         after them. Vacuum takes away what shows earlier states, a day later at the earliest.
         """
-        return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.locator)
+        return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.target)
 
     def changes(
         self,
@@ -297,7 +350,7 @@ class TableSnapshot:
                 f"changes of {self.locator} are asked from version {first.version} back to {last.version}: "
                 "give the earlier one first"
             )
-        before, after = load_table_state(first, self.locator), load_table_state(last, self.locator)
+        before, after = load_table_state(first, self.target), load_table_state(last, self.target)
         chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
         return chosen.changes(before, after)
 
@@ -312,29 +365,15 @@ class TableSnapshot:
                 f"the history of {self.locator} is asked of the lakehouse itself: lake.table(…).history"
             )
         table = load_table(self.catalog.reading(), self.locator)
-        return islice(self._changing(self.catalog, table), limit)
+        return islice(scan_table_history(self.catalog.metastore, self.catalog.history(), table), limit)
 
     def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
         """Return what a read needs of the table, and which rows it means."""
         reading = self.catalog.reading()
-        opened = open_table(reading, self.locator)
+        opened = open_table(reading, self.target)
         schema = load_opened_table_state(reading, opened, with_logs=False).schema
         predicate = bind_predicate(to_condition(where), schema)
         return load_opened_table_state(reading, opened, predicate=predicate), predicate
-
-    def _changing(self, catalog: _Historic, table: TableEntry) -> Iterator[HistoryEntry]:
-        for line in catalog.history():
-            if line.version == 0:
-                return
-            after = catalog.metastore.at_version(line.version)
-            try:
-                before = catalog.metastore.at_version(line.version - 1)
-            except NotFoundError:
-                # What came before has expired, so nobody can say what this version changed.
-                return
-            found = diff_snapshots(catalog.metastore, before, after)
-            if any(_is_about(one.locator, value, table) for one in found for value in (one.before, one.after)):
-                yield line
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines
@@ -360,22 +399,36 @@ class Table(TableSnapshot):
 
     catalog: WritableCatalog
 
-    def __init__(self, catalog: WritableCatalog, locator: TableLocator, value: TableEntry) -> None:
-        super().__init__(catalog, locator, value)
+    def __init__(
+        self, catalog: WritableCatalog, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+    ) -> None:
+        super().__init__(catalog, locator, value, target)
 
     def append(
-        self, rows: object, *, ordered: bool = True, evolve: bool = False, engine: str | None = None
+        self,
+        rows: object,
+        *,
+        ordered: bool = True,
+        evolve: bool = False,
+        engine: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        author: str | Author | None = None,
+        position: int | None = None,
     ) -> RowCounts:
         """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
 
         Keys are not compared: existing rows stay, and every given row is added. With
         `ordered=False` the position of the rows among other writes does not matter, and
         readers in order may return them anywhere. With `evolve` the table gets missing
-        columns, and wider types where the rows need them.
+        columns, and wider types where the rows need them. `properties`, `author` and a
+        chosen stream position are those of the delta.
         """
         rows = make_repeatable(rows)
+        describe = describe_deltas(properties, author, position)
         plan = self._on(
-            engine, rows, lambda one, state, given: one.append(state, given) if ordered else one.add(state, given)
+            engine,
+            rows,
+            lambda one, state, given: describe(one.append(state, given) if ordered else one.add(state, given)),
         )
         if not evolve:
             return self._write("append to", plan, with_logs=False)
@@ -383,22 +436,33 @@ class Table(TableSnapshot):
 
         def statement(transaction: StagedTransaction) -> RowCounts:
             workspace = transaction.workspace
-            state = load_table_state(workspace, self.locator, with_logs=False)
+            state = load_table_state(workspace, self.target, with_logs=False)
             version = evolve_schema(state.version, given(state))
             if version != state.version:
-                put_table_version(workspace, self.locator, version, stops_writers=False)
-            write = plan(load_table_state(workspace, self.locator, with_logs=False))
-            stage_write(workspace, self.locator, write, transaction.id)
+                put_table_version(workspace, self.target, version, stops_writers=False)
+            write = plan(load_table_state(workspace, self.target, with_logs=False))
+            stage_write(workspace, self.target, write, transaction.id)
             return write.counts
 
-        return self.catalog.change(statement, f"append to {self.locator}")
+        return self.catalog.change(statement, f"append to {self.target}")
 
-    def upsert(self, rows: object, columns: Sequence[str] | None = None, *, engine: str | None = None) -> RowCounts:
+    def upsert(
+        self,
+        rows: object,
+        columns: Sequence[str] | None = None,
+        *,
+        engine: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        author: str | Author | None = None,
+        position: int | None = None,
+    ) -> RowCounts:
         """Add rows in the place of those with the same keys.
 
         Columns that the rows lack, or that are not among `columns`, keep their values
         where a row is there, and are null in new rows. Only then is the table read.
+        `properties`, `author` and a chosen stream position are those of the delta.
         """
+        describe = describe_deltas(properties, author, position)
         if isinstance(columns, str):
             raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")
         given = columns_of(rows) if columns is None else tuple(columns)
@@ -408,9 +472,9 @@ class Table(TableSnapshot):
 
         def plan(one: Engine, state: TableState, frame: object) -> PlannedWrite:
             if given is None or not is_partial(state):
-                return one.upsert(state, frame)
+                return describe(one.upsert(state, frame))
             state.checked_keys("an upsert")
-            return one.merge(state, frame, plan_partial_upsert(state, given))
+            return describe(one.merge(state, frame, plan_partial_upsert(state, given)))
 
         return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
 
@@ -503,16 +567,7 @@ class Table(TableSnapshot):
         requested = validate_engine(engine)
 
         def plan(state: TableState) -> PlannedWrite:
-            engines = self._engines()
-            on_spark = should_use_spark(
-                requested,
-                COMPACTION_LIMITS,
-                0,
-                bounds.within(sum_log_bytes(state.logs)),
-                spark_can=engines.can_spark_open(),
-            )
-            chosen: Engine = engines.spark() if on_spark else engines.local()
-            done = chosen.compact(state, bounds, watch)
+            done = self._compaction_engine(state, bounds, requested).compact(state, bounds, watch)
             reports.append(done.report)
             return done
 
@@ -522,7 +577,7 @@ class Table(TableSnapshot):
 
     def update_schema(self) -> SchemaUpdate:
         """Return an update of its columns and constraints, to be used in a `with` block or with `commit`."""
-        return SchemaUpdate(self.locator, self._engines, self.catalog.change)
+        return SchemaUpdate(self.target, self._engines, self.catalog.change)
 
     def evolve(self, rows: object, *, engine: str | None = None) -> None:
         """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
@@ -530,18 +585,18 @@ class Table(TableSnapshot):
 
         def statement(transaction: StagedTransaction) -> None:
             workspace = transaction.workspace
-            state = load_table_state(workspace, self.locator, with_logs=False)
+            state = load_table_state(workspace, self.target, with_logs=False)
             version = evolve_schema(state.version, given(state))
             if version != state.version:
-                put_table_version(workspace, self.locator, version, stops_writers=False)
+                put_table_version(workspace, self.target, version, stops_writers=False)
 
-        self.catalog.change(statement, f"evolve {self.locator}")
+        self.catalog.change(statement, f"evolve {self.target}")
 
     def fill(self, transaction: StagedTransaction, rows: object) -> None:
         """Add the first rows of a table in the transaction that makes it."""
         plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
-        write = plan(load_table_state(transaction.workspace, self.locator, with_logs=False))
-        stage_write(transaction.workspace, self.locator, write, transaction.id)
+        write = plan(load_table_state(transaction.workspace, self.target, with_logs=False))
+        stage_write(transaction.workspace, self.target, write, transaction.id)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
@@ -557,6 +612,111 @@ class Table(TableSnapshot):
         """Drop it."""
         self.catalog.drop_table(self.locator)
 
+    def create_version(
+        self,
+        schema: object | None = None,
+        *,
+        keys: Sequence[str] | None = None,
+        partition_by: Sequence[str] | None = None,
+        sort_by: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        checks: Mapping[str, str] | None = None,
+        version: int | None = None,
+        state: TableVersionState | str = TableVersionState.UNRELEASED,
+        stream_id: str | None = None,
+    ) -> Table:
+        """Create the next table version, without rows, and return the table bound to it.
+
+        What is not given is as in the current version. `version` is its number, larger
+        than all others; by default the next one. It becomes the default once it is the
+        newest active one: `table.version(2).set_state("active")`.
+        """
+
+        def statement(transaction: StagedTransaction) -> Table:
+            workspace = transaction.workspace
+            planned, stream = plan_next_version(
+                workspace, self.target, self.catalog.new_id, schema=schema, keys=keys, partition_by=partition_by,
+                sort_by=sort_by, properties=properties, description=description, checks=checks, version=version,
+                state=state, stream_id=stream_id,
+            )  # fmt: skip
+            create_table_version(workspace, self.locator, planned, stream)
+            target = TableTarget(self.locator, planned.version)
+            if checks and self.catalog.engines is not None:
+                validate_new_checks(self.catalog.engines, transaction, target)
+            return Table(self.catalog, self.locator, load_table(workspace, self.locator), target)
+
+        return self.catalog.change(statement, f"create a table version of {self.locator}")
+
+    def set_state(self, state: TableVersionState | str) -> None:
+        """Set the lifecycle state of the table version: unreleased, beta, active, deprecated or deleted.
+
+        The newest active version is the default. A deleted one is neither read nor written.
+        """
+        number, requested = self._chosen_version("set its state"), parse_state(state)
+        self.catalog.change(
+            lambda transaction: set_table_version_state(transaction.workspace, self.locator, number, requested),
+            f"set table version {number} of {self.locator} {requested.value}",
+        )
+
+    def drop_version(self, number: int) -> None:
+        """Drop a table version with its rows; earlier versions of the lakehouse still have it."""
+        validate_count(number, "the number of a table version", 1)
+        self.catalog.change(
+            lambda transaction: drop_table_version(transaction.workspace, self.locator, number),
+            f"drop table version {number} of {self.locator}",
+        )
+
+    def create_stream(self, stream_id: str | None = None, stream_format: str = STREAM_FORMAT) -> Table:
+        """Create a staged stream of the table version, and return the table bound to it.
+
+        Its rows are read by nobody else until `commit_stream` puts it in the place of the
+        stream that is read.
+        """
+        new_id = self.catalog.new_id() if stream_id is None else stream_id
+        check_id(new_id, "stream id")
+        check_id(stream_format, "stream format")
+        target = replace(self.target, stream_id=new_id)
+        self.catalog.change(
+            lambda transaction: create_stream(
+                transaction.workspace, replace(target, stream_id=None), new_id, stream_format
+            ),
+            f"create stream {new_id} of {self.locator}",
+        )
+        return Table(self.catalog, self.locator, self.value, target)
+
+    def commit_stream(self) -> None:
+        """Read and write this stream from now on, in the place of the one before, which becomes deprecated."""
+        self._check_chosen_stream("commit")
+        self.catalog.change(
+            lambda transaction: commit_stream(transaction.workspace, self.target), f"commit {self.target}"
+        )
+
+    def drop_stream(self) -> None:
+        """Drop this stream, which is staged or was replaced, with its rows."""
+        self._check_chosen_stream("drop")
+        self.catalog.change(lambda transaction: drop_stream(transaction.workspace, self.target), f"drop {self.target}")
+
+    def create_partition(self, values: Sequence[Value | None], partition_id: str) -> PartitionLocator:
+        """Create a partition with a chosen id, to which all rows with these partition values are written."""
+        check_id(partition_id, "partition id")
+        return self.catalog.change(
+            lambda transaction: create_partition(transaction.workspace, self.target, values, partition_id),
+            f"create partition {partition_id} of {self.target}",
+        )
+
+    def _chosen_version(self, purpose: str) -> int:
+        if self.target.version is None:
+            raise InvalidInputError(
+                f"choose a table version of {self.locator} to {purpose}, as in table.version(2); "
+                f"the default is {self.value.default_version}"
+            )
+        return self.target.version
+
+    def _check_chosen_stream(self, purpose: str) -> None:
+        if self.target.stream_id is None:
+            raise InvalidInputError(f"choose a stream of {self.target} to {purpose}, as in table.stream('…')")
+
     def _write(
         self,
         verb: str,
@@ -566,15 +726,18 @@ class Table(TableSnapshot):
     ) -> RowCounts:
         def statement(transaction: StagedTransaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
-            opened = open_table(workspace, self.locator)
-            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True)
+            opened = open_table(workspace, self.target)
+            state = load_opened_table_state(workspace, opened, with_logs=with_logs is True, is_recorded=False)
             if callable(with_logs) and with_logs(state):
-                state = load_opened_table_state(workspace, opened)
+                state = load_opened_table_state(workspace, opened, is_recorded=False)
             write = plan(state)
+            if workspace.settings.is_readable_by_deltacat and not is_append_only(write):
+                complete = load_opened_table_state(workspace, opened)
+                write = plan_copy_on_write(complete, write, self._compaction_engine(complete).compact)
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return write.counts, state
 
-        counts, state = self.catalog.change(statement, f"{verb} {self.locator}")
+        counts, state = self.catalog.change(statement, f"{verb} {self.target}")
         if (
             verb != _COMPACT
             and is_auto_compaction_enabled(state.properties)
@@ -582,6 +745,15 @@ class Table(TableSnapshot):
         ):
             self._compact_if_due()
         return counts
+
+    def _compaction_engine(
+        self, state: TableState, bounds: CompactionBounds = UNBOUNDED, requested: str | None = None
+    ) -> Engine:
+        """Return the requested engine, or the local one if what is rewritten fits into memory."""
+        engines = self._engines()
+        size_bytes = bounds.within(sum_log_bytes(state.logs))
+        on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
+        return engines.spark() if on_spark else engines.local()
 
     def _compact_if_due(self) -> None:
         """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.
@@ -625,12 +797,6 @@ class Table(TableSnapshot):
                 return verb(spark, state, rows)
 
         return plan
-
-
-def _is_about(locator: Locator, value: object, table: TableEntry) -> bool:
-    if isinstance(value, TableEntry):
-        return value.id == table.id
-    return getattr(locator, "table_id", None) == table.id
 
 
 def _names(schema: Schema | None, ids: tuple[int, ...]) -> tuple[str, ...]:

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mangrove.metastore import ObjectRange
+from mangrove.metastore import ObjectRange, RowRange
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, DeltaType, TableType
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
-from mangrove.transaction.catalog import load_table, update_properties
+from mangrove.transaction.catalog import CatalogReader, load_table, update_properties
 from mangrove.transaction.deltas import (
     OpenTable,
+    TableTarget,
     add_deltas,
     build_partition_locator,
     open_table,
@@ -51,9 +52,11 @@ def validate_property_changes(workspace: Workspace, locator: TableLocator, put: 
         check_table_properties(replace(state, properties=properties), put)
 
 
-def stage_write(workspace: Workspace, locator: TableLocator, write: PlannedWrite, transaction_id: str) -> None:
-    """Add the deltas of a write, and guard the logs that it read."""
-    stage_into_opened_table(workspace, open_table(workspace, locator), write, transaction_id)
+def stage_write(
+    workspace: Workspace, target: TableLocator | TableTarget, write: PlannedWrite, transaction_id: str
+) -> None:
+    """Add the deltas of a write, and record and guard the rows that it read."""
+    stage_into_opened_table(workspace, open_table(workspace, target), write, transaction_id)
 
 
 def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: PlannedWrite, transaction_id: str) -> None:
@@ -61,30 +64,52 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
     locator_for = build_partition_locator(workspace, opened)
     if write.is_of_all_logs:
         workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
-    for values in write.read_logs:
-        workspace.guard(ObjectRange(Kind.DELTA, locator_for(values)))
-    _delete_replaced_deltas(workspace, {locator_for(planned.log_values): planned.delta for planned in write.deltas})
+    if write.guarded is not None:
+        workspace.guard_rows(RowRange(opened.stream_locator, write.guarded))
+    replaces = {locator_for(planned.log_values): planned.delta for planned in write.deltas}
     additions = [(planned.log_values, planned.delta) for planned in write.deltas]
-    add_deltas(workspace, opened, additions, transaction_id)
+    if workspace.settings.is_readable_by_deltacat:
+        for partition, delta in replaces.items():
+            if delta.type is DeltaType.REPLACE and delta.replaces_through is None:
+                workspace.guard(ObjectRange(Kind.DELTA, partition))
+        _delete_replaced_deltas(workspace, workspace, replaces)
+        additions = [(values, _as_append(delta)) for values, delta in additions if not _is_empty_replace(delta)]
+    else:
+        _delete_replaced_deltas(workspace, workspace.snapshot, replaces)
+    add_deltas(workspace, opened, additions, transaction_id, has_read_rows=write.read is not None)
+    if write.read is not None:
+        workspace.read_rows(RowRange(opened.stream_locator, write.read), are_returned=False)
 
 
-def guard_logs(workspace: Workspace, locator: TableLocator, state: TableState) -> None:
+def guard_logs(workspace: Workspace, target: TableLocator | TableTarget, state: TableState) -> None:
     """Ask that nobody adds to the logs that were read, nor begins another one."""
-    opened = open_table(workspace, locator)
+    opened = open_table(workspace, target)
     workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     locator_for = build_partition_locator(workspace, opened)
     for log in state.logs:
         workspace.guard(ObjectRange(Kind.DELTA, locator_for(log.values)))
 
 
-def _delete_replaced_deltas(workspace: Workspace, deltas: Mapping[PartitionLocator, Delta]) -> None:
-    """Delete the deltas in whose place a replace stands: earlier versions keep them, later ones need not read them."""
+def _as_append(delta: Delta) -> Delta:
+    """Return a replace of a whole log, whose earlier deltas are deleted, as the append that it then is."""
+    is_whole = delta.type is DeltaType.REPLACE and not delta.replaced_locations
+    return replace(delta, type=DeltaType.APPEND, replaces_through=None) if is_whole else delta
+
+
+def _is_empty_replace(delta: Delta) -> bool:
+    return delta.type is DeltaType.REPLACE and not delta.manifest.entries
+
+
+def _delete_replaced_deltas(
+    workspace: Workspace, reading: CatalogReader, deltas: Mapping[PartitionLocator, Delta]
+) -> None:
+    """Delete the deltas that a replace supersedes; earlier versions still have them."""
     through = {
         way: delta.replaces_through
         for way, delta in deltas.items()
         if delta.type is DeltaType.REPLACE and not delta.replaced_locations
     }
-    for there, _ in list(workspace.snapshot.children_of(Kind.DELTA, list(through))):
+    for there, _ in list(reading.children_of(Kind.DELTA, list(through))):
         assert isinstance(there, DeltaLocator)
         limit = through[there.parent]
         if limit is None or there.position <= limit:

@@ -20,7 +20,7 @@ from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings, time_limit_millis
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import update_properties
-from mangrove.transaction.deltas import add_delta, put_table_version
+from mangrove.transaction.deltas import TableTarget, add_delta, put_table_version
 from mangrove.transaction.idempotency import QueryBatch, find_last_batch, stage_batch
 from mangrove.transaction.transaction import StagedTransaction, TransactionState
 from mangrove.transaction.workspace import Workspace
@@ -105,13 +105,23 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return an id for a new object."""
         return self._new_id()
 
-    def add_delta(self, table: str | TableLocator, values: Sequence[Value | None], delta: Delta) -> DeltaLocator:
+    def add_delta(
+        self,
+        table: str | TableLocator,
+        values: Sequence[Value | None],
+        delta: Delta,
+        *,
+        version: int | None = None,
+        stream_id: str | None = None,
+    ) -> DeltaLocator:
         """Add a delta to the partition of a table with these partition values.
 
         The position is the one that it gets if nobody else commits first; after the
-        commit `committed_as` says which one it got.
+        commit `committed_as` says which one it got. If the delta has a position, it keeps
+        it, and the commit conflicts with concurrent deltas of the partition.
         """
-        return add_delta(self.reading(), parse_table_argument(table), values, delta, self.id)
+        target = TableTarget(parse_table_argument(table), version, stream_id)
+        return add_delta(self.reading(), target, values, delta, self.id)
 
     def put_table_version(self, table: str | TableLocator, version: TableVersion, *, stops_writers: bool) -> None:
         """Say anew what a table's rows are; with `stops_writers` what others planned by the old is refused."""

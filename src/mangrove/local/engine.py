@@ -5,7 +5,7 @@ transaction adds it; what was written for one that is never committed is left to
 vacuum.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -31,9 +31,12 @@ from mangrove.local.row_changes import (
     plan_update,
     read_target_rows,
 )
+from mangrove.local.row_comparison import have_rows_changed
 from mangrove.local.scan import count_visible_rows, run_scan, select_columns
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
+from mangrove.metastore import RowRange
+from mangrove.model.locators import PartitionLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
 from mangrove.model.schema import Schema
@@ -56,6 +59,7 @@ from mangrove.tables.write_plan import (
     plan_full_overwrite,
     plan_write,
 )
+from mangrove.transaction.catalog import CatalogReader
 
 __all__ = ["LocalEngine", "LocalReader"]
 
@@ -77,6 +81,16 @@ class LocalReader:
     def count_rows(self, store: Store, file: DataFile) -> int:
         """Return the number of rows of a data file by reading it."""
         return count_rows(store, file)
+
+    def have_rows_changed(
+        self,
+        rows: RowRange,
+        partitions: Collection[PartitionLocator],
+        before: CatalogReader,
+        after: CatalogReader,
+    ) -> bool:
+        """Return whether rows of a range differ between two versions; files are read only where statistics allow."""
+        return have_rows_changed(self._store, rows, partitions, before, after)
 
 
 _EXAMPLES_MAX: Final = 3

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.expressions.expr import Expression, split_conjuncts
 from mangrove.expressions.parse import parse_expression
-from mangrove.expressions.predicates import Predicate
+from mangrove.expressions.predicates import AllOf, ConstantPredicate, IsIn, Predicate
 from mangrove.local.casts import build_requires_spark_error, cast_array, find_common_type
-from mangrove.local.data_files import FileWriter
+from mangrove.local.data_files import FileWriter, to_plain_value
 from mangrove.local.evaluation import ColumnLookup, evaluate_condition, evaluate_expression
 from mangrove.local.keys import filter_keys_in
 from mangrove.local.python_rows import to_python_rows
@@ -40,12 +40,14 @@ from mangrove.tables.merge import (
     to_expression,
 )
 from mangrove.tables.table_state import TableState
-from mangrove.tables.write_plan import NO_ROWS, PlannedWrite, RowCounts
+from mangrove.tables.write_plan import NO_ROWS, PlannedWrite, RowCounts, read_matches
 
 __all__ = ["MergePairs", "build_source_range_predicate", "find_pairs", "plan_merge"]
 
 _PAIRS_MAX: Final = 10_000_000
 """The maximum number of pairs compared without an equality condition."""
+_VALUES_MAX: Final = 1_000
+"""The maximum number of source rows whose values are part of the read set; above it their bounds are."""
 _PA: Final[Any] = pa
 
 
@@ -91,10 +93,36 @@ def build_source_range_predicate(
     state: TableState, source: pa.Table, on: Expression, plan: MergePlan
 ) -> Predicate | None:
     """Return a predicate for the table rows that can match, from the bounds of the equality columns."""
+    values = _find_equality_values(state, source, on, plan)
+    if not values:
+        return None
+    columns = list(values)
+    return build_key_range_predicate(pa.table([*values.values()], names=[one.name for one in columns]), columns)
+
+
+def _build_source_values_predicate(
+    state: TableState, source: pa.Table, on: Expression, plan: MergePlan
+) -> Predicate | None:
+    """Return a narrower predicate for the table rows that can match: the values of a small source.
+
+    Conflict detection compares it with few files. Pruning compares bounds with all files.
+    """
+    if source.num_rows > _VALUES_MAX:
+        return build_source_range_predicate(state, source, on, plan)
+    parts: list[Predicate] = []
+    for column, array in _find_equality_values(state, source, on, plan).items():
+        values = [to_plain_value(one) for one in pc.unique(array.drop_null())]
+        present = tuple(value for value in values if value is not None)
+        if len(present) == len(values):
+            parts.append(IsIn(column.id, present) if present else ConstantPredicate(holds=False))
+    return AllOf(tuple(parts)) if parts else None
+
+
+def _find_equality_values(state: TableState, source: pa.Table, on: Expression, plan: MergePlan) -> dict[Column, Any]:
+    """Return the source values of the table columns that `on` equates with the source."""
     target = pa.schema([(column.name, type_to_arrow(column.type)) for column in state.schema.columns]).empty_table()
     equal, _ = _equalities(target, source, on, plan)
-    columns: list[Column] = []
-    arrays: list[Any] = []
+    found: dict[Column, Any] = {}
     for ours, theirs in equal:
         column = state.schema.column(ours)
         try:
@@ -102,12 +130,9 @@ def build_source_range_predicate(
         except MangroveError:
             # A value outside the column type matches nothing and is ignored.
             continue
-        if not is_nested(column.type) and column not in columns:
-            columns.append(column)
-            arrays.append(array)
-    if not columns:
-        return None
-    return build_key_range_predicate(pa.table(arrays, names=[column.name for column in columns]), columns)
+        if not is_nested(column.type):
+            found.setdefault(column, array)
+    return found
 
 
 def _equalities(
@@ -253,7 +278,8 @@ def plan_merge(files: FileWriter, state: TableState, source: pa.Table, plan: Mer
     counts = matched.counts + left.counts + RowCounts(inserted=inserted.num_rows)
     if state.version.keys and (inserted.num_rows or matched.moves_keys or left.moves_keys):
         _check_keys(files, state, target.rows.filter(mask), [matched, left], inserted)
-    return plan_row_changes(files, state, target, mask, new, counts)
+    read = None if reads_all else _build_source_values_predicate(state, source, on, plan)
+    return plan_row_changes(files, state, target, mask, new, counts, read_matches(state, read))
 
 
 def _check_keys(

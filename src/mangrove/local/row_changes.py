@@ -40,6 +40,7 @@ from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     DeleteMode,
     PlannedWrite,
+    ReadRows,
     RowCounts,
     build_append_delta,
     build_delete_delta,
@@ -49,6 +50,7 @@ from mangrove.tables.write_plan import (
     delete_mode_of,
     group_files_by_log,
     plan_write,
+    read_condition,
 )
 
 __all__ = [
@@ -192,7 +194,13 @@ def select_delete_columns(state: TableState) -> tuple[Column, ...]:
 
 
 def plan_row_changes(
-    files: FileWriter, state: TableState, target: TargetRows, mask: Any, new: pa.Table, counts: RowCounts
+    files: FileWriter,
+    state: TableState,
+    target: TargetRows,
+    mask: Any,
+    new: pa.Table,
+    counts: RowCounts,
+    read: ReadRows,
 ) -> PlannedWrite:
     """Return how to hide the target's rows under the mask and to add new ones.
 
@@ -226,7 +234,7 @@ def plan_row_changes(
                 deltas[values] = build_rewrite_delta(
                     [scan.file.location for scan, _, _ in here], [*_write_retained_rows(files, state, kept), *coming]
                 )
-    return plan_write(deltas, state, counts)
+    return plan_write(deltas, counts, read)
 
 
 def _by_keys(
@@ -327,7 +335,7 @@ def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, r
         mask = pc.or_(mask, build_key_mask(target.rows, rows, keys))
     new = schema_to_arrow(state.schema).empty_table() if rows is None else rows
     counts = RowCounts(inserted=new.num_rows, deleted=_count(mask))
-    return plan_row_changes(files, state, target, mask, new, counts)
+    return plan_row_changes(files, state, target, mask, new, counts, read_condition(condition.predicate))
 
 
 def _check_inside(state: TableState, condition: Condition, rows: pa.Table) -> None:
@@ -353,7 +361,8 @@ def plan_update(
     new = set_column_values(state.schema, deleted_rows, arrays)
     if any(column.name in values for column in state.key_columns):
         check_new_keys(files, state, deleted_rows, new)
-    return plan_row_changes(files, state, target, mask, new, RowCounts(updated=deleted_rows.num_rows))
+    counts = RowCounts(updated=deleted_rows.num_rows)
+    return plan_row_changes(files, state, target, mask, new, counts, read_condition(condition.predicate))
 
 
 def set_column_values(schema: Schema, rows: pa.Table, values: dict[str, Any]) -> pa.Table:

@@ -242,39 +242,39 @@ def check_lakehouse(
     outside the root is a problem, unless it is below `referenced_root`.
     """
     repaired = _repair(lake, watch) if repair else []
-    told = _ProblemLog()
-    kept, damaged = _list_live_versions(lake)
-    versions = kept if sample is None else sample_versions(kept, sample)
+    log = _ProblemLog()
+    live, damaged = _list_live_versions(lake)
+    versions = live if sample is None else sample_versions(live, sample)
     files = FileChecker(lake.store, count_rows, referenced_root)
     settings = _settings(lake)
     named = set(list_export_versions(settings))
-    ruled = [version for version in versions if thorough or version == kept[-1] or version in named]
+    ruled = [version for version in versions if thorough or version == live[-1] or version in named]
     for problem in chain(
-        damaged, _wrong_clock(lake), _find_broken_rules(lake, ruled, watch), _find_lost_names(lake, settings, set(kept))
+        damaged, _wrong_clock(lake), _find_broken_rules(lake, ruled, watch), _find_lost_names(lake, settings, set(live))
     ):
-        told.tell(problem)
+        log.add(problem)
     for problem in chain(
-        _find_gaps(lake, kept), _find_lost_versions(lake, kept), _check_files(lake, versions, files, watch)
+        _find_gaps(lake, live), _find_lost_versions(lake, live), _check_files(lake, versions, files, watch)
     ):
-        told.notify_if_unexplained(problem)
+        log.notify_if_unexplained(problem)
     for problem in files.problems_of_rows(watch):
-        told.notify_if_unexplained(problem)
+        log.notify_if_unexplained(problem)
     return CheckReport(
         tuple(versions),
-        len(kept),
+        len(live),
         files.data_files,
         files.elsewhere,
-        tuple(told.problems),
+        tuple(log.problems),
         tuple(repaired),
     )
 
 
 def report_open_failure(found: OpenFailure) -> CheckReport:
     """Return the report on a lakehouse that cannot be opened."""
-    told = _ProblemLog()
+    log = _ProblemLog()
     for problem in found.problems:
-        told.tell(problem)
-    return CheckReport((), 0, 0, 0, tuple(told.problems), opens=found.opens)
+        log.add(problem)
+    return CheckReport((), 0, 0, 0, tuple(log.problems), opens=found.opens)
 
 
 def _list_live_versions(lake: MaintenanceContext) -> tuple[list[int], list[Problem]]:
@@ -300,7 +300,7 @@ class _ProblemLog:
         self._paths: set[str] = set()
         self._seen: set[Problem] = set()
 
-    def tell(self, problem: Problem) -> None:
+    def add(self, problem: Problem) -> None:
         """Add a new problem, without the advice to run a check."""
         problem = replace(problem, rule=_ADVICE.sub("", problem.rule))
         if len(self.problems) < _PROBLEMS_MAX and problem not in self._seen:
@@ -316,7 +316,7 @@ class _ProblemLog:
         is_version = problem.path.startswith(_VERSION)
         if problem.path in self._paths or (is_version and any(path in problem.rule for path in self._paths)):
             return
-        self.tell(problem)
+        self.add(problem)
 
 
 def _versions_up_to(lake: MaintenanceContext, newest: int) -> list[int]:
@@ -407,9 +407,9 @@ def _wrong_clock(lake: MaintenanceContext) -> Iterator[Problem]:
         yield Problem(find_version_file(lake.store, newest.version) or f"{_VERSION}{newest.version}", str(error))
 
 
-def _find_gaps(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
+def _find_gaps(lake: MaintenanceContext, live: Sequence[int]) -> Iterator[Problem]:
     """Yield the manually deleted versions: the name after a live version is never freed."""
-    for version, following in pairwise(kept):
+    for version, following in pairwise(live):
         places = version_paths_of(version)
         path = None if following == version + 1 else find_version_file(lake.store, version)
         if path is not None and find_version_file(lake.store, version + 1) is None:
@@ -419,12 +419,12 @@ def _find_gaps(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Proble
             )
 
 
-def _find_lost_versions(lake: MaintenanceContext, kept: Sequence[int]) -> Iterator[Problem]:
+def _find_lost_versions(lake: MaintenanceContext, live: Sequence[int]) -> Iterator[Problem]:
     """Yield the other manually deleted versions, including the oldest; consecutive ones as one problem."""
-    if not kept or lake.maintenance.is_read_only or lake.store.exists(EXPORT_RECORD_PATH):
+    if not live or lake.maintenance.is_read_only or lake.store.exists(EXPORT_RECORD_PATH):
         return  # other programs delete versions completely, and a copy begins with its own version
     try:
-        lost = find_lost_versions(lake.store, kept[-1])
+        lost = find_lost_versions(lake.store, live[-1])
     except FormatError:
         return  # the file of the newest version is damaged, which is reported separately
     numbers = set(lost.values())
@@ -438,7 +438,7 @@ def _find_lost_versions(lake: MaintenanceContext, kept: Sequence[int]) -> Iterat
         yield Problem(path, f"the file is missing: {these} deleted without expiry. Restore it from a copy")
 
 
-def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, kept: set[int]) -> Iterator[Problem]:
+def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, live: set[int]) -> Iterator[Problem]:
     if lake.store.exists(EXPORT_RECORD_PATH):
         return  # a copy has one version; the names are those of its source
     for name, location in settings.exported_snapshots.items():
@@ -447,5 +447,5 @@ def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, kept
         except FormatError as error:
             yield Problem(location, str(error))
             continue
-        if version not in kept:
+        if version not in live:
             yield Problem(location, f"the export {name!r} names version {version}, which does not exist")

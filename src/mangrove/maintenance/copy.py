@@ -89,9 +89,9 @@ def copy_files(
         contents: dict[str, bytes] = {}
         for path, data in zip(batch, source.read_many(batch), strict=True):
             if data is None or len(data) != sizes[path]:
-                there = "is missing now" if data is None else f"has {len(data)} bytes now"
+                state = "is missing now" if data is None else f"has {len(data)} bytes now"
                 raise StorageError(
-                    f"{path} in {source.uri} had {sizes[path]} bytes and {there}: it changed during the copy. "
+                    f"{path} in {source.uri} had {sizes[path]} bytes and {state}: it changed during the copy. "
                     "Copied files stay; repeat the call to resume"
                 )
             contents[path] = data

@@ -47,42 +47,42 @@ def is_live(shared: SharedTransactionEntry, now_millis: int, transaction_limit_m
 
 
 def select_expirable(
-    kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
+    live: Sequence[Commit], settings: LakehouseSettings, pinned: Set[int], now_millis: int, safe_millis: int
 ) -> list[int]:
-    """Return the versions that may expire, oldest first; `kept` are all live versions, oldest first.
+    """Return the versions that may expire, oldest first; `live` are all live versions, oldest first.
 
-    `held` are the versions pinned by exports or shared transactions. `safe_millis` is
+    `pinned` are the versions pinned by exports or shared transactions. `safe_millis` is
     how long a version must have been superseded.
     """
     common_millis = settings.maximum_version_age_millis
     overrides = settings.maximum_version_age_millis_overrides
-    gone: list[int] = []
-    for version, created_at, outdated_at in _version_lifetimes(kept, settings.minimum_versions_to_keep):
+    expired: list[int] = []
+    for version, created_at, outdated_at in _version_lifetimes(live, settings.minimum_versions_to_keep):
         if now_millis - outdated_at < safe_millis:
             break
-        if version in held:
+        if version in pinned:
             continue
         age_millis = now_millis - created_at
         if age_millis > overrides.get(version, common_millis):
-            gone.append(version)
+            expired.append(version)
         elif age_millis <= common_millis:
             break
-    return gone
+    return expired
 
 
 def explain_retention(
-    kept: Sequence[Commit], settings: LakehouseSettings, held: Set[int], now_millis: int, safe_millis: int
+    live: Sequence[Commit], settings: LakehouseSettings, pinned: Set[int], now_millis: int, safe_millis: int
 ) -> list[str]:
     """Return the settings that retain the remaining versions."""
     stay = max(1, settings.minimum_versions_to_keep)
-    reasons = [f"the newest {min(stay, len(kept)):,} stay (minimum_versions_to_keep)"]
-    named = sum(commit.version in held for commit in kept)
+    reasons = [f"the newest {min(stay, len(live)):,} stay (minimum_versions_to_keep)"]
+    named = sum(commit.version in pinned for commit in live)
     if named:
         reasons.append(f"{named:,} are pinned by exports or shared transactions")
     common_millis = settings.maximum_version_age_millis
-    for version, created_at, outdated_at in _version_lifetimes(kept, stay):
+    for version, created_at, outdated_at in _version_lifetimes(live, stay):
         life_millis = settings.maximum_version_age_millis_overrides.get(version, common_millis)
-        if version in held:
+        if version in pinned:
             continue
         if now_millis - created_at <= life_millis:
             until = format_iso_time(created_at + life_millis)
@@ -98,22 +98,22 @@ def explain_retention(
     return reasons
 
 
-def _version_lifetimes(kept: Sequence[Commit], stay: int) -> Iterator[tuple[int, int, int]]:
+def _version_lifetimes(live: Sequence[Commit], stay: int) -> Iterator[tuple[int, int, int]]:
     """Yield each version but the newest few, with its commit time and that of the next version.
 
     A version counts as committed no later than any that follows it, whatever a wrong
     clock recorded. A root of another program may have no time; it too is older than the
     next version.
     """
-    made: list[int | None] = []
+    creation_times: list[int | None] = []
     known: int | None = None
-    for commit in reversed(kept):
+    for commit in reversed(live):
         own = commit.created_at_millis
         known = min(own or known, known) if known is not None else own or None
-        made.append(known)
-    made.reverse()
-    for number, commit in enumerate(kept[: max(0, len(kept) - max(1, stay))]):
-        created_at, outdated_at = made[number], made[number + 1]
+        creation_times.append(known)
+    creation_times.reverse()
+    for number, commit in enumerate(live[: max(0, len(live) - max(1, stay))]):
+        created_at, outdated_at = creation_times[number], creation_times[number + 1]
         if created_at is None or outdated_at is None:
             return
         yield commit.version, created_at, outdated_at
@@ -175,23 +175,23 @@ def expire_versions(
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
     safe_millis = 0 if alone else youngest_expirable_millis(newest.settings)
-    kept = lake.maintenance.kept()
-    held = find_pins(newest, now_millis).versions
-    old = select_expirable(kept, newest.settings, held, now_millis, safe_millis)
+    live = lake.maintenance.kept()
+    pinned = find_pins(newest, now_millis).versions
+    old = select_expirable(live, newest.settings, pinned, now_millis, safe_millis)
     going = set(old)
-    stay = [commit for commit in kept if commit.version not in going]
-    reasons = tuple(explain_retention(stay, newest.settings, held, now_millis, safe_millis))
+    stay = [commit for commit in live if commit.version not in going]
+    reasons = tuple(explain_retention(stay, newest.settings, pinned, now_millis, safe_millis))
     # A version committed by another program has no file that could be replaced.
     versions = filter_versions_with_file(lake.store, old)
     if dry_run:
-        return ExpiryReport(tuple(versions), len(kept) - len(versions), dry_run=True, reasons=reasons)
-    gone: list[int] = []
+        return ExpiryReport(tuple(versions), len(live) - len(versions), dry_run=True, reasons=reasons)
+    expired: list[int] = []
     waiting = iter(versions)
     while batch := list(islice(waiting, _VERSIONS_PER_BATCH)):
         # Check again for new exports and shared transactions, which costs one request.
-        held = find_pins(lake.metastore.latest(), now_millis).versions
-        batch = [version for version in batch if version not in held]
+        pinned = find_pins(lake.metastore.latest(), now_millis).versions
+        batch = [version for version in batch if version not in pinned]
         lake.maintenance.expire(batch)
-        gone += batch
-        watch(Progress("expiring versions", len(gone), len(versions)))
-    return ExpiryReport(tuple(gone), len(kept) - len(gone), dry_run=False, reasons=reasons)
+        expired += batch
+        watch(Progress("expiring versions", len(expired), len(versions)))
+    return ExpiryReport(tuple(expired), len(live) - len(expired), dry_run=False, reasons=reasons)

@@ -109,12 +109,12 @@ def export_version(
     if keep:
         _record(lake, made)
     destination.put(EXPORT_RECORD_PATH, encode_export_record(plan.record))
-    wanted = load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
-    missing = find_missing_copies(wanted, destination.list())
+    required = load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
+    missing = find_missing_copies(required, destination.list())
     # The root is copied last: without it a copy is not a lakehouse.
     copier(lake.store, destination, missing, watch, last=plan.root)
-    _check_complete(destination, wanted)
-    return ExportReport(made, mode, len(missing), sum(missing.values()), len(wanted) - len(missing), keep)
+    _check_complete(destination, required)
+    return ExportReport(made, mode, len(missing), sum(missing.values()), len(required) - len(missing), keep)
 
 
 def pin_version(lake: MaintenanceContext, name: str, version: int | None = None) -> Export:
@@ -232,11 +232,11 @@ def _check_newest(lake: MaintenanceContext, destination: Store, plan: _Plan) -> 
         return
     if not _is_complete(lake, destination, plan):
         return
-    held = plan.snapshot.version
+    exported = plan.snapshot.version
     raise AlreadyExistsError(
-        f"the export {plan.record.name!r} in {destination.uri} is complete with version {held}, but the newest is "
+        f"the export {plan.record.name!r} in {destination.uri} is complete with version {exported}, but the newest is "
         f"{newest.version}; export to another location under another name or after dropping this one, or pass "
-        f"version {held} to check the copy"
+        f"version {exported} to check the copy"
     )
 
 
@@ -251,9 +251,9 @@ def _check_retained(lake: MaintenanceContext, version: int) -> None:
     """Raise an error for a version that a concurrent expiry may be deleting."""
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
-    held = find_pins(newest, now_millis).versions
+    pinned = find_pins(newest, now_millis).versions
     safe_millis = youngest_expirable_millis(newest.settings)
-    if version in select_expirable(lake.maintenance.kept(), newest.settings, held, now_millis, safe_millis):
+    if version in select_expirable(lake.maintenance.kept(), newest.settings, pinned, now_millis, safe_millis):
         raise ConflictError(
             f"version {version} may expire at any time and cannot be pinned; use a full export "
             "of it, or increase maximum_version_age_millis first"
@@ -302,21 +302,21 @@ def _change_names(
 
 
 def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
-    wanted: set[str] = set()
+    required: set[str] = set()
     match plan.mode:
         case ExportMode.FULL:
-            visit_reachable_files(lake, [plan.snapshot], wanted.add)
+            visit_reachable_files(lake, [plan.snapshot], required.add)
         case ExportMode.PARTIAL:
-            wanted.update(lake.maintenance.files_of([plan.snapshot]))
+            required.update(lake.maintenance.files_of([plan.snapshot]))
             for table in plan.tables:
                 for delta in _deltas(plan.snapshot, TableIdentity(table.namespace_id, table.id)):
                     for file in delta.manifest.entries:
-                        wanted.update(resolve_paths(file.location, lake.store.uri))
+                        required.update(resolve_paths(file.location, lake.store.uri))
         case ExportMode.MINIMAL:
             assert plan.root is not None
-            wanted.add(plan.root)
+            required.add(plan.root)
     # The source's hint names versions that the copy does not have.
-    return wanted - HINT_PATHS
+    return required - HINT_PATHS
 
 
 def _resolve_tables(snapshot: MetastoreSnapshot, names: Sequence[str]) -> list[TableEntry]:
@@ -339,16 +339,18 @@ def _resolve_tables(snapshot: MetastoreSnapshot, names: Sequence[str]) -> list[T
 def _deltas(snapshot: MetastoreSnapshot, table: TableIdentity) -> Iterator[Delta]:
     parents: list[Parent] = [table]
     for kind in (Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION):
-        found = [way for parent in parents for way, _ in snapshot.children(kind, parent)]
-        parents = [way for way in found if isinstance(way, TableVersionLocator | StreamLocator | PartitionLocator)]
+        found = [locator for parent in parents for locator, _ in snapshot.children(kind, parent)]
+        parents = [
+            locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
+        ]
     for parent in parents:
         for _, delta in snapshot.children(Kind.DELTA, parent):
             if isinstance(delta, Delta):
                 yield delta
 
 
-def _check_complete(destination: Store, wanted: Mapping[str, int]) -> None:
-    missing = find_missing_copies(wanted, destination.list())
+def _check_complete(destination: Store, required: Mapping[str, int]) -> None:
+    missing = find_missing_copies(required, destination.list())
     if missing:
         raise StorageError(
             f"{min(missing)} and {len(missing) - 1} other files are incomplete in {destination.uri}. "

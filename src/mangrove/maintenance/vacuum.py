@@ -28,7 +28,8 @@ from mangrove.model.objects import TableEntry, TableType
 from mangrove.storage.port import ListEntry, ObjectInfo, Store
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, PARTS_SUFFIX, compute_published_name, decode_part_paths
 from mangrove.tables.table_state import TableState, load_opened_table_state
-from mangrove.transaction.deltas import open_table
+from mangrove.transaction.deltas import TableTarget, open_table
+from mangrove.transaction.table_versions import load_table_versions
 from mangrove.transaction.transaction import youngest_expirable_millis
 
 __all__ = [
@@ -79,8 +80,7 @@ class IcebergMetadataFiles:
         for locator, table in lake.maintenance.objects(newest, Kind.TABLE):
             if isinstance(locator, TableLocator) and isinstance(table, TableEntry) and table.id in touched:
                 yield from _list_referenced_files(lake, self._last[table.id].path)
-                state = _state(newest, locator, table)
-                if state is not None:
+                for state in _load_states(newest, locator, table):
                     yield from _list_referenced_files(lake, compute_published_name(state, lake.store.uri).metadata_path)
 
 
@@ -99,15 +99,17 @@ def _list_referenced_files(lake: MaintenanceContext, metadata_path: str) -> Iter
         raise FormatError(f"{parts_path} is damaged; delete it and {beside}; they are derived files") from error
 
 
-def _state(newest: MetastoreSnapshot, locator: TableLocator, table: TableEntry) -> TableState | None:
-    """Return the published state of the table, or None if it cannot be published."""
+def _load_states(newest: MetastoreSnapshot, locator: TableLocator, table: TableEntry) -> Iterator[TableState]:
+    """Yield the states of the table versions that can be published."""
     if table.table_type is not TableType.MANAGED:
-        return None
-    try:
-        opened = open_table(newest, locator)
-    except InvalidInputError:
-        return None  # the table has no schema
-    return None if opened.version.schema is None else load_opened_table_state(newest, opened)
+        return
+    for number in load_table_versions(newest, table):
+        try:
+            opened = open_table(newest, TableTarget(locator, number))
+        except InvalidInputError:
+            continue  # it is deleted
+        if opened.version.schema is not None:
+            yield load_opened_table_state(newest, opened)
 
 
 DATA_FOLDER = "data/"
@@ -183,13 +185,13 @@ def vacuum_files(
     retired_since = None if alone else now_millis - youngest_expirable_millis(lake.metastore.latest().settings)
     garbage: dict[str, int] = {}
     listed = _CountedListing(lake.store.list(), watch)
-    shown = IcebergMetadataFiles()
-    for entry in select_candidates(shown.note(iter(listed)), lake.maintenance.owns, before_millis):
+    iceberg_files = IcebergMetadataFiles()
+    for entry in select_candidates(iceberg_files.note(iter(listed)), lake.maintenance.owns, before_millis):
         garbage[entry.path] = entry.size
     folders = _visit_reachable(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
-    for path in list(shown.kept(lake, garbage)):
+    for path in list(iceberg_files.kept(lake, garbage)):
         garbage.pop(path, None)
     if not dry_run:
         # Iceberg metadata is deleted before the files that it references.
@@ -199,8 +201,8 @@ def vacuum_files(
     left = _list_temporary_files(lake.store, before_millis)
     if not dry_run and isinstance(lake.store, _HasTemporaryFiles):
         _delete(lake.store.delete_leftovers, left, watch)
-    gone = garbage | left
-    return VacuumReport(tuple(gone), sum(gone.values()), listed.files + len(left), dry_run)
+    deleted = garbage | left
+    return VacuumReport(tuple(deleted), sum(deleted.values()), listed.files + len(left), dry_run)
 
 
 def _deletion_steps(garbage: Mapping[str, int], rank: Callable[[str], int]) -> list[dict[str, int]]:

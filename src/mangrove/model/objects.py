@@ -23,6 +23,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.model.values import Value
 
 __all__ = [
+    "CHECK_PREFIX",
     "STREAM_FORMAT",
     "Delta",
     "DeltaType",
@@ -41,6 +42,8 @@ __all__ = [
     "kind_of",
 ]
 
+CHECK_PREFIX: Final = "mangrove.check."
+"""The prefix of the table version properties with check constraints; the rest is the name."""
 STREAM_FORMAT: Final = "deltacat"
 """The stream format, by DeltaCAT's name."""
 
@@ -133,6 +136,11 @@ class TableEntry:
     """For a table whose data is managed elsewhere or by another program; otherwise it is in the table versions."""
     keys: tuple[int, ...] = ()
     """The ids of the columns of `schema` that identify a row."""
+
+    @property
+    def default_version(self) -> int | None:
+        """The table version that is read and written by the table's name: the newest active one, else the newest."""
+        return self.latest_active_table_version or self.latest_table_version
 
     def __post_init__(self) -> None:
         check_id(self.id, "table id")

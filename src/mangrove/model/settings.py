@@ -14,6 +14,7 @@ __all__ = [
     "KNOWN_MAJOR_VERSION",
     "ORDER_MIN",
     "READABLE_BY_DELTACAT",
+    "STRICT_TREE",
     "TIME_LIMIT_PROPERTY",
     "LakehouseSettings",
     "clock_tolerance_millis",
@@ -24,6 +25,8 @@ KNOWN_MAJOR_VERSION: Final = 0
 ORDER_MIN: Final = 3
 READABLE_BY_DELTACAT: Final = "deltacat.readable"
 """The property of a lakehouse that must stay readable by DeltaCAT."""
+STRICT_TREE: Final = "tree.strict"
+"""The lakehouse property, fixed at creation, of a tree without Mangrove's extensions: `true`, or absent."""
 _KEY_SCHEMA_ID_SIZE_BYTES: Final = 4
 _SEVEN_DAYS_MILLIS: Final = 7 * 24 * 60 * 60 * 1000
 _LARGEST_UINT32: Final = 2**32 - 1
@@ -84,6 +87,16 @@ class LakehouseSettings:
                 f"{self.row_size_bytes}), which leaves no room for a write buffer in node_file_max_size_bytes "
                 f"{self.node_file_max_size_bytes}: lower the order or the name sizes, or allow larger node files"
             )
+
+    @property
+    def is_readable_by_deltacat(self) -> bool:
+        """Whether the lakehouse must stay readable by DeltaCAT, so that writes are copy-on-write."""
+        return self.properties.get(READABLE_BY_DELTACAT, "").lower() == "true"
+
+    @property
+    def is_strict_tree(self) -> bool:
+        """Whether the tree contains only what its format describes."""
+        return self.properties.get(STRICT_TREE, "").lower() == "true"
 
     @property
     def row_size_bytes(self) -> int:

@@ -114,7 +114,7 @@ def _load_newest_version(lake: Lakehouse) -> int | None:
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    titles = {404: ("Not found", "There is no such page."), 405: ("Not allowed", "This page is read-only: use GET.")}
+    titles = {404: ("Not found", "There is no such page."), 405: ("Not allowed", "This page is read-only; use GET.")}
     title, sentence = titles.get(error.status_code, ("Error", error.detail))
     if is_iceberg_path(request.url.path):
         requested = f"{request.method} {request.url.path[:200]}"

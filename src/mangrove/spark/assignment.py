@@ -34,9 +34,9 @@ def cast_for_assignment(
     places = [f"mangrove {place}" for place in range(len(names))]
     renamed = rows.toDF(*places)
     if fields_by_name:
-        wanted = [to_spark_type(schema.column(name).type) for name in names]
+        target = [to_spark_type(schema.column(name).type) for name in names]
         given = [field.dataType for field in renamed.schema.fields]
-        ordered = map(reorder_struct_fields, map(f.col, map("`{}`".format, places)), given, wanted)
+        ordered = map(reorder_struct_fields, map(f.col, map("`{}`".format, places)), given, target)
         renamed = renamed.select(*(value.alias(place) for value, place in zip(ordered, places, strict=True)))
     chosen = [
         _cast(renamed, place, schema.column(name), table).alias(schema.column(name).name)
@@ -47,19 +47,19 @@ def cast_for_assignment(
 
 def _cast(rows: DataFrame, place: str, column: Column, table: str) -> SparkColumn:
     given = rows.schema[place].dataType
-    found = from_spark_type(given, column.name)
+    given_type = from_spark_type(given, column.name)
     value = f.col(f"`{place}`")
-    wanted = to_spark_type(column.type)
-    if found is None:
-        return value.cast(wanted)
-    if not can_assign_type(column.type, found):
+    target = to_spark_type(column.type)
+    if given_type is None:
+        return value.cast(target)
+    if not can_assign_type(column.type, given_type):
         raise InvalidInputError(
-            f"column {column.name!r} of {table} is {format_type(column.type)}, and the query gives "
-            f"{given.simpleString()}: cast it"
+            f"column {column.name!r} of {table} is {format_type(column.type)}, but the query has "
+            f"{given.simpleString()}; use a cast"
         )
     message = f"column {column.name!r} of {table} is {format_type(column.type)}, which cannot hold "
-    if given == wanted or is_nested(column.type) or isinstance(column.type, Float32):
-        return cast_without_overflow(value, given, wanted, message)
-    kept = value.try_cast(wanted)
+    if given == target or is_nested(column.type) or isinstance(column.type, Float32):
+        return cast_without_overflow(value, given, target, message)
+    converted = value.try_cast(target)
     error = f.raise_error(f.concat(f.lit(message), value.cast("string")))
-    return f.when(value.isNotNull() & kept.isNull(), error.cast(wanted)).otherwise(kept)
+    return f.when(value.isNotNull() & converted.isNull(), error.cast(target)).otherwise(converted)

@@ -22,12 +22,12 @@ def create_frame_from_arrow(session: SparkSession, rows: pa.Table, state: TableS
 
     By default Spark interprets timestamps without a zone in the session's zone.
     """
-    told = rows if state is None else fill_null_types(rows, state.schema)
+    typed_rows = rows if state is None else fill_null_types(rows, state.schema)
     fields = [
         spark.StructField(name, spark.NullType() if given is None else to_spark_type(given))
-        for name, given in detect_column_types(told).items()
+        for name, given in detect_column_types(typed_rows).items()
     ]
-    return session.createDataFrame(told, spark.StructType(fields))
+    return session.createDataFrame(typed_rows, spark.StructType(fields))
 
 
 def compute_changed_rows(lists: FileLists, root_uri: str, before: TableState, after: TableState) -> DataFrame:
@@ -35,19 +35,19 @@ def compute_changed_rows(lists: FileLists, root_uri: str, before: TableState, af
     was, plan_before, plan_after = plan_changed_files(before, after)
     old = run_scan(lists, root_uri, was, plan_before, after.schema.columns)
     new = run_scan(lists, root_uri, after, plan_after, after.schema.columns)
-    gone, came = old.exceptAll(new), new.exceptAll(old)
+    removed, added = old.exceptAll(new), new.exceptAll(old)
     names = [column.name for column in after.key_columns]
     if not names:
-        return _with_change_type(gone, DELETE).unionByName(_with_change_type(came, INSERT))
-    gone_keys, came_keys = (some.select(*map(_column, names)).distinct() for some in (gone, came))
+        return _with_change_type(removed, DELETE).unionByName(_with_change_type(added, INSERT))
+    removed_keys, added_keys = (some.select(*map(_column, names)).distinct() for some in (removed, added))
     parts = [
-        _with_change_type(gone.join(came_keys, names, "left_anti"), DELETE),
-        _with_change_type(gone.join(came_keys, names, "left_semi"), UPDATE_BEFORE),
-        _with_change_type(came.join(gone_keys, names, "left_semi"), UPDATE_AFTER),
-        _with_change_type(came.join(gone_keys, names, "left_anti"), INSERT),
+        _with_change_type(removed.join(added_keys, names, "left_anti"), DELETE),
+        _with_change_type(removed.join(added_keys, names, "left_semi"), UPDATE_BEFORE),
+        _with_change_type(added.join(removed_keys, names, "left_semi"), UPDATE_AFTER),
+        _with_change_type(added.join(removed_keys, names, "left_anti"), INSERT),
     ]
-    found: DataFrame = reduce(lambda left, right: left.unionByName(right), parts)
-    return found.select(*map(_column, [*after.schema.names, CHANGE_TYPE]))
+    changes: DataFrame = reduce(lambda left, right: left.unionByName(right), parts)
+    return changes.select(*map(_column, [*after.schema.names, CHANGE_TYPE]))
 
 
 def _with_change_type(rows: DataFrame, word: str) -> DataFrame:

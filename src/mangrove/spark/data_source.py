@@ -74,7 +74,7 @@ _OPTIONS_METADATA_KEY: Final = "mangrove.options"
 
 
 class MangroveSource(DataSource):
-    """The data source; Spark creates it anew in each process."""
+    """The data source; Spark creates a new one in each process."""
 
     bound: ClassVar[Mapping[str, str]] = {}
     """Options of a subclass for a table in Spark's catalog."""
@@ -89,9 +89,9 @@ class MangroveSource(DataSource):
         """Return the columns, all of them nullable like any Spark file source."""
         options = self._parsed()
         state = load_table_state(resolve_snapshot(options), options.table, with_logs=False)
-        found = build_read_schema(state, options)
+        schema = build_read_schema(state, options)
         # Spark passes the options only when it creates a table.
-        return _store_options(found, self.options) if "provider" in self.options else found
+        return _store_options(schema, self.options) if "provider" in self.options else schema
 
     @suppress_worker_traceback()
     def reader(self, schema: StructType) -> BatchReader:
@@ -129,9 +129,11 @@ class MangroveSource(DataSource):
 
 
 def _store_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    kept = {name: value for name, value in options.items() if not name.startswith("option.")}
+    plain_options = {name: value for name, value in options.items() if not name.startswith("option.")}
     noted: dict[str, Any] = {
-        _OPTIONS_METADATA_KEY: json.dumps({name: kept[name] for name in sorted(kept) if name != "provider"})
+        _OPTIONS_METADATA_KEY: json.dumps(
+            {name: plain_options[name] for name in sorted(plain_options) if name != "provider"}
+        )
     }
     return StructType([StructField(field.name, field.dataType, field.nullable, noted) for field in schema.fields])
 

@@ -70,7 +70,7 @@ class _TaskWriter:
                 f"mode overwrite and operation upsert exclude each other for {options.table}; choose one of them"
             )
         snapshot = options.opened().metastore.latest()
-        self._name = self._found(snapshot)
+        self._name = self._locate_table(snapshot)
         self._table = open_table(snapshot, self._name).table
         self._state = strip_logs(load_table_state(snapshot, self._name, with_logs=False))
         given = {field.name: from_spark_type(field.dataType, field.name) for field in schema.fields}
@@ -79,7 +79,7 @@ class _TaskWriter:
             self._state.checked_keys("an upsert")
             self._check_complete(given)
 
-    def _found(self, snapshot: MetastoreSnapshot) -> TableLocator:  # noqa: ARG002 - those who follow a table look
+    def _locate_table(self, snapshot: MetastoreSnapshot) -> TableLocator:  # noqa: ARG002 - those who follow a table look
         """Return the name under which the table is."""
         return self._options.table
 
@@ -110,7 +110,7 @@ class _TaskWriter:
         """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
         workspace = transaction.reading()
         locator = resolve_table(workspace, self._table, self._name)
-        state = load_table_state(workspace, locator, with_logs=self._overwrite)
+        state = load_table_state(workspace, locator, with_logs=self._overwrite, is_recorded=False)
         for message in messages:
             if not is_append_compatible(message.state, state):
                 raise ConflictError(
@@ -172,7 +172,7 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
         query = f"{self._into()}{self._table.id}"
         self._options.opened().run_once(query, batchId, lambda transaction: self._stage(transaction, reported))
 
-    def _found(self, snapshot: MetastoreSnapshot) -> TableLocator:
+    def _locate_table(self, snapshot: MetastoreSnapshot) -> TableLocator:
         """Return the current name of the table; after a rename it is found by the query's last batch.
 
         Spark creates a new writer for every batch with the table name at the start of the

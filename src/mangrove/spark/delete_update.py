@@ -42,6 +42,7 @@ from mangrove.tables.write_plan import (
     build_partition_predicate,
     check_dynamic_overwrite,
     plan_write,
+    read_condition,
 )
 
 __all__ = [
@@ -77,13 +78,14 @@ def plan_delete_where(
     files: SparkFileContext, state: TableState, where: str | Predicate | SparkCondition
 ) -> PlannedWrite:
     """Plan the deletion of the rows that match a condition."""
-    rows = _read_targets(files, state, _at_most(where, state.schema))
-    meant = rows.where(render_condition_sql(where, state.schema))
-    deleted_rows = materialize_frame(meant.select(column_of(FILE), column_of(ROW), *select_delete_keys(state)))
+    pruning = _at_most(where, state.schema)
+    matched = _read_targets(files, state, pruning).where(render_condition_sql(where, state.schema))
+    deleted_rows = materialize_frame(matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state)))
     count = deleted_rows.count()
+    read = read_condition(pruning)
     if not count:
-        return plan_write({}, state)
-    return plan_row_changes(files, state, RowLevelChange(deleted_rows), RowCounts(deleted=count))
+        return plan_write({}, read=read)
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows), RowCounts(deleted=count), read)
 
 
 def plan_delete_keys(files: SparkFileContext, state: TableState, frame: DataFrame) -> PlannedWrite:
@@ -144,7 +146,7 @@ def _plan_overwrite(
         deleted_rows = _read_targets(files, state, pruning).where(condition).select(*numbers)
     deleted_rows = materialize_frame(deleted_rows)
     counts = RowCounts(inserted=sum(file.row_count for _, file in added), deleted=deleted_rows.count())
-    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added), counts)
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added), counts, read_condition(pruning))
 
 
 def plan_update(
@@ -155,46 +157,46 @@ def plan_update(
 ) -> PlannedWrite:
     """Plan an update of the rows that match a condition."""
     checked = resolve_assignments(values, state.schema)
-    rows = _read_targets(files, state, _at_most(where, state.schema))
-    meant = rows.where(render_condition_sql(where, state.schema))
-    new = build_assignments(state, meant, {name: f.expr(to_spark_sql(value)) for name, value in checked.items()})
+    pruning = _at_most(where, state.schema)
+    matched = _read_targets(files, state, pruning).where(render_condition_sql(where, state.schema))
+    new = build_assignments(state, matched, {name: f.expr(to_spark_sql(value)) for name, value in checked.items()})
     others = [column_of(one.name) for one in state.schema.columns if one.name not in checked]
-    made = materialize_frame(
-        meant.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
+    updated = materialize_frame(
+        matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
     )
-    count = made.count()
+    count = updated.count()
     if not count:
-        return plan_write({}, state)
-    deleted_rows = made.select(
+        return plan_write({}, read=read_condition(pruning))
+    deleted_rows = updated.select(
         column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in _places(state))
     )
-    coming = made.select(*map(column_of, state.schema.names))
+    coming = updated.select(*map(column_of, state.schema.names))
     moves_keys = any(key.name in checked for key in state.key_columns)
     if moves_keys:
         check_new_keys(files, state, deleted_rows, coming.select(*select_delete_keys(state)))
     change = RowLevelChange(
         deleted_rows, files.write(state, coming), keys_reinserted=bool(state.version.keys) and not moves_keys
     )
-    return plan_row_changes(files, state, change, RowCounts(updated=count))
+    return plan_row_changes(files, state, change, RowCounts(updated=count), read_condition(pruning))
 
 
 def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:
     """Return the values in the types of the table's columns; an explicit cast is required to narrow a type."""
     typed = rows.select(*(value.alias(f"value {place}") for place, value in enumerate(values.values())))
-    found = {}
+    columns = {}
     for (name, value), one in zip(values.items(), typed.schema.fields, strict=True):
-        wanted = state.schema.column(name)
+        target = state.schema.column(name)
         given = from_spark_type(one.dataType, name)
-        if given is not None and not can_assign_type(wanted.type, given):
+        if given is not None and not can_assign_type(target.type, given):
             raise InvalidInputError(
-                f"column {name!r} is {format_type(wanted.type)} and is set to {format_type(given)}; use cast(… as …)"
+                f"column {name!r} is {format_type(target.type)} and is set to {format_type(given)}; use cast(… as …)"
             )
-        message = f"column {name!r} is {format_type(wanted.type)}, which cannot hold "
-        ordered = reorder_struct_fields(value, one.dataType, to_spark_type(wanted.type))
+        message = f"column {name!r} is {format_type(target.type)}, which cannot hold "
+        ordered = reorder_struct_fields(value, one.dataType, to_spark_type(target.type))
         if ordered is value:
-            ordered = cast_without_overflow(value, one.dataType, to_spark_type(wanted.type), message)
-        found[name] = ordered.cast(to_spark_type(wanted.type)).alias(name)
-    return found
+            ordered = cast_without_overflow(value, one.dataType, to_spark_type(target.type), message)
+        columns[name] = ordered.cast(to_spark_type(target.type)).alias(name)
+    return columns
 
 
 def _at_most(where: str | Predicate | SparkCondition | None, schema: Schema) -> Predicate | None:
@@ -230,9 +232,9 @@ def apply_defaults_and_checks(rows: DataFrame, state: TableState) -> DataFrame:
         if one.name.casefold() not in given and one.nullable:
             rows = rows.withColumn(one.name, f.lit(None).cast(to_spark_type(one.type)))
     for number, text in enumerate(checks):
-        words = f.concat(f.lit(f"mangrove check {number} is broken by "), f.to_json(f.struct("*")))
+        violation = f.concat(f.lit(f"mangrove check {number} is broken by "), f.to_json(f.struct("*")))
         holds = f.expr(f"coalesce(({render_condition_sql(text, state.schema)}), true)")
-        guard: Any = f.when(holds, f.expr("true")).otherwise(f.raise_error(words).cast("boolean"))
+        guard: Any = f.when(holds, f.expr("true")).otherwise(f.raise_error(violation).cast("boolean"))
         rows = rows.where(guard)
     return rows
 

@@ -84,8 +84,8 @@ def pack_bits(flags: Flags) -> Numbers:
 
 def is_bit_set(session: SparkSession, words: Numbers, place: "Expression") -> "Expression":
     """Return the condition that a bit is set; null beyond the end of the bits."""
-    held = pa.table({"words": pa.array([words], pa.list_(pa.int64()))})
-    word = f.get(session.createDataFrame(held).scalar(), f.shiftright(place, 6).cast("int"))
+    bitmap = pa.table({"words": pa.array([words], pa.list_(pa.int64()))})
+    word = f.get(session.createDataFrame(bitmap).scalar(), f.shiftright(place, 6).cast("int"))
     return f.getbit(word, place.bitwiseAND(f.lit(WORD_BITS - 1)).cast("int")) == f.lit(1)
 
 
@@ -136,7 +136,7 @@ class KeyBitmapCache:
         if len(columns) != 1 or not isinstance(columns[0].type, Int16 | Int32 | Int64) or rows > self.keys_max:
             return None
         name = tuple((key_file.file.location, key_file.position) for key_file in key_files), columns[0]
-        # What is known is replaced and never changed, since several threads may scan at once.
+        # The cache is replaced and never modified, because several threads may scan at once.
         known = self._known
         if name not in known:
             known = {**dict(list(known.items())[1 - _KEY_CACHE_ENTRIES_MAX :]), name: self._read(key_files, columns[0])}
@@ -150,9 +150,9 @@ class KeyBitmapCache:
 
     def _condition(self, bits: KeyBitmap, column: Column) -> "Expression":
         key = f.col(f"`{column.name.replace('`', '``')}`").cast("bigint")
-        is_hidden = is_bit_set(self.session, bits.words, key - f.lit(bits.first))
+        is_deleted = is_bit_set(self.session, bits.words, key - f.lit(bits.first))
         # The branch prevents overflow of the subtraction; a null key deletes nothing.
-        return ~f.coalesce(f.when(key.between(bits.first, bits.last), is_hidden), f.lit(False))  # noqa: FBT003
+        return ~f.coalesce(f.when(key.between(bits.first, bits.last), is_deleted), f.lit(False))  # noqa: FBT003
 
 
 ScanKey: TypeAlias = tuple[str, int, tuple[tuple[str, int], ...], tuple[str, ...]]
@@ -232,8 +232,8 @@ def _rank_values(columns: Sequence[Any], delete_files: int) -> tuple[list[Any], 
 def _evict_oldest(known: dict[ScanKey, Numbers], words_max: int) -> dict[ScanKey, Numbers]:
     """Return the cache entries that fit the limit, dropping the oldest ones."""
     counts = accumulate(len(words) for words in reversed(known.values()))
-    kept = sum(1 for count in counts if count <= words_max)
-    return dict(list(known.items())[len(known) - kept :])
+    retained = sum(1 for count in counts if count <= words_max)
+    return dict(list(known.items())[len(known) - retained :])
 
 
 @dataclass
@@ -246,15 +246,15 @@ class DeletedRowCache:
     def bits(self, scans: Sequence[FileScan], schema: Schema) -> list[Numbers]:
         """Return the deletion vector of each file."""
         names = [scan_key_of(scan) for scan in scans]
-        # What is known is replaced and never changed, since several threads may scan at once.
+        # The cache is replaced and never modified, because several threads may scan at once.
         known = self._known
         unknown = {name: scan for name, scan in zip(names, scans, strict=True) if name not in known}
-        found = zip(unknown, self._found(list(unknown.values()), schema), strict=True)
+        found = zip(unknown, self._find_deleted_rows(list(unknown.values()), schema), strict=True)
         known = known | {name: pack_bits(flags) for name, flags in found}
         self._known = _evict_oldest(known, _WORDS_MAX)
         return [known[name] for name in names]
 
-    def _found(self, scans: Sequence[FileScan], schema: Schema) -> list[Flags]:
+    def _find_deleted_rows(self, scans: Sequence[FileScan], schema: Schema) -> list[Flags]:
         flags: dict[int, Flags] = {}
         delete_files = ScanPlan(tuple(scans)).key_files
         for key_ids in dict.fromkeys(key_file.key_ids for key_file in delete_files):
@@ -264,8 +264,8 @@ class DeletedRowCache:
                 for place, scan in enumerate(scans)
                 if any(one.key_ids == key_ids for one in scan.equality_deletes)
             ]
-            told = self._told(chosen, [scans[place] for place in places], schema)
-            for place, deleted_rows in zip(places, told, strict=True):
+            deleted = self._find_by_keys(chosen, [scans[place] for place in places], schema)
+            for place, deleted_rows in zip(places, deleted, strict=True):
                 flags[place] = flags[place] | deleted_rows if place in flags else deleted_rows
         for place, scan in enumerate(scans):
             deleted_rows = flags.setdefault(place, np.zeros(scan.file.row_count, np.bool_))
@@ -274,7 +274,9 @@ class DeletedRowCache:
                 deleted_rows[numbers[numbers < len(deleted_rows)]] = True
         return [flags[place] for place in range(len(scans))]
 
-    def _told(self, delete_files: Sequence[EqualityDelete], scans: Sequence[FileScan], schema: Schema) -> list[Flags]:
+    def _find_by_keys(
+        self, delete_files: Sequence[EqualityDelete], scans: Sequence[FileScan], schema: Schema
+    ) -> list[Flags]:
         columns = [schema.column_with_id(key_id) for key_id in delete_files[0].key_ids]
         files = {file.location: file for file in [*(one.file for one in delete_files), *(one.file for one in scans)]}
 
@@ -324,23 +326,23 @@ class DeletionVectorCache:
         """Return whether the deletes of these files are small enough for this process."""
         return count_delete_rows(scans) <= self.rows_max and sum(scan.file.row_count for scan in scans) <= ROW_SPAN_MAX
 
-    def told(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
+    def load(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
         """Return the deleted rows of the files."""
         name = tuple(map(scan_key_of, scans))
-        # What is known is replaced and never changed, since several threads may scan at once.
+        # The cache is replaced and never modified, because several threads may scan at once.
         known = self._known
         if name not in known:
-            known = {**dict(list(known.items())[1 - _ROW_CACHE_ENTRIES_MAX :]), name: self._found(scans, schema)}
+            known = {**dict(list(known.items())[1 - _ROW_CACHE_ENTRIES_MAX :]), name: self._build(scans, schema)}
             self._known = known
         return known[name]
 
-    def _found(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
-        found = list(zip(scans, self.deleted_rows.bits(scans, schema), strict=True))
-        some = [(scan, words) for scan, words in found if words.any()]
+    def _build(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
+        bits_by_scan = list(zip(scans, self.deleted_rows.bits(scans, schema), strict=True))
+        some = [(scan, words) for scan, words in bits_by_scan if words.any()]
         # The bits of each file start at a word boundary, and the number of its first bit identifies the file.
         starts = accumulate((WORD_BITS * len(words) for _, words in some), initial=0)
         numbered = tuple((scan, start) for (scan, _), start in zip(some, starts, strict=False))
         words = np.concatenate([np.zeros(0, np.int64), *(words for _, words in some)])
-        is_hidden = is_bit_set(self.session, words, f.col(f"`{FILE}`") + f.col(f"`{ROW}`"))
-        whole = tuple(scan for scan, words in found if not words.any())
-        return DeletionVectors(whole, numbered, ~f.coalesce(is_hidden, f.lit(False)))  # noqa: FBT003
+        is_deleted = is_bit_set(self.session, words, f.col(f"`{FILE}`") + f.col(f"`{ROW}`"))
+        whole = tuple(scan for scan, words in bits_by_scan if not words.any())
+        return DeletionVectors(whole, numbered, ~f.coalesce(is_deleted, f.lit(False)))  # noqa: FBT003

@@ -225,8 +225,8 @@ class SparkEngine:
     ) -> PlannedCompaction:
         """Compact the deltas of each log on the executors."""
 
-        def write(compaction: Compaction, tell: ReportFraction) -> list[DataFile]:
-            with report_job_progress(self.session, tell):
+        def write(compaction: Compaction, report: ReportFraction) -> list[DataFile]:
+            with report_job_progress(self.session, report):
                 return write_compacted_files(
                     self._lists, self._root_uri, compaction, self._merged, self._file_size_bytes
                 )

@@ -164,9 +164,11 @@ class FileLists:
 def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None = None) -> DataFrame:
     """Return the rows with their file number, taken from the modification time unless known."""
     # Resolved as metadata column even if the table has a column of that name.
-    told = rows.metadataColumn("_metadata")
-    changed = f.unix_millis(told.getField("file_modification_time")) if known is None else f.lit(known).cast("bigint")
-    return rows.withColumns({number: changed} | ({row_index: told.getField("row_index")} if row_index else {}))
+    metadata = rows.metadataColumn("_metadata")
+    changed = (
+        f.unix_millis(metadata.getField("file_modification_time")) if known is None else f.lit(known).cast("bigint")
+    )
+    return rows.withColumns({number: changed} | ({row_index: metadata.getField("row_index")} if row_index else {}))
 
 
 def encode_file_log(files: Sequence[ListedFile]) -> str:

@@ -197,8 +197,8 @@ def build_jar_settings(uri: str, jar_names: Iterable[str]) -> dict[str, str]:
             "with a matching version"
         )
     # Hadoop has default classes for the other schemes.
-    told = {"spark.hadoop.fs.gs.impl": GOOGLE_CLASS} if artifact == "hadoop-gcp" else {}
-    return {_PACKAGES: f"org.apache.hadoop:{artifact}:{found[1]}", **told}
+    implementation = {"spark.hadoop.fs.gs.impl": GOOGLE_CLASS} if artifact == "hadoop-gcp" else {}
+    return {_PACKAGES: f"org.apache.hadoop:{artifact}:{found[1]}", **implementation}
 
 
 def _jar_names(environment: Mapping[str, str]) -> list[str]:

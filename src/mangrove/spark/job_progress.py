@@ -35,7 +35,7 @@ def compute_progress(stages: Sequence[tuple[int, int]]) -> float:
 
 
 @contextmanager
-def report_job_progress(session: SparkSession, tell: Callable[[float], None]) -> Iterator[None]:
+def report_job_progress(session: SparkSession, report: Callable[[float], None]) -> Iterator[None]:
     """Report the progress of the jobs of this thread."""
     if is_remote(session):
         yield
@@ -46,7 +46,7 @@ def report_job_progress(session: SparkSession, tell: Callable[[float], None]) ->
     group = str(uuid.uuid4()) if before is None else before
     jobs = _Jobs(context.statusTracker(), group)
     done = threading.Event()
-    request_info = threading.Thread(target=_poll_jobs, args=(jobs, tell, done), daemon=True)
+    request_info = threading.Thread(target=_poll_jobs, args=(jobs, report, done), daemon=True)
     context.setLocalProperty(GROUP_PROPERTY, group)
     request_info.start()
     try:
@@ -73,10 +73,10 @@ class _Jobs:
         return [(stage.numCompletedTasks, stage.numTasks) for stage in found if stage is not None]
 
 
-def _poll_jobs(jobs: _Jobs, tell: Callable[[float], None], done: threading.Event) -> None:
-    told = 0.0
+def _poll_jobs(jobs: _Jobs, report: Callable[[float], None], done: threading.Event) -> None:
+    reported = 0.0
     while not done.wait(_PAUSE_SECONDS):
         share = compute_progress(jobs.stages())
-        if share > told:
-            told = share
-            tell(share)
+        if share > reported:
+            reported = share
+            report(share)

@@ -58,11 +58,14 @@ class SparkMaintenance:
         source_options, destination_options = self._source_options, self._destination_options
 
         def copy(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            here, there = _readable(source_uri, source_options), open_store(destination_uri, destination_options)
+            source, destination = (
+                _readable(source_uri, source_options),
+                open_store(destination_uri, destination_options),
+            )
             for task in tasks:
-                wanted = _files(task)
-                copy_files(here, there, wanted, ignore_progress)
-                yield _paths(wanted)
+                sizes = _files(task)
+                copy_files(source, destination, sizes, ignore_progress)
+                yield _paths(sizes)
 
         done: set[str] = set()
         watch(_progress("copying", done, sizes))
@@ -84,11 +87,11 @@ class SparkMaintenance:
         uri, options = store.uri, self._source_options
 
         def delete(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            here = open_store(uri, options)
+            source = open_store(uri, options)
             for task in tasks:
-                wanted = _files(task)
-                here.delete_many(list(wanted))
-                yield _paths(wanted)
+                sizes = _files(task)
+                source.delete_many(list(sizes))
+                yield _paths(sizes)
 
         done: set[str] = set()
         waiting = split_into_batches(sizes, _DELETED_PER_TASK, sum(sizes.values()))
@@ -104,15 +107,15 @@ class SparkMaintenance:
         uri, options = store.uri, self._source_options
 
         def count(tasks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            here = _readable(uri, options)
+            source = _readable(uri, options)
             for task in tasks:
-                wanted = _files(task)
-                found = [_count_file_rows(here, DataFile(path, size, 0)) for path, size in wanted.items()]
+                sizes = _files(task)
+                counts = [_count_file_rows(source, DataFile(path, size, 0)) for path, size in sizes.items()]
                 yield pa.RecordBatch.from_pydict(
                     {
-                        "path": pa.array(list(wanted), pa.string()),
-                        "rows": pa.array([one if isinstance(one, int) else None for one in found], pa.int64()),
-                        "problem": pa.array([one if isinstance(one, str) else None for one in found], pa.string()),
+                        "path": pa.array(list(sizes), pa.string()),
+                        "rows": pa.array([one if isinstance(one, int) else None for one in counts], pa.int64()),
+                        "problem": pa.array([one if isinstance(one, str) else None for one in counts], pa.string()),
                     }
                 )
 

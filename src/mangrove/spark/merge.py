@@ -41,7 +41,7 @@ from mangrove.tables.merge import (
 )
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
-from mangrove.tables.write_plan import PlannedWrite, RowCounts, plan_write
+from mangrove.tables.write_plan import PlannedWrite, ReadRows, RowCounts, plan_write, read_matches
 
 __all__ = ["plan_merge"]
 
@@ -67,30 +67,32 @@ def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, pl
     ours = read_target_rows(files.lists, files.root_uri, state, plan_scan(state, near), number_files(state))
     pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(parenthesize(plan.on)), _how(plan))
     values = [_values(state, clause, source, plan) for clause in plan.clauses]
-    made = materialize_frame(_apply_clauses(state, pairs, plan, values))
-    _check_once(state, made, plan)
-    numbers = {row[_ACTION]: row["count"] for row in made.groupBy(column_of(_ACTION)).count().collect()}
+    merged = materialize_frame(_apply_clauses(state, pairs, plan, values))
+    _check_once(state, merged, plan)
+    numbers = {row[_ACTION]: row["count"] for row in merged.groupBy(column_of(_ACTION)).count().collect()}
+    read = read_matches(state, near)
     if not numbers:
-        return plan_write({}, state)
-    return _plan_changes(files, state, made, plan, values, numbers)
+        return plan_write({}, read=read)
+    return _plan_changes(files, state, merged, plan, values, numbers, read)
 
 
 def _plan_changes(
     files: SparkFileContext,
     state: TableState,
-    made: DataFrame,
+    merged: DataFrame,
     plan: MergePlan,
     values: list[dict[str, Assignable]],
     numbers: dict[int, int],
+    read: ReadRows,
 ) -> PlannedWrite:
     places = range(len(state.key_columns))
     kinds = {number: clause.kind for number, clause in enumerate(plan.clauses)}
     old = column_of(_ACTION).isin([number for number, kind in kinds.items() if kind is not MergeKind.INSERT])
-    deleted_rows = made.where(old).select(
+    deleted_rows = merged.where(old).select(
         column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in places)
     )
     comes = [number for number, kind in kinds.items() if kind in (*_UPDATES, MergeKind.INSERT)]
-    coming = made.where(column_of(_ACTION).isin(comes))
+    coming = merged.where(column_of(_ACTION).isin(comes))
     if state.version.keys:
         _check_keys(files, state, deleted_rows, coming, kinds, values)
     added = files.write(state, coming.select(*map(column_of, state.schema.names)))
@@ -102,7 +104,7 @@ def _plan_changes(
         deleted=sum(count for number, count in numbers.items() if kinds[number] not in (*_UPDATES, MergeKind.INSERT)),
     )
     comes_back = bool(state.version.keys) and not deletes and not moves
-    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added, comes_back), counts)
+    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added, comes_back), counts, read)
 
 
 def _how(plan: MergePlan) -> str:
@@ -206,7 +208,7 @@ def _new_column(
     for number, (clause, given) in enumerate(zip(plan.clauses, values, strict=True)):
         if clause.kind not in group:
             continue
-        is_here = column_of(_name(group, _ACTION)) == number
+        applies_here = column_of(_name(group, _ACTION)) == number
         if one.name in given:
             value = build_assignments(state, rows, {one.name: f.expr(to_spark_sql(given[one.name]))})[one.name]
         elif clause.kind is MergeKind.INSERT:
@@ -215,19 +217,19 @@ def _new_column(
             value = f.lit(None) if one.default is None else f.expr(one.default).cast(to_spark_type(one.type))
         else:
             continue
-        found = f.when(is_here, value) if found is None else found.when(is_here, value)
+        found = f.when(applies_here, value) if found is None else found.when(applies_here, value)
     old = f.lit(None) if group == (MergeKind.INSERT,) else column_of(one.name, plan.target_name)
     return (old if found is None else found.otherwise(old)).alias(_name(group, one.name))
 
 
-def _check_once(state: TableState, made: DataFrame, plan: MergePlan) -> None:
+def _check_once(state: TableState, merged: DataFrame, plan: MergePlan) -> None:
     """Raise InvalidInputError if several source rows change the same target row."""
     paired = [number for number, clause in enumerate(plan.clauses) if clause.kind in _PAIRED]
     if not paired:
         return
     places = range(len(state.key_columns))
     keys = [f.first(column_of(key_column_of(place))).alias(key_column_of(place)) for place in places]
-    counted = made.where(column_of(_ACTION).isin(paired)).groupBy(column_of(FILE), column_of(ROW))
+    counted = merged.where(column_of(_ACTION).isin(paired)).groupBy(column_of(FILE), column_of(ROW))
     found = counted.agg(f.count(f.lit(1)).alias("rows"), *keys).where("rows > 1").limit(_EXAMPLES_MAX)
     repeated = to_python_rows(found.toArrow())
     if repeated:
@@ -251,15 +253,15 @@ def _check_keys(
 ) -> None:
     """Raise InvalidInputError if a new row has the keys of another row; updated rows keep theirs."""
     keeps = [number for number, kind in kinds.items() if kind in _UPDATES and not _moves_keys(state, values[number])]
-    is_kept = column_of(_ACTION).isin(keeps)
+    is_retained = column_of(_ACTION).isin(keeps)
     # An updated row keeps the keys of the deleted row, so they are not free for others.
     names = [key_column_of(place) for place in range(len(state.key_columns))]
     keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
-    new = coming.where(~is_kept).select(*keys)
+    new = coming.where(~is_retained).select(*keys)
     if not new.limit(1).count():
         return
-    kept = coming.where(is_kept).select(*keys)
-    freed = deleted_rows.join(kept, names, "left_anti")
+    retained = coming.where(is_retained).select(*keys)
+    freed = deleted_rows.join(retained, names, "left_anti")
     check_new_keys(files, state, freed, new)
 
 

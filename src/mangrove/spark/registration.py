@@ -33,7 +33,7 @@ def register(spark: SparkSession) -> SparkSession:
     """
     if spark.conf.get(_IS_REGISTERED, None) is None:
         # Registering a known source again causes a warning.
-        if not _is_found(spark):
+        if not _is_format_known(spark):
             spark.dataSource.register(MangroveSource)
         spark.conf.set(_IS_REGISTERED, "true")
     return spark
@@ -66,7 +66,7 @@ def attach(
     return quoted
 
 
-def _is_found(spark: SparkSession) -> bool:
+def _is_format_known(spark: SparkSession) -> bool:
     """Return whether Spark has found the format itself; unknown over Spark Connect."""
     java: Any = getattr(spark, "_jsparkSession", None)
     return java is not None and bool(java.sessionState().dataSourceManager().dataSourceExists(MangroveSource.name()))

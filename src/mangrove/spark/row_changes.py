@@ -48,6 +48,7 @@ from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     DeleteMode,
     PlannedWrite,
+    ReadRows,
     RowCounts,
     build_append_delta,
     build_delete_delta,
@@ -107,7 +108,7 @@ def key_column_of(place: int) -> str:
 
 
 def plan_row_changes(
-    files: SparkFileContext, state: TableState, change: RowLevelChange, counts: RowCounts
+    files: SparkFileContext, state: TableState, change: RowLevelChange, counts: RowCounts, read: ReadRows
 ) -> PlannedWrite:
     """Plan a write that deletes rows and adds others."""
     added = group_files_by_log(state, change.added)
@@ -118,7 +119,7 @@ def plan_row_changes(
             deltas = _by_positions(files, state, change, added)
         case DeleteMode.COPIES:
             deltas = _by_copies(files, state, change, added)
-    return plan_write(deltas, state, counts)
+    return plan_write(deltas, counts, read)
 
 
 def _by_keys(
@@ -126,16 +127,16 @@ def _by_keys(
 ) -> dict[tuple[Value | None, ...], Delta]:
     keys = state.checked_keys("a change of rows")
     names = [key_column_of(place) for place in range(len(keys))]
-    wanted = change.deleted_rows.select(*map(column_of, names)).distinct()
-    kept = group_files_by_log(state, _rewrite_retained_rows(files, state, change.deleted_rows, wanted))
+    deleted_keys = change.deleted_rows.select(*map(column_of, names)).distinct()
+    retained = group_files_by_log(state, _rewrite_retained_rows(files, state, change.deleted_rows, deleted_keys))
     delete_files: _ByLog = {}
     if not change.keys_reinserted:
-        renamed = wanted.select(*(column_of(name).alias(key.name) for name, key in zip(names, keys, strict=True)))
+        renamed = deleted_keys.select(*(column_of(name).alias(key.name) for name, key in zip(names, keys, strict=True)))
         for values, file in write_delete_keys(files, state, renamed):
             delete_files.setdefault(values, []).append(file)
     found: dict[tuple[Value | None, ...], Delta] = {}
-    for values in dict.fromkeys([*delete_files, *kept, *added]):
-        rows = [*kept.get(values, ()), *added.get(values, ())]
+    for values in dict.fromkeys([*delete_files, *retained, *added]):
+        rows = [*retained.get(values, ()), *added.get(values, ())]
         if change.keys_reinserted:
             found[values] = build_upsert_delta(rows, state.version.keys)
         elif values in delete_files:
@@ -146,12 +147,12 @@ def _by_keys(
 
 
 def _rewrite_retained_rows(
-    files: SparkFileContext, state: TableState, deleted_rows: DataFrame, wanted: DataFrame
+    files: SparkFileContext, state: TableState, deleted_rows: DataFrame, deleted_keys: DataFrame
 ) -> FilesByLog:
     """Rewrite rows that share a key with a deleted row but are not deleted; usually there are none."""
-    plan = plan_scan(state, build_key_range_predicate(state, wanted))
+    plan = plan_scan(state, build_key_range_predicate(state, deleted_keys))
     rows = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
-    alike = rows.join(wanted, _same_keys(state), "left_semi")
+    alike = rows.join(deleted_keys, _same_keys(state), "left_semi")
     beside = alike.join(_numbers(deleted_rows), _same_row(), "left_anti")
     if not beside.limit(1).count():
         return []
@@ -175,15 +176,15 @@ def _by_positions(
 
     grouped = change.deleted_rows.select(column_of(FILE), column_of(ROW)).groupBy(column_of(FILE))
     found = grouped.applyInArrow(write, REPORT_SCHEMA).collect()
-    gone: _ByLog = {}
+    removed: _ByLog = {}
     for _, file in decode_file_reports(found):
         assert file.applies_to is not None
-        gone.setdefault(logs[file.applies_to], []).append(file)
+        removed.setdefault(logs[file.applies_to], []).append(file)
     return {
-        values: build_position_delete_delta(gone[values], added.get(values, ()))
-        if values in gone
+        values: build_position_delete_delta(removed[values], added.get(values, ()))
+        if values in removed
         else build_append_delta(added[values])
-        for values in dict.fromkeys([*gone, *added])
+        for values in dict.fromkeys([*removed, *added])
     }
 
 
@@ -193,25 +194,29 @@ def _by_copies(
     plan = plan_scan(state)
     touched = {row[0] for row in change.deleted_rows.select(column_of(FILE)).distinct().collect()}
     scans = [scan for number, scan in enumerate(plan.scans) if number in touched]
-    gone: dict[tuple[Value | None, ...], list[str]] = {}
+    removed: dict[tuple[Value | None, ...], list[str]] = {}
     for scan in scans:
-        gone.setdefault(scan.log_values, []).append(scan.file.location)
-    kept: _ByLog = {}
+        removed.setdefault(scan.log_values, []).append(scan.file.location)
+    retained: _ByLog = {}
     if scans:
         some = replace(plan, scans=tuple(scans))
         rows = read_target_rows(files.lists, files.root_uri, state, some, number_files(state))
         left = rows.join(_numbers(change.deleted_rows), _same_row(), "left_anti")
-        kept = group_files_by_log(state, files.write(state, left.drop(FILE, ROW)))
+        retained = group_files_by_log(state, files.write(state, left.drop(FILE, ROW)))
     found: dict[tuple[Value | None, ...], Delta] = {}
-    for values in dict.fromkeys([*gone, *added]):
-        rows_of = [*kept.get(values, ()), *added.get(values, ())]
-        found[values] = build_rewrite_delta(gone[values], rows_of) if values in gone else build_append_delta(rows_of)
+    for values in dict.fromkeys([*removed, *added]):
+        rows_of = [*retained.get(values, ()), *added.get(values, ())]
+        found[values] = (
+            build_rewrite_delta(removed[values], rows_of) if values in removed else build_append_delta(rows_of)
+        )
     return found
 
 
-def build_key_range_predicate(state: TableState, wanted: DataFrame) -> Predicate:
+def build_key_range_predicate(state: TableState, deleted_keys: DataFrame) -> Predicate:
     """Return a predicate that all rows with these keys satisfy, for file pruning."""
-    return build_values_predicate(wanted, [(key, key_column_of(place)) for place, key in enumerate(state.key_columns)])
+    return build_values_predicate(
+        deleted_keys, [(key, key_column_of(place)) for place, key in enumerate(state.key_columns)]
+    )
 
 
 def write_delete_keys(files: SparkFileContext, state: TableState, keys: DataFrame) -> FilesByLog:
@@ -232,12 +237,14 @@ def write_delete_keys(files: SparkFileContext, state: TableState, keys: DataFram
 
 def _numbers(deleted_rows: DataFrame) -> DataFrame:
     return deleted_rows.select(
-        column_of(FILE).alias("mangrove hidden file"), column_of(ROW).alias("mangrove hidden row")
+        column_of(FILE).alias("mangrove deleted file"), column_of(ROW).alias("mangrove deleted row")
     )
 
 
 def _same_row() -> Any:
-    return (column_of(FILE) == column_of("mangrove hidden file")) & (column_of(ROW) == column_of("mangrove hidden row"))
+    return (column_of(FILE) == column_of("mangrove deleted file")) & (
+        column_of(ROW) == column_of("mangrove deleted row")
+    )
 
 
 def _same_keys(state: TableState) -> Any:
@@ -305,19 +312,19 @@ def check_new_keys(files: SparkFileContext, state: TableState, deleted_rows: Dat
     _refuse(state, counted.where("rows > 1").limit(_EXAMPLES_MAX), "occur more than once among the new rows")
     fresh = new.join(deleted_rows.select(*map(column_of, names)), names, "left_anti")
     plan = plan_scan(state, build_key_range_predicate(state, fresh))
-    there = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+    existing = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
     same = [column_of(key.name) == column_of(name) for key, name in zip(state.key_columns, names, strict=True)]
     keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
-    taken = there.join(fresh, same, "left_semi").select(*keys).limit(_EXAMPLES_MAX)
+    taken = existing.join(fresh, same, "left_semi").select(*keys).limit(_EXAMPLES_MAX)
     _refuse(state, taken, "are those of existing rows")
 
 
-def _refuse(state: TableState, found: DataFrame, words: str) -> None:
+def _refuse(state: TableState, found: DataFrame, reason: str) -> None:
     examples = to_python_rows(found.toArrow())
     if examples:
         keys = [
             {key.name: row[key_column_of(place)] for place, key in enumerate(state.key_columns)} for row in examples
         ]
         raise InvalidInputError(
-            f"some keys that rows of {state.name} would get {words}, for example {keys}; set a unique key for each row"
+            f"some keys that rows of {state.name} would get {reason}, for example {keys}; set a unique key for each row"
         )

@@ -54,16 +54,16 @@ def alias_reused_columns(schema: Schema, earlier: Sequence[Schema]) -> Schema:
     taken = {found[0] for found, column_id in once if found is not None and found[1] != column_id}
     if not taken:
         return schema
-    columns = (_apart(column) if column.name in taken else column for column in schema.columns)
+    columns = (_alias_column(column) if column.name in taken else column for column in schema.columns)
     return replace(schema, columns=tuple(columns))
 
 
-def restore_column_names(rows: DataFrame, apart: Schema, schema: Schema) -> DataFrame:
+def restore_column_names(rows: DataFrame, aliased: Schema, schema: Schema) -> DataFrame:
     """Rename the columns of rows from one schema to the other."""
-    if apart is schema:
+    if aliased is schema:
         return rows
     read = set(rows.columns)
-    pairs = [pair for pair in zip(apart.columns, schema.columns, strict=True) if pair[0].name in read]
+    pairs = [pair for pair in zip(aliased.columns, schema.columns, strict=True) if pair[0].name in read]
     # A cast matches nested fields by position.
     whole = {
         one.name: f.col(f"`{one.name}`").cast(to_spark_type(named.type))
@@ -75,14 +75,14 @@ def restore_column_names(rows: DataFrame, apart: Schema, schema: Schema) -> Data
     )
 
 
-def _apart(column: Column) -> Column:
+def _alias_column(column: Column) -> Column:
     return replace(column, name=f"mangrove column {column.id}", type=_apart_inside(column.type))
 
 
 def _apart_inside(given: DataType) -> DataType:
     match given:
         case Struct(columns):
-            return Struct(tuple(map(_apart, columns)))
+            return Struct(tuple(map(_alias_column, columns)))
         case List(element):
             return List(replace(element, type=_apart_inside(element.type)))
         case Map(key, value):
@@ -99,7 +99,7 @@ BROADCAST_ROWS_MAX: Final = 5_000_000
 """Maximum number of keys for a broadcast join; Spark chooses the join for more."""
 _POSITION: Final = "mangrove position"
 """The space avoids collisions with table columns."""
-_DELETED_BEFORE: Final = "mangrove hidden before"
+_DELETED_BEFORE: Final = "mangrove deleted before"
 
 
 def run_scan(
@@ -115,19 +115,19 @@ def run_scan(
     Files without deletes are scanned directly; only the others are compared with keys
     or positions.
     """
-    apart = alias_reused_columns(state.schema, state.version.earlier_schemas)
-    by_id = {column.id: column for column in apart.columns}
-    wanted = [by_id[column.id] for column in columns]
+    aliased = alias_reused_columns(state.schema, state.version.earlier_schemas)
+    by_id = {column.id: column for column in aliased.columns}
+    selected = [by_id[column.id] for column in columns]
     # Spark prunes columns itself, but the Python worker does not.
-    schema = _narrow_schema(apart, plan, wanted, predicate)
+    schema = _narrow_schema(aliased, plan, selected, predicate)
     requested = frozenset[int]() if predicate is None else collect_column_ids(predicate)
     rows = _union_frames(_parts(lists, root_uri, schema, plan.scans, requested))
     if predicate is not None:
-        rows = rows.where(render_predicate_sql(predicate, apart))
-    if tuple(wanted) != schema.columns:
+        rows = rows.where(render_predicate_sql(predicate, aliased))
+    if tuple(selected) != schema.columns:
         # Selecting each column costs many JVM calls.
-        rows = rows.select(*(quote_name(column.name) for column in wanted))
-    return restore_column_names(rows, apart, state.schema)
+        rows = rows.select(*(quote_name(column.name) for column in selected))
+    return restore_column_names(rows, aliased, state.schema)
 
 
 def _parts(
@@ -145,11 +145,11 @@ def _parts(
         parts.append(rows.where(split.is_visible))
     if split.by_numbers:
         assert lists.row_bits is not None
-        told = lists.row_bits.told(split.by_numbers, schema)
-        whole += told.whole
-        if told.numbered:
-            files = [_to_listed_file(scan.file, root_uri, number) for scan, number in told.numbered]
-            parts.append(lists.read_numbered(files, columns, FILE, ROW).where(told.is_visible).drop(FILE, ROW))
+        vectors = lists.row_bits.load(split.by_numbers, schema)
+        whole += vectors.whole
+        if vectors.numbered:
+            files = [_to_listed_file(scan.file, root_uri, number) for scan, number in vectors.numbered]
+            parts.append(lists.read_numbered(files, columns, FILE, ROW).where(vectors.is_visible).drop(FILE, ROW))
     if split.joined:
         parts.append(_visible(lists, root_uri, schema, split.joined))
     if whole or not parts:
@@ -241,8 +241,8 @@ def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[Fi
     keyed = [_to_listed_file(scan.file, root_uri, scan.position) for scan in scans if not scan.position_deletes]
     parts = [lists.read_numbered(keyed, to_spark_schema(schema), _POSITION)] if keyed else []
     for position in dict.fromkeys(scan.position for scan in numbered):
-        there = [scan for scan in numbered if scan.position == position]
-        found = _without_numbers(lists, root_uri, schema, there)
+        at_position = [scan for scan in numbered if scan.position == position]
+        found = _without_numbers(lists, root_uri, schema, at_position)
         parts.append(found.withColumn(_POSITION, f.lit(position).cast("bigint")))
     rows = _union_frames(parts)
     newest = max(scan.position for scan in scans)
@@ -265,7 +265,7 @@ def _without_keys(
     only_keys = to_spark_schema(Schema(tuple(columns), last_column_id=schema.last_column_id))
     aliases = [f.col(quote_name(column.name)).alias(f"mangrove key {place}") for place, column in enumerate(columns)]
     ours = [f.col(quote_name(column.name)) for column in columns]
-    is_hidden = reduce(
+    is_deleted = reduce(
         lambda left, right: left & right,
         [own == f.col(quote_name(f"mangrove key {place}")) for place, own in enumerate(ours)],
     )
@@ -278,29 +278,35 @@ def _without_keys(
         keys = lists.read_numbered(placed, only_keys, _DELETED_BEFORE).select(
             *aliases, f.col(quote_name(_DELETED_BEFORE))
         )
-        is_hidden = is_hidden & (f.col(quote_name(_POSITION)) < f.col(quote_name(_DELETED_BEFORE)))
+        is_deleted = is_deleted & (f.col(quote_name(_POSITION)) < f.col(quote_name(_DELETED_BEFORE)))
     if sum(key_file.file.row_count for key_file in key_files) <= BROADCAST_ROWS_MAX:
         keys = f.broadcast(keys)
-    return rows.join(keys, is_hidden, "left_anti")
+    return rows.join(keys, is_deleted, "left_anti")
 
 
 def _without_numbers(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
     """Return the rows that no position delete references."""
     files = [_to_listed_file(scan.file, root_uri, number) for number, scan in enumerate(scans)]
     rows = lists.read_numbered(files, to_spark_schema(schema), FILE, ROW)
-    saying = dict.fromkeys(file for scan in scans for file in scan.position_deletes)
-    said = lists.read(to_listed_files(saying, root_uri), to_spark_schema(Schema((FILE_PATH, ROW_NUMBER))))
+    delete_files = dict.fromkeys(file for scan in scans for file in scan.position_deletes)
+    position_deletes = lists.read(
+        to_listed_files(delete_files, root_uri), to_spark_schema(Schema((FILE_PATH, ROW_NUMBER)))
+    )
     names = lists.session.createDataFrame(
         [(scan.file.location, number) for number, scan in enumerate(scans)], "location string, file bigint"
     )
-    gone = said.join(f.broadcast(names), f.col(FILE_PATH.name) == f.col("location")).select("file", ROW_NUMBER.name)
-    renamed = gone.select(f.col("file").alias("mangrove gone file"), f.col(ROW_NUMBER.name).alias("mangrove gone row"))
-    if sum(file.row_count for file in saying) <= BROADCAST_ROWS_MAX:
-        renamed = f.broadcast(renamed)
-    is_gone = (f.col(quote_name(FILE)) == f.col("`mangrove gone file`")) & (
-        f.col(quote_name(ROW)) == f.col("`mangrove gone row`")
+    deleted = position_deletes.join(f.broadcast(names), f.col(FILE_PATH.name) == f.col("location")).select(
+        "file", ROW_NUMBER.name
     )
-    return rows.join(renamed, is_gone, "left_anti").drop(FILE, ROW)
+    renamed = deleted.select(
+        f.col("file").alias("mangrove deleted file"), f.col(ROW_NUMBER.name).alias("mangrove deleted row")
+    )
+    if sum(file.row_count for file in delete_files) <= BROADCAST_ROWS_MAX:
+        renamed = f.broadcast(renamed)
+    is_deleted_row = (f.col(quote_name(FILE)) == f.col("`mangrove deleted file`")) & (
+        f.col(quote_name(ROW)) == f.col("`mangrove deleted row`")
+    )
+    return rows.join(renamed, is_deleted_row, "left_anti").drop(FILE, ROW)
 
 
 def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:

@@ -104,8 +104,8 @@ class SessionNames:
         if self.is_remote:
             return frozenset(name for name in names if self.session.catalog.tableExists(f"`{name.replace('`', '``')}`"))
         # One JVM call for all names, because every statement pays for it.
-        there = str(self._catalog.getTempViewNames().mkString("\n")).casefold()
-        known = frozenset(there.split("\n"))
+        listed = str(self._catalog.getTempViewNames().mkString("\n")).casefold()
+        known = frozenset(listed.split("\n"))
         return frozenset(name for name in names if name.casefold() in known)
 
     @contextmanager
@@ -167,7 +167,7 @@ RUNTIME_ERRORS: Final = (PySparkException, Py4JJavaError)
 """Exceptions during execution; some are raised by Spark's Python bridge."""
 
 _HANDED_OVER: Final = "_pyspark_connect_temp_view_" + 32 * "0"
-"""As long as Spark's names for frames over Connect, which shift the positions behind them."""
+"""As long as the names of frames in Spark Connect, which shift later positions."""
 _LINE_AND_COLUMN: Final = re.compile(r"\(line (\d+), pos (\d+)\)")
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] [^\n]+")
 _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)

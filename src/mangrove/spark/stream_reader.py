@@ -112,7 +112,7 @@ class TableHistory:
 
     def _base(self, start: StreamOffset) -> int:
         """Return the version to continue from: that of the offset, or a retained one with the same rows."""
-        if start.version < 0 or self._goes_on_from(start.version):
+        if start.version < 0 or self._can_continue_from(start.version):
             return start.version
         oldest = self._oldest()
         if compute_fingerprint(self.state(oldest)) == start.state or not self._fails_on_data_loss:
@@ -123,7 +123,7 @@ class TableHistory:
             f'{oldest} with .option("failOnDataLoss", "false"); increase the retention beyond the pauses of a stream'
         )
 
-    def _goes_on_from(self, version: int) -> bool:
+    def _can_continue_from(self, version: int) -> bool:
         """Return whether a version and its successor are retained; an export may retain a single version."""
         newest = self._lake.metastore.latest().version
         try:
@@ -235,7 +235,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached = end
         if begin == until:
             return []
-        reader = self._piece_reader(self._check_columns(history))
+        reader = self._create_input_reader(self._check_columns(history))
         upto = until.version + (1 if until.files and not until.is_first else 0)
         pieces: list[StreamInputPartition] = []
         for step, units in select_batch_units(
@@ -286,16 +286,18 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__ | {"_history": None}
 
     def _first_offset(self, history: TableHistory, newest: int) -> StreamOffset:
-        wanted, moment = self._options.starting_version, self._options.starting_timestamp
-        if moment is not None:
-            return StreamOffset(history.table_id, self._options.opened().snapshot_at(moment).version)
-        if wanted is None or wanted == "earliest":
+        start_version, timestamp = self._options.starting_version, self._options.starting_timestamp
+        if timestamp is not None:
+            return StreamOffset(history.table_id, self._options.opened().snapshot_at(timestamp).version)
+        if start_version is None or start_version == "earliest":
             return StreamOffset(history.table_id, newest, is_first=True)
-        if isinstance(wanted, str):
+        if isinstance(start_version, str):
             return StreamOffset(history.table_id, newest)
-        if wanted > newest + 1:
-            raise InvalidInputError(f"startingVersion {wanted} does not exist yet; the newest version is {newest}")
-        return StreamOffset(history.table_id, wanted - 1)
+        if start_version > newest + 1:
+            raise InvalidInputError(
+                f"startingVersion {start_version} does not exist yet; the newest version is {newest}"
+            )
+        return StreamOffset(history.table_id, start_version - 1)
 
     def _with_state(self, history: TableHistory, offset: StreamOffset) -> StreamOffset:
         return replace(offset, state=compute_fingerprint(history.state(offset.version)))
@@ -320,7 +322,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return newest
 
-    def _piece_reader(self, newest: TableState) -> InputPartitionReader:
+    def _create_input_reader(self, newest: TableState) -> InputPartitionReader:
         """Return the scan options for any version, with the current columns resolved by id."""
         predicate = bind_predicate(self._options.where, newest.schema)
         return InputPartitionReader(strip_logs(newest), select_columns(newest, self._options.columns), predicate)

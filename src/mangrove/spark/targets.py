@@ -22,8 +22,8 @@ FILE: Final = "mangrove file"
 """Column with the number of a row's file; the space avoids collisions with table columns."""
 ROW: Final = "mangrove row"
 """Column with a row's position in its file, from 0."""
-_POSITION_COLUMN: Final = "mangrove stands at"
-_DELETED_BEFORE: Final = "mangrove hides before"
+_POSITION_COLUMN: Final = "mangrove position"
+_DELETED_BEFORE: Final = "mangrove deleted before"
 _OTHER: Final = "mangrove other"
 
 
@@ -45,15 +45,15 @@ def read_target_rows(
     if not plan.scans:
         empty = lists.read([], to_spark_schema(state.schema))
         return empty.withColumns({FILE: f.lit(0).cast("bigint"), ROW: f.lit(0).cast("bigint")})
-    apart = alias_reused_columns(state.schema, state.version.earlier_schemas)
-    schema = to_spark_schema(apart)
+    aliased = alias_reused_columns(state.schema, state.version.earlier_schemas)
+    schema = to_spark_schema(aliased)
     whole = [scan for scan in plan.scans if scan.is_whole]
     touched = [scan for scan in plan.scans if not scan.is_whole]
     kinds = [_number_scans(some, root_uri, numbers) for some in (whole, touched) if some]
     parts = [lists.read_numbered(some, schema, FILE, ROW) for some in kinds]
     if touched:
-        parts[-1] = _visible(lists, root_uri, apart, parts[-1], touched, numbers)
-    return restore_column_names(reduce(lambda left, right: left.unionByName(right), parts), apart, state.schema)
+        parts[-1] = _visible(lists, root_uri, aliased, parts[-1], touched, numbers)
+    return restore_column_names(reduce(lambda left, right: left.unionByName(right), parts), aliased, state.schema)
 
 
 def _number_scans(scans: Sequence[FileScan], root_uri: str, numbers: Mapping[str, int]) -> list[ListedFile]:
@@ -97,23 +97,23 @@ def _without_keys(
     )
     if sum(key_file.file.row_count for key_file in key_files) <= BROADCAST_ROWS_MAX:
         keys = f.broadcast(keys)
-    is_hidden = column_of(_POSITION_COLUMN) < column_of(_DELETED_BEFORE)
+    is_deleted = column_of(_POSITION_COLUMN) < column_of(_DELETED_BEFORE)
     for place, key in enumerate(columns):
-        is_hidden = is_hidden & (column_of(key.name) == column_of(f"{_OTHER} {place}"))
-    return rows.join(keys, is_hidden, "left_anti")
+        is_deleted = is_deleted & (column_of(key.name) == column_of(f"{_OTHER} {place}"))
+    return rows.join(keys, is_deleted, "left_anti")
 
 
 def _without_numbers(
     lists: FileLists, root_uri: str, rows: DataFrame, scans: Sequence[FileScan], numbers: Mapping[str, int]
 ) -> DataFrame:
     files = list(dict.fromkeys(file for scan in scans for file in scan.position_deletes))
-    said = lists.read(to_listed_files(files, root_uri), to_spark_schema(Schema((FILE_PATH, POSITION))))
-    meant = [(scan.file.location, numbers[scan.file.location]) for scan in scans]
-    names = lists.session.createDataFrame(meant, f"location string, `{_OTHER} file` bigint")
-    gone = said.join(f.broadcast(names), column_of(FILE_PATH.name) == column_of("location")).select(
+    position_deletes = lists.read(to_listed_files(files, root_uri), to_spark_schema(Schema((FILE_PATH, POSITION))))
+    file_numbers = [(scan.file.location, numbers[scan.file.location]) for scan in scans]
+    names = lists.session.createDataFrame(file_numbers, f"location string, `{_OTHER} file` bigint")
+    deleted = position_deletes.join(f.broadcast(names), column_of(FILE_PATH.name) == column_of("location")).select(
         column_of(f"{_OTHER} file"), column_of(POSITION.name).alias(f"{_OTHER} row")
     )
     if sum(file.row_count for file in files) <= BROADCAST_ROWS_MAX:
-        gone = f.broadcast(gone)
-    is_gone = (column_of(FILE) == column_of(f"{_OTHER} file")) & (column_of(ROW) == column_of(f"{_OTHER} row"))
-    return rows.join(gone, is_gone, "left_anti")
+        deleted = f.broadcast(deleted)
+    is_deleted_row = (column_of(FILE) == column_of(f"{_OTHER} file")) & (column_of(ROW) == column_of(f"{_OTHER} row"))
+    return rows.join(deleted, is_deleted_row, "left_anti")

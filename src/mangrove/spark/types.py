@@ -46,15 +46,15 @@ __all__ = [
 ]
 
 
-def reorder_struct_fields(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
+def reorder_struct_fields(value: Any, given: spark.DataType, target: spark.DataType) -> Any:
     """Return the value with its fields in the target order at every level; missing fields are null."""
-    if not _differs(given, wanted):
+    if not _differs(given, target):
         return value
-    match given, wanted:
+    match given, target:
         case spark.StructType(), spark.StructType():
             own = {field.name.casefold(): field for field in given.fields}
             parts = []
-            for field in wanted.fields:
+            for field in target.fields:
                 found = own.get(field.name.casefold())
                 if found is None:
                     part = f.lit(None).cast(field.dataType)
@@ -63,26 +63,26 @@ def reorder_struct_fields(value: Any, given: spark.DataType, wanted: spark.DataT
                 parts.append(part.alias(field.name))
             return f.when(value.isNotNull(), f.struct(*parts))
         case spark.ArrayType(), spark.ArrayType():
-            return f.transform(value, lambda one: reorder_struct_fields(one, given.elementType, wanted.elementType))
+            return f.transform(value, lambda one: reorder_struct_fields(one, given.elementType, target.elementType))
         case spark.MapType(), spark.MapType():
             values = f.transform_values(
-                value, lambda _, one: reorder_struct_fields(one, given.valueType, wanted.valueType)
+                value, lambda _, one: reorder_struct_fields(one, given.valueType, target.valueType)
             )
-            return f.transform_keys(values, lambda key, _: reorder_struct_fields(key, given.keyType, wanted.keyType))
+            return f.transform_keys(values, lambda key, _: reorder_struct_fields(key, given.keyType, target.keyType))
         case _:
             raise AssertionError("only nested types can differ in the order of their fields")
 
 
-def _differs(given: spark.DataType, wanted: spark.DataType) -> bool:
-    match given, wanted:
+def _differs(given: spark.DataType, target: spark.DataType) -> bool:
+    match given, target:
         case spark.StructType(), spark.StructType():
-            own, theirs = ([field.name.casefold() for field in one.fields] for one in (given, wanted))
-            pairs = zip(given.fields, wanted.fields, strict=False)
+            own, theirs = ([field.name.casefold() for field in one.fields] for one in (given, target))
+            pairs = zip(given.fields, target.fields, strict=False)
             return own != theirs or any(_differs(one.dataType, to.dataType) for one, to in pairs)
         case spark.ArrayType(), spark.ArrayType():
-            return _differs(given.elementType, wanted.elementType)
+            return _differs(given.elementType, target.elementType)
         case spark.MapType(), spark.MapType():
-            return _differs(given.keyType, wanted.keyType) or _differs(given.valueType, wanted.valueType)
+            return _differs(given.keyType, target.keyType) or _differs(given.valueType, target.valueType)
         case _:
             return False
 

@@ -130,5 +130,5 @@ def strip_logs(state: TableState) -> TableState:
 
 def to_spark_batches(rows: pa.Table, schema: StructType) -> Iterator[Any]:
     """Yield the rows in exactly the types that Spark expects."""
-    wanted = arrow_schema(schema)
-    yield from rows.select(wanted.names).cast(wanted).to_batches(max_chunksize=_BATCH_ROWS)
+    expected = arrow_schema(schema)
+    yield from rows.select(expected.names).cast(expected).to_batches(max_chunksize=_BATCH_ROWS)

@@ -165,8 +165,10 @@ def _checked_columns(state: TableState, rows: DataFrame) -> list[SparkColumn]:
     """Return the columns as they are stored; the footer metadata of the last one has room for a checksum."""
     columns = state.schema.columns
     *others, last = ({FIELD_ID: column.id} for column in columns)
-    told: list[dict[str, Any]] = [*others, {**last, "mangrove": CHECKSUM_PLACEHOLDER}]
-    return [_check_column(column, rows, metadata) for column, metadata in zip(columns, told, strict=True)]
+    metadata_of_columns: list[dict[str, Any]] = [*others, {**last, "mangrove": CHECKSUM_PLACEHOLDER}]
+    return [
+        _check_column(column, rows, metadata) for column, metadata in zip(columns, metadata_of_columns, strict=True)
+    ]
 
 
 def _check_column(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> SparkColumn:
@@ -180,9 +182,9 @@ def _check_column(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> 
     length = _length(column.type)
     if length is not None:
         refusal = f.concat(
-            f.lit(f"{REFUSAL_PREFIX}column {column.name!r} is {format_type(column.type)}, and a text has "),
+            f.lit(f"{REFUSAL_PREFIX}column {column.name!r} is {format_type(column.type)}, but a string has "),
             f.length(found).cast("string"),
-            f.lit(" characters: shorten it"),
+            f.lit(" characters; shorten it"),
         )
         fitting = f.rpad(found, length, " ") if isinstance(column.type, Char) else found
         found = f.when(f.length(found) > length, f.raise_error(refusal)).otherwise(fitting)
@@ -237,18 +239,18 @@ def _read_footers(folder: Path, state: TableState) -> list[_WrittenFile] | None:
         return None
     version = state.version
     first = [*version.keys, *(field.source_id for field in version.partition_scheme.fields)]
-    kept = select_statistics_columns(state.schema, first)
+    statistics_columns = select_statistics_columns(state.schema, first)
     strict = [column for column in state.schema.columns if not column.nullable]
     footer = pq.read_metadata(paths[0])
     # All files of one write have the same leaf columns.
-    kept_places = find_column_indexes(footer, kept)
+    statistics_indexes = find_column_indexes(footer, statistics_columns)
     strict_places = find_column_indexes(footer, [((column.name,), column.id) for column in strict])
 
     def read(path: Path) -> tuple[_WrittenFile, dict[int, int]]:
         footer = pq.read_metadata(path)
-        known = {one.column_id: one for one in read_column_statistics(footer, strict_places | kept_places)}
+        known = {one.column_id: one for one in read_column_statistics(footer, strict_places | statistics_indexes)}
         nulls = {column_id: known[column_id].null_count or 0 for column_id in strict_places}
-        return _WrittenFile(path, footer.num_rows, tuple(known[one] for one in sorted(kept_places))), nulls
+        return _WrittenFile(path, footer.num_rows, tuple(known[one] for one in sorted(statistics_indexes))), nulls
 
     with ThreadPoolExecutor(_READERS_MAX) as pool:
         found = [(file, nulls) for file, nulls in pool.map(read, paths) if file.row_count]
@@ -356,13 +358,13 @@ def write_rows(
 
 def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
     """Return the rows with struct fields in the order of the table."""
-    wanted = {column.name.casefold(): to_spark_type(column.type) for column in state.schema.columns}
+    expected = {column.name.casefold(): to_spark_type(column.type) for column in state.schema.columns}
     ordered = {}
     for field in rows.schema.fields:
         if not isinstance(field.dataType, ArrayType | MapType | StructType):
             continue
         value = f.col(f"`{field.name.replace('`', '``')}`")
-        found = reorder_struct_fields(value, field.dataType, wanted[field.name.casefold()])
+        found = reorder_struct_fields(value, field.dataType, expected[field.name.casefold()])
         if found is not value:
             ordered[field.name] = found
     return rows.withColumns(ordered) if ordered else rows
@@ -370,10 +372,10 @@ def _by_field_names(rows: DataFrame, state: TableState) -> DataFrame:
 
 def _without_overflow(rows: DataFrame, state: TableState) -> DataFrame:
     """Cast doubles to float columns; a value that is too large fails the write."""
-    wanted = {column.name.casefold(): column for column in state.schema.columns}
+    expected = {column.name.casefold(): column for column in state.schema.columns}
     narrowed = {}
     for field in rows.schema.fields:
-        column = wanted[field.name.casefold()]
+        column = expected[field.name.casefold()]
         if can_overflow(field.dataType, to_spark_type(column.type)):
             message = f"{REFUSAL_PREFIX}column {column.name!r} is {format_type(column.type)}, which cannot hold "
             value = f.col(f"`{field.name.replace('`', '``')}`")
@@ -387,7 +389,7 @@ def _cast(rows: DataFrame, state: TableState) -> DataFrame:
     columns = []
     for column in state.schema.columns:
         name = given.get(column.name.casefold())
-        wanted = to_spark_type(column.type)
+        expected = to_spark_type(column.type)
         found: Any = f.lit(None) if name is None else f.col(f"`{name.replace('`', '``')}`")
-        columns.append(found.cast(wanted).alias(column.name))
+        columns.append(found.cast(expected).alias(column.name))
     return rows.select(*columns)

@@ -34,54 +34,54 @@ _TOO_LARGE: Final = _FLOAT_MAX + 2.0**102
 """From this value on, a double rounds to infinity as a float."""
 
 
-def can_overflow(given: spark.DataType, wanted: spark.DataType) -> bool:
+def can_overflow(given: spark.DataType, target: spark.DataType) -> bool:
     """Return whether a value may overflow: a double for a float column."""
-    match given, wanted:
+    match given, target:
         case spark.DoubleType(), spark.FloatType():
             return True
         case spark.ArrayType(), spark.ArrayType():
-            return can_overflow(given.elementType, wanted.elementType)
+            return can_overflow(given.elementType, target.elementType)
         case spark.MapType(), spark.MapType():
-            return can_overflow(given.keyType, wanted.keyType) or can_overflow(given.valueType, wanted.valueType)
+            return can_overflow(given.keyType, target.keyType) or can_overflow(given.valueType, target.valueType)
         case spark.StructType(), spark.StructType():
-            return any(can_overflow(one.dataType, to.dataType) for one, to in _pairs(given, wanted))
+            return any(can_overflow(one.dataType, to.dataType) for one, to in _pairs(given, target))
         case _:
             return False
 
 
-def cast_without_overflow(value: Column, given: spark.DataType, wanted: spark.DataType, message: str) -> Column:
+def cast_without_overflow(value: Column, given: spark.DataType, target: spark.DataType, message: str) -> Column:
     """Return the value cast to another type; an overflow fails the job with the message and the value."""
-    if not can_overflow(given, wanted):
-        return value.cast(wanted)
-    shown = value.cast("string") if isinstance(given, spark.DoubleType) else f.to_json(f.struct(value))
-    error = f.raise_error(f.concat(f.lit(message), shown)).cast(wanted)
-    return f.when(_too_large(value, given, wanted), error).otherwise(value.cast(wanted))
+    if not can_overflow(given, target):
+        return value.cast(target)
+    value_text = value.cast("string") if isinstance(given, spark.DoubleType) else f.to_json(f.struct(value))
+    error = f.raise_error(f.concat(f.lit(message), value_text)).cast(target)
+    return f.when(_too_large(value, given, target), error).otherwise(value.cast(target))
 
 
-def _too_large(value: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
+def _too_large(value: Any, given: spark.DataType, target: spark.DataType) -> Any:
     """Return whether a number in the value overflows."""
-    match given, wanted:
+    match given, target:
         case spark.DoubleType(), spark.FloatType():
             size = f.abs(value)
             # NaN sorts above every number in Spark but does not overflow.
             return (size >= f.lit(_TOO_LARGE)) & (size < f.lit(float("inf")))
         case spark.ArrayType(), spark.ArrayType():
-            return _any_of(value, given.elementType, wanted.elementType)
+            return _any_of(value, given.elementType, target.elementType)
         case spark.MapType(), spark.MapType():
-            keys = _any_of(f.map_keys(value), given.keyType, wanted.keyType)
-            return _certain(keys) | _certain(_any_of(f.map_values(value), given.valueType, wanted.valueType))
+            keys = _any_of(f.map_keys(value), given.keyType, target.keyType)
+            return _certain(keys) | _certain(_any_of(f.map_values(value), given.valueType, target.valueType))
         case spark.StructType(), spark.StructType():
             parts = [
                 _certain(_too_large(value.getField(one.name), one.dataType, to.dataType))
-                for one, to in _pairs(given, wanted)
+                for one, to in _pairs(given, target)
             ]
             return functools.reduce(operator.or_, parts)
         case _:
             return f.expr("false")
 
 
-def _any_of(values: Any, given: spark.DataType, wanted: spark.DataType) -> Any:
-    return f.exists(values, lambda one: _certain(_too_large(one, given, wanted)))
+def _any_of(values: Any, given: spark.DataType, target: spark.DataType) -> Any:
+    return f.exists(values, lambda one: _certain(_too_large(one, given, target)))
 
 
 def _certain(condition: Any) -> Any:
@@ -89,9 +89,9 @@ def _certain(condition: Any) -> Any:
     return f.coalesce(condition, f.expr("false"))
 
 
-def _pairs(given: spark.StructType, wanted: spark.StructType) -> Iterator[tuple[spark.StructField, spark.StructField]]:
+def _pairs(given: spark.StructType, target: spark.StructType) -> Iterator[tuple[spark.StructField, spark.StructField]]:
     """Yield the pairs of fields that Spark's cast matches by position."""
-    return zip(given.fields, wanted.fields, strict=False)
+    return zip(given.fields, target.fields, strict=False)
 
 
 LOCAL_ROWS_MAX: Final = 2_000_000

@@ -12,38 +12,38 @@ _OF_SPARK_ITSELF: Final = ("", "INTERNAL_ERROR", "FAILED_READ_FILE", "TASK_WRITE
 _NOT_FOUND: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVED_ROUTINE", "PATH_NOT_FOUND")
 
 
-def build_statement_error(refusal: SparkErrorInfo, text: str) -> MangroveError:
+def build_statement_error(error: SparkErrorInfo, text: str) -> MangroveError:
     """Return the error for a statement that Spark rejected."""
-    kind = NotFoundError if refusal.condition.startswith(_NOT_FOUND) else InvalidInputError
-    message = format_spark_error(refusal)
-    return kind(message if refusal.start is None else format_with_caret(text, refusal.start, message))
+    kind = NotFoundError if error.condition.startswith(_NOT_FOUND) else InvalidInputError
+    message = format_spark_error(error)
+    return kind(message if error.start is None else format_with_caret(text, error.start, message))
 
 
-def build_runtime_error(refusal: SparkErrorInfo) -> MangroveError:
+def build_runtime_error(error: SparkErrorInfo) -> MangroveError:
     """Return the error for a failure during execution, caused by values or by Spark itself."""
-    kind, _, _ = refusal.condition.partition(".")
+    kind, _, _ = error.condition.partition(".")
     if kind in _OF_SPARK_ITSELF:
-        return StorageError(f"Spark could not compute the rows: {format_spark_error(refusal)}")
-    return build_statement_error(refusal, "")
+        return StorageError(f"Spark could not compute the rows: {format_spark_error(error)}")
+    return build_statement_error(error, "")
 
 
-def format_spark_error(refusal: SparkErrorInfo) -> str:
+def format_spark_error(error: SparkErrorInfo) -> str:
     """Return the cause in one sentence."""
-    given = refusal.parameters
-    match refusal.condition:
+    parameters = error.parameters
+    match error.condition:
         case "UNRESOLVED_COLUMN.WITH_SUGGESTION":
-            return f"there is no column {given.get('objectName')}; did you mean {given.get('proposal')}?"
+            return f"column {parameters.get('objectName')} does not exist; did you mean {parameters.get('proposal')}?"
         case "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION":
-            return f"there is no column {given.get('objectName')}"
+            return f"column {parameters.get('objectName')} does not exist"
         case "UNRESOLVED_ROUTINE":
-            return f"there is no function {given.get('routineName')}"
+            return f"function {parameters.get('routineName')} does not exist"
         case "TABLE_OR_VIEW_NOT_FOUND":
-            return f"table or view {given.get('relationName')} does not exist"
+            return f"table or view {parameters.get('relationName')} does not exist"
         case "PARSE_SYNTAX_ERROR":
-            return f"the syntax is wrong near {given.get('error')}{given.get('hint', '')}"
+            return f"syntax error near {parameters.get('error')}{parameters.get('hint', '')}"
         case _:
-            first, stop, rest = refusal.message.partition(". ")
-            if "." in refusal.condition and ": " not in first and rest:
-                # The first sentence names the kind of mistake, and the second says which.
+            first, stop, rest = error.message.partition(". ")
+            if "." in error.condition and ": " not in first and rest:
+                # The first sentence is the kind of error, the second has the details.
                 first, stop = f"{first}: {rest.partition('. ')[0]}", ""
-            return first + stop.strip() if first else f"Spark refuses the statement ({refusal.condition})"
+            return first + stop.strip() if first else f"Spark rejected the statement ({error.condition})"

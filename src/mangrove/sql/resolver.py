@@ -26,11 +26,11 @@ def suggest_table_name(catalog: Catalog, namespace: str, parts: tuple[str, ...])
     known = {name.casefold(): name for name in islice(list_known_names(catalog), _NAMES_MAX)}
     same = [name for folded, name in known.items() if folded.rpartition(".")[2] == parts[-1].casefold()]
     near = [known[folded] for folded in difflib.get_close_matches(requested, known, n=1, cutoff=_LIKENESS_MIN)]
-    found = next(iter([*same, *near]), None)
-    return _where_to_look(catalog, namespace, parts) if found is None else f"; did you mean {found}?"
+    closest = next(iter([*same, *near]), None)
+    return _format_hint(catalog, namespace, parts) if closest is None else f"; did you mean {closest}?"
 
 
-def _where_to_look(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> str:
+def _format_hint(catalog: Catalog, namespace: str, parts: tuple[str, ...]) -> str:
     if len(parts) > 2:
         return ": write namespace.table"
     inside = parts[0] if len(parts) > 1 else namespace
@@ -48,7 +48,7 @@ def list_known_names(catalog: Catalog) -> Iterator[str]:
             for view in catalog.views(namespace.locator):
                 yield str(view)
         except NotFoundError:
-            # Dropped while we looked.
+            # Dropped concurrently.
             continue
 
 
@@ -81,14 +81,14 @@ class NameResolver:
     table_history: Callable[[TableLocator], Iterator[HistoryEntry]]
     new_id: Callable[[], str]
     text: str = ""
-    """What errors point into, where a statement names several things."""
+    """The statement for error positions, if it references several objects."""
 
     def pair(self, name: SqlName) -> tuple[str, str]:
         """Return the namespace and the name of a table or view."""
         if len(name.parts) > 2:
             raise InvalidInputError(
-                f"{'.'.join(name.parts)} has {len(name.parts)} parts: write namespace.table, with backticks around a "
-                "part that holds a dot"
+                f"{'.'.join(name.parts)} has {len(name.parts)} parts; expected namespace.table, with backticks around "
+                "a part that contains a dot"
             )
         return (self.namespace, name.parts[0]) if len(name.parts) == 1 else (name.parts[0], name.parts[1])
 
@@ -110,7 +110,7 @@ class NameResolver:
             return NamespaceLocator(self.namespace)
         if len(name.parts) != 1:
             raise InvalidInputError(
-                f"{'.'.join(name.parts)} has {len(name.parts)} parts: a namespace's name is one, with backticks if it "
-                "holds a dot"
+                f"{'.'.join(name.parts)} has {len(name.parts)} parts; a namespace has one, in backticks if it "
+                "contains a dot"
             )
         return NamespaceLocator(name.parts[0])

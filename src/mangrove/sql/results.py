@@ -25,24 +25,24 @@ __all__ = ["Result"]
 class Result:
     """The outcome of one statement.
 
-    A query has a `frame`, which Spark runs when its rows are asked for. All else has
-    an `answer`, whose rows are here already.
+    A query has a lazy `frame`, which Spark runs when its rows are read. Other statements
+    have an `answer` with computed rows.
     """
 
     kind: str
     """One of query, definition, change, transaction, procedure, information."""
     message: str = ""
-    """What was done, for people."""
+    """A readable message."""
     frame: Frame | None = None
     answer: InlineResult | None = None
     counts: RowCounts | None = None
-    """How many rows a change inserted, updated and deleted."""
+    """The number of inserted, updated and deleted rows."""
     scans: tuple[QueryScan, ...] = ()
     """The tables of the lakehouse that a query reads."""
     line: int = 1
-    """The line of the script in which the statement begins."""
+    """The line of the script on which the statement begins."""
     version: int | None = None
-    """The version that it committed, where it did."""
+    """The committed version, if any."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -76,8 +76,8 @@ class Result:
             raise type(reason)(f"line {self.line}: {reason}") from error
         except (OverflowError, ValueError) as error:
             raise InvalidInputError(
-                f"line {self.line}: a row holds a value that Python cannot ({error}), such as a time outside the years "
-                "1 to 9999: have Spark make it a text, as in CAST(day AS STRING)"
+                f"line {self.line}: cannot convert a value to Python ({error}), such as a timestamp outside the years "
+                "1 to 9999; cast it in the query, as in CAST(day AS STRING)"
             ) from error
 
     def files(self) -> Iterator[tuple[str, int, int]]:

@@ -97,14 +97,14 @@ class SessionTransaction:
     def open(self) -> Transaction | None:
         """The open transaction, if there is one."""
         if self._transaction is not None and self._transaction.state is not TransactionState.OPEN:
-            self._forget()
+            self._clear()
         return self._transaction
 
     def close(self) -> None:
         """Discard the open transaction."""
         if self._is_ours and self.open is not None:
             self.open.rollback()
-        self._forget()
+        self._clear()
 
     def control(self, statement: BeginStatement | CommitStatement | RollbackStatement | SavepointStatement) -> Result:
         """Execute a transaction control statement."""
@@ -112,29 +112,29 @@ class SessionTransaction:
             return self._begin(statement)
         transaction = self.open
         if transaction is None:
-            raise InvalidInputError("no transaction is open: write BEGIN first")
+            raise InvalidInputError("no transaction is open; use BEGIN first")
         match statement:
             case SavepointStatement(name, is_release):
-                return self._release(name) if is_release else self._set(name, transaction)
+                return self._release_savepoint(name) if is_release else self._set_savepoint(name, transaction)
             case RollbackStatement(name):
-                return self._rolled_back(transaction) if name is None else self._rolled_back_to(name, transaction)
+                return self._rollback(transaction) if name is None else self._rollback_to(name, transaction)
             case CommitStatement(message):
-                self._check_ours()
-                self._forget()
+                self._check_owned()
+                self._clear()
                 version = transaction.commit(message)
                 return Result("transaction", f"committed as version {version}", version=version)
             case _:
                 assert_never(statement)
 
-    def changed(self, work: Callable[[Transaction], T], message: str) -> tuple[T, int | None]:
+    def run_change(self, work: Callable[[Transaction], T], message: str) -> tuple[T, int | None]:
         """Run work in the open transaction, or in its own; a failure leaves no changes."""
         transaction = self.open
         if transaction is None:
             attempts: list[Transaction] = []
 
-            def attempt(own: Transaction) -> T:
-                attempts.append(own)
-                return work(own)
+            def attempt(transaction: Transaction) -> T:
+                attempts.append(transaction)
+                return work(transaction)
 
             outcome = self._lake.run(attempt, message=message)
             return outcome, attempts[-1].version
@@ -147,45 +147,47 @@ class SessionTransaction:
 
     def _begin(self, statement: BeginStatement) -> Result:
         if self.open is not None:
-            raise InvalidInputError("a transaction is open already, and they do not nest: COMMIT or ROLLBACK it first")
+            raise InvalidInputError(
+                "a transaction is already open and transactions cannot be nested; COMMIT or ROLLBACK it first"
+            )
         self._transaction = self._lake.transaction(statement.isolation or "snapshot", message=statement.message)
-        return Result("transaction", f"a transaction began on version {self._transaction.base_version}")
+        return Result("transaction", f"began a transaction at version {self._transaction.base_version}")
 
-    def _set(self, name: str, transaction: Transaction) -> Result:
+    def _set_savepoint(self, name: str, transaction: Transaction) -> Result:
         # One that is set again is the newest, so its old place among the others goes.
         self._savepoints.pop(name, None)
         self._savepoints[name] = transaction.reading().savepoint()
-        return Result("transaction", f"savepoint {name} is set")
+        return Result("transaction", f"set savepoint {name}")
 
-    def _release(self, name: str) -> Result:
+    def _release_savepoint(self, name: str) -> Result:
         self._savepoint(name)
         del self._savepoints[name]
-        return Result("transaction", f"savepoint {name} is forgotten")
+        return Result("transaction", f"released savepoint {name}")
 
-    def _rolled_back(self, transaction: Transaction) -> Result:
-        self._check_ours()
+    def _rollback(self, transaction: Transaction) -> Result:
+        self._check_owned()
         transaction.rollback()
-        self._forget()
-        return Result("transaction", "the transaction is rolled back")
+        self._clear()
+        return Result("transaction", "rolled back the transaction")
 
-    def _rolled_back_to(self, name: str, transaction: Transaction) -> Result:
+    def _rollback_to(self, name: str, transaction: Transaction) -> Result:
         transaction.reading().restore(self._savepoint(name))
         names = list(self._savepoints)
         for later in names[names.index(name) + 1 :]:
             del self._savepoints[later]
-        return Result("transaction", f"all that came after savepoint {name} is forgotten")
+        return Result("transaction", f"rolled back to savepoint {name}")
 
     def _savepoint(self, name: str) -> WorkspaceSavepoint:
         if name not in self._savepoints:
             known = ", ".join(self._savepoints) or "none"
-            raise NotFoundError(f"there is no savepoint {name}; there are: {known}")
+            raise NotFoundError(f"savepoint {name} does not exist; existing savepoints: {known}")
         return self._savepoints[name]
 
-    def _check_ours(self) -> None:
+    def _check_owned(self) -> None:
         if not self._is_ours:
-            raise InvalidInputError("the transaction was begun in Python: commit it or roll it back there")
+            raise InvalidInputError("the transaction was begun in Python; commit it or roll it back there")
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._transaction = None
         self._savepoints = {}
 
@@ -206,9 +208,8 @@ _DEFINITIONS: Final = (
 class SqlSession:
     """Statements on one lakehouse; used by one thread at a time.
 
-    Outside of a transaction each statement commits by itself. Inside, a statement
-    that fails leaves nothing behind, and the transaction goes on: it is the user's
-    to commit or to roll back.
+    Outside of a transaction each statement commits by itself. Inside, a failed statement
+    has no effect, and the transaction stays open until the user commits it or rolls it back.
     """
 
     def __init__(self, lake: Lakehouse, *, transaction: Transaction | None = None, prunes: bool = True) -> None:
@@ -234,16 +235,14 @@ class SqlSession:
         engines = self.lake.engines
         engine = None if engines is None else engines.spark()
         if not isinstance(engine, SparkEngine):
-            raise InvalidInputError("SQL needs Spark: open the lakehouse with mangrove.open or mangrove.create")
+            raise InvalidInputError("SQL requires Spark; open the lakehouse with mangrove.open or mangrove.create")
         return engine
 
     def run(self, text: str, arguments: Arguments = None) -> Result:
         """Run one statement; `arguments` are for its parameters, `:name` or `?`."""
         parts = split_script(text)
         if len(parts) != 1:
-            raise InvalidInputError(
-                f"{len(parts)} statements were given where one is expected: run several as a script"
-            )
+            raise InvalidInputError(f"expected one statement, not {len(parts)}; run several as a script")
         return self._run(text, parts[0].text, parts[0].start, arguments)
 
     def script(
@@ -271,45 +270,45 @@ class SqlSession:
     def names(self, prefix: str = "") -> list[str]:
         """Return the names of namespaces, tables and views with a prefix, for completion."""
         catalog = self._create_resolver().catalog
-        found = [*(namespace.name for namespace in catalog.namespaces()), *list_known_names(catalog)]
-        return [name for name in found if name.startswith(prefix)]
+        all_names = [*(namespace.name for namespace in catalog.namespaces()), *list_known_names(catalog)]
+        return [name for name in all_names if name.startswith(prefix)]
 
     def _run(self, whole: str, text: str, start: int, arguments: Arguments) -> Result:
-        # What comes before stays in front, so that every place is one in the whole script.
+        # The text before the statement is included, so that all positions are those of the script.
         source, place = StatementSource(whole[: start + len(text)], start, arguments), start
         try:
             with suppress_spark_logging():
-                statement = parse_statement(source.text, start, lambda piece: self._computed_text(piece, source))
-                place = _main_place(statement, start)
-                result = self._outcome(statement, source)
+                statement = parse_statement(source.text, start, lambda piece: self._evaluate_text(piece, source))
+                place = _main_position(statement, start)
+                result = self._execute(statement, source)
         except (InvalidInputError, NotFoundError, AlreadyExistsError) as error:
             raise locate_error(error, source.text, place) from error
         except RUNTIME_ERRORS as error:
             raise locate_error(build_runtime_error(describe_runtime_error(error)), source.text, place) from error
         return replace(result, line=line_of(whole, start))
 
-    def _outcome(self, statement: Statement, source: StatementSource) -> Result:
+    def _execute(self, statement: Statement, source: StatementSource) -> Result:
         match statement:
             case BeginStatement() | CommitStatement() | RollbackStatement() | SavepointStatement():
                 return self._transaction.control(statement)
             case Query():
-                bound = self._bound(statement, source)
+                bound = self._bind(statement, source)
                 return Result("query", frame=bound.frame, scans=bound.scans)
             case Explain():
-                return self._explained(statement, source)
+                return self._explain(statement, source)
             case TemporaryView():
-                frame = self._bound(statement.query, source).frame
+                frame = self._bind(statement.query, source).frame
                 if statement.columns:
                     frame = rename_columns(frame, statement.columns)
                 create_temporary_view(
                     frame, statement.name.parts[-1], or_replace=statement.or_replace, is_global=statement.is_global
                 )
-                return Result("definition", f"temporary view {statement.name.parts[-1]} is there")
+                return Result("definition", f"created temporary view {statement.name.parts[-1]}")
             case Use():
                 return self._use(statement)
             case ShowStatement("exports"):
-                made = tuple((one.name, one.version, one.location) for one in self.lake.maintenance.exports())
-                return Result("information", answer=InlineResult("name string, version bigint, location string", made))
+                rows = tuple((one.name, one.version, one.location) for one in self.lake.maintenance.exports())
+                return Result("information", answer=InlineResult("name string, version bigint, location string", rows))
             case ShowStatement():
                 return Result(
                     "information", answer=execute_show(statement, self._create_resolver(), self._view_columns)
@@ -318,23 +317,23 @@ class SqlSession:
                 return Result(
                     "information", answer=execute_describe(statement, self._create_resolver(), self._view_columns)
                 )
-            case DropObject("view", name) if self._dropped_from_session(name):
-                return Result("definition", f"temporary view {name.parts[-1]} is dropped")
+            case DropObject("view", name) if self._drop_session_view(name):
+                return Result("definition", f"dropped temporary view {name.parts[-1]}")
             case _ if isinstance(statement, _DEFINITIONS):
-                return self._defined(statement, source)
+                return self._execute_ddl(statement, source)
             case CacheTable():
-                return self._cached(statement, source)
+                return self._execute_cache(statement, source)
             case Analyze(name):
                 execute_show(ShowStatement("columns", name), self._create_resolver(), self._view_columns)
-                return Result("information", "statistics come with each file as it is written: nothing was to be done")
+                return Result("information", "statistics are collected when files are written; nothing to do")
             case ExecuteImmediate():
-                return self._immediate(statement, source)
+                return self._execute_immediate(statement, source)
             case CallStatement():
                 if self.in_transaction:
-                    raise InvalidInputError("procedures look after the whole lakehouse: COMMIT or ROLLBACK first")
+                    raise InvalidInputError("procedures cannot run inside a transaction; COMMIT or ROLLBACK first")
                 return Result("procedure", answer=execute_call(statement, self.lake, self.namespace))
             case _:
-                return self._rows_changed(statement, source)
+                return self._execute_dml(statement, source)
 
     def _create_resolver(self, catalog: Catalog | None = None) -> NameResolver:
         if catalog is None:
@@ -349,10 +348,10 @@ class SqlSession:
             self.lake.new_id,
         )
 
-    def _binder(self, resolver: NameResolver, source: StatementSource) -> QueryBinder:
+    def _create_binder(self, resolver: NameResolver, source: StatementSource) -> QueryBinder:
         return QueryBinder(self.engine, resolver, source.arguments, prunes=self._prunes, start=source.start)
 
-    def _bound(
+    def _bind(
         self,
         query: Query,
         source: StatementSource,
@@ -361,29 +360,29 @@ class SqlSession:
         above: tuple[str, ...] = (),
     ) -> BoundQuery:
         resolver = self._create_resolver(catalog)
-        binder = replace(self._binder(resolver, source), above=above)
+        binder = replace(self._create_binder(resolver, source), above=above)
         if query.at is not None:
             at = query.at if isinstance(query.at, int | str) else binder.resolve_as_of(query.at, source.text)
             binder = replace(binder, resolver=replace(resolver, catalog=self.lake.at(at)))
         return binder.query(query.piece, source.text, head)
 
-    def _explained(self, statement: Explain, source: StatementSource) -> Result:
-        bound = self._bound(statement.query, source, head=statement.head)
+    def _explain(self, statement: Explain, source: StatementSource) -> Result:
+        bound = self._bind(statement.query, source, head=statement.head)
         plan = str(bound.frame.collect()[0][0])
         if plan.startswith(_NO_PLAN):
-            self._bound(statement.query, source)  # Spark explains what it cannot run; running it says why.
+            self._bind(statement.query, source)  # EXPLAIN does not raise errors; binding the query does.
         lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
-        lines += [scan.explained() for scan in bound.scans]
+        lines += [scan.explain() for scan in bound.scans]
         return Result("information", answer=InlineResult("plan string", (("\n".join(lines),),)), scans=bound.scans)
 
-    def _rows_changed(self, statement: DmlStatement, source: StatementSource) -> Result:
+    def _execute_dml(self, statement: DmlStatement, source: StatementSource) -> Result:
         def work(transaction: Transaction) -> RowCounts:
-            binder = self._binder(self._create_resolver(transaction), source)
+            binder = self._create_binder(self._create_resolver(transaction), source)
             return execute_dml(
-                statement, transaction, binder, source, lambda query: self._bound(query, source, transaction)
+                statement, transaction, binder, source, lambda query: self._bind(query, source, transaction)
             )
 
-        counts, version = self._transaction.changed(work, source.summary)
+        counts, version = self._transaction.run_change(work, source.summary)
         answer = build_count_result(counts)
         return Result("change", format_row_counts(counts), answer=answer, counts=counts, version=version)
 
@@ -397,52 +396,54 @@ class SqlSession:
         resolver = self._create_resolver()
         namespace = resolver.catalog.namespace(resolver.namespace_of(statement.namespace))
         self.namespace = namespace.name
-        return Result("information", f"names without a namespace are now looked up in {namespace}")
+        return Result("information", f"the current namespace is {namespace}")
 
-    def _computed_text(self, piece: SqlFragment, source: StatementSource) -> str:
-        return evaluate_text(piece, self._binder(self._create_resolver(), source), source.text)
+    def _evaluate_text(self, piece: SqlFragment, source: StatementSource) -> str:
+        return evaluate_text(piece, self._create_binder(self._create_resolver(), source), source.text)
 
-    def _immediate(self, statement: ExecuteImmediate, source: StatementSource) -> Result:
-        text = self._computed_text(statement.text, source)
-        arguments = evaluate_immediate_arguments(statement, self._binder(self._create_resolver(), source), source.text)
+    def _execute_immediate(self, statement: ExecuteImmediate, source: StatementSource) -> Result:
+        text = self._evaluate_text(statement.text, source)
+        arguments = evaluate_immediate_arguments(
+            statement, self._create_binder(self._create_resolver(), source), source.text
+        )
         if statement.into is None:
             return self.run(text, arguments)
         if not isinstance(
-            parse_statement(text, 0, lambda piece: self._computed_text(piece, StatementSource(text, 0))), Query
+            parse_statement(text, 0, lambda piece: self._evaluate_text(piece, StatementSource(text, 0))), Query
         ):
-            raise build_error_at(source.text, statement.text.start, "only a query has a row for INTO: leave INTO out")
+            raise build_error_at(source.text, statement.text.start, "INTO requires a query; remove it")
         frame = self.frame(self.run(text, arguments))
         set_variables(statement.into, frame, statement_cache_of(self.engine).names, source.text)
         return Result("information", f"set: {statement.into.text}")
 
-    def _cached(self, statement: CacheTable, source: StatementSource) -> Result:
+    def _execute_cache(self, statement: CacheTable, source: StatementSource) -> Result:
         resolver, parts = self._create_resolver(), statement.name.parts
         if len(parts) == 1 and statement_cache_of(self.engine).names.temporary_views(parts):
-            return self._outcome(parse_query(TokenCursor(source.text, source.start)), source)
+            return self._execute(parse_query(TokenCursor(source.text, source.start)), source)
         name = resolver.pair(statement.name)
-        frame = self._binder(resolver, source).frame_of(name)
+        frame = self._create_binder(resolver, source).frame_of(name)
         return Result("information", cache_table(statement, self.engine, name, frame))
 
-    def _dropped_from_session(self, name: SqlName) -> bool:
+    def _drop_session_view(self, name: SqlName) -> bool:
         """Drop a temporary view if it exists; a Spark session that has not started has none."""
         if len(name.parts) != 1 or "engine" not in self.__dict__:
             return False
         return drop_temporary_view(self.engine.session, name.parts[0])
 
-    def _defined(self, statement: Any, source: StatementSource) -> Result:
+    def _execute_ddl(self, statement: Any, source: StatementSource) -> Result:
         def work(transaction: Transaction) -> str:
             return execute_ddl(
                 statement,
                 transaction,
                 replace(self._create_resolver(transaction), text=source.text),
-                lambda query, above=(): self._bound(query, source, transaction, above=above),
+                lambda query, above=(): self._bind(query, source, transaction, above=above),
             )
 
-        message, version = self._transaction.changed(work, source.summary)
+        message, version = self._transaction.run_change(work, source.summary)
         return Result("definition", message, version=version)
 
 
-def _main_place(statement: Statement, start: int) -> int:
+def _main_position(statement: Statement, start: int) -> int:
     """Return the position of a statement's main name, or its start."""
     names = (getattr(statement, field, None) for field in ("name", "table", "namespace"))
     name = next((name for name in names if name is not None), None)
@@ -450,9 +451,9 @@ def _main_place(statement: Statement, start: int) -> int:
 
 
 def run_sql(lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Arguments = None) -> Frame:
-    """Return the rows of the last statement as Spark's; what was not a query tells what it did.
+    """Run statements and return the rows of the last one as a Spark frame; if it is not a query, its message.
 
-    A transaction that the text begins must end in it: nobody could end it later.
+    A transaction that the text begins must end in it, because it cannot be ended later.
     """
     session = SqlSession(lake, transaction=transaction)
     last: Result | None = None
@@ -461,11 +462,11 @@ def run_sql(lake: Lakehouse, transaction: Transaction | None, text: str, argumen
             last = result
         if transaction is None and session.in_transaction:
             raise InvalidInputError(
-                "the text begins a transaction and does not end it, so it was rolled back: add COMMIT, use lake."
-                "transaction() and its sql, or a SqlSession"
+                "the transaction was not committed and was rolled back; add COMMIT, or use lake."
+                "transaction() with its sql, or a SqlSession"
             )
     finally:
         session.close()
     if last is None:
-        raise InvalidInputError("the text holds no statement: write one, such as SELECT 1")
+        raise InvalidInputError("the text has no statement; give one, such as SELECT 1")
     return session.frame(last)

@@ -1,11 +1,8 @@
 """Caches of parsed queries, table states and frames between statements, and CACHE TABLE.
 
-A version never changes, so what is kept is never wrong: a query on the table as
-it was then uses it, and one on a later version reads the files.
-
-A version never changes, so nothing here grows old; it is only forgotten when
-other things were used after it. All that runs SQL on one lakehouse object shares
-it, from any thread, and it goes with that object.
+Versions are immutable, so entries never become stale; the least recently used are
+evicted. The cache is thread-safe, is shared by all SQL on one lakehouse object, and
+lives as long as that object.
 """
 
 from collections.abc import Callable, Hashable
@@ -46,23 +43,23 @@ _LOCK: Final = Lock()
 
 def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...], frame: Frame | None) -> str:
     """Cache or uncache the rows of a table and return a message; `frame` is None if there is no such table."""
-    called = join_name(*name)
+    full_name = join_name(*name)
     with _LOCK:
-        before = _CACHED_FRAMES.setdefault(engine, {}).pop(called, None)
-    if before is not None:
-        uncache_rows(before)
+        cached_frame = _CACHED_FRAMES.setdefault(engine, {}).pop(full_name, None)
+    if cached_frame is not None:
+        uncache_rows(cached_frame)
     if statement.action == "uncache":
-        if before is None and frame is None and not statement.if_exists:
-            raise NotFoundError(f"table or view {called} does not exist")
-        return f"{called} is not in memory" if before is None else f"{called} is no longer in memory"
+        if cached_frame is None and frame is None and not statement.if_exists:
+            raise NotFoundError(f"table or view {full_name} does not exist")
+        return f"{full_name} is not cached" if cached_frame is None else f"removed {full_name} from the cache"
     if frame is None:
-        raise NotFoundError(f"table or view {called} does not exist")
-    if statement.action == "refresh" and before is None:
-        return f"every statement reads the newest version of {called}: nothing was to be done"
+        raise NotFoundError(f"table or view {full_name} does not exist")
+    if statement.action == "refresh" and cached_frame is None:
+        return f"every statement reads the newest version of {full_name}; nothing to do"
     cache_rows(frame, eager=statement.action == "cache" and not statement.is_lazy)
     with _LOCK:
-        _CACHED_FRAMES[engine][called] = frame
-    return f"{called} as it is now is kept in memory; what is written later is read from its files"
+        _CACHED_FRAMES[engine][full_name] = frame
+    return f"cached the current version of {full_name}; later versions are read from files"
 
 
 def is_cached(engine: SparkEngine, name: str) -> bool:
@@ -85,29 +82,29 @@ class BoundedCache(Generic[V]):
         self._entries: LRUCache[Hashable, V] = LRUCache(entries_max)
         self._lock = Lock()
 
-    def got(self, key: Hashable | None, make: Callable[[], V]) -> V:
-        """Return the value under this key, or make and cache it; without a key, always make it."""
+    def get_or_create(self, key: Hashable | None, create: Callable[[], V]) -> V:
+        """Return the cached value, or create and cache it; without a key, always create it."""
         if key is None:
-            return make()
+            return create()
         with self._lock:
             if key in self._entries:
                 return self._entries[key]
-        # Not under the lock: making may take long, and two that make the same harm nobody.
-        made = make()
+        # Not under the lock: it may take long, and computing the same value twice is harmless.
+        value = create()
         with self._lock:
-            self._entries[key] = made
-        return made
+            self._entries[key] = value
+        return value
 
 
 @dataclass(frozen=True)
 class StatementCache:
-    """What statements on one lakehouse leave to the next."""
+    """The caches that statements on one lakehouse share."""
 
     names: SessionNames
     states: BoundedCache[TableState] = field(default_factory=lambda: BoundedCache(_STATES_MAX))
     frames: BoundedCache[Frame] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
     foreign: BoundedCache[bool] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
-    """Whether a table of a version has files that other programs wrote."""
+    """Whether a table has files of other programs, by version and table."""
     texts: BoundedCache[AnalyzedQuery] = field(default_factory=lambda: BoundedCache(_TEXTS_MAX))
 
 
@@ -116,7 +113,7 @@ _OF_ENGINES_LOCK: Final = Lock()
 
 
 def statement_cache_of(engine: SparkEngine) -> StatementCache:
-    """Return what is kept for the lakehouse of this engine, as long as the engine is there."""
+    """Return the caches of the lakehouse of this engine, which live as long as the engine."""
     with _OF_ENGINES_LOCK:
         if engine not in _OF_ENGINES:
             _OF_ENGINES[engine] = StatementCache(SessionNames(engine.session))
@@ -125,19 +122,18 @@ def statement_cache_of(engine: SparkEngine) -> StatementCache:
 
 @dataclass(frozen=True, slots=True)
 class PrunedScan:
-    """The files in which all wanted rows of a table are, and what must still be asked of each row in them."""
+    """The files with all required rows of a table, and the predicate that must still be applied to their rows."""
 
     plan: ScanPlan
     predicate: Predicate | None = None
 
 
 def plan_pruned_scan(state: TableState, predicate: Predicate | None) -> PrunedScan:
-    """Return what is read so that no row is missing that the predicate means.
+    """Return a scan with all rows that match the predicate, and possibly others.
 
-    Other rows may come along, because Spark asks the same and more of each. So
-    queries with other values that are in the same files read the same. Only
-    where newer keys were left out that hide nothing wanted, must the rows that
-    they would hide be kept away.
+    Spark filters the rows again, so queries with other values in the same files share
+    a scan. The predicate must be applied only if equality deletes were pruned, because
+    the rows that they delete would otherwise appear.
     """
     plan = plan_scan(state, predicate)
     if predicate is None or not any(
@@ -145,20 +141,20 @@ def plan_pruned_scan(state: TableState, predicate: Predicate | None) -> PrunedSc
     ):
         return PrunedScan(plan)
     opened = {scan.file.location for scan in plan.scans}
-    whole = tuple(scan for scan in plan_scan(state).scans if scan.file.location in opened)
-    return PrunedScan(plan, None if whole == plan.scans else predicate)
+    unpruned = tuple(scan for scan in plan_scan(state).scans if scan.file.location in opened)
+    return PrunedScan(plan, None if unpruned == plan.scans else predicate)
 
 
 def has_foreign_files(state: TableState) -> bool:
-    """Return whether other programs wrote files of a table, so that their columns have no ids."""
+    """Return whether a table has files of other programs, whose columns have no ids."""
     return any(not has_column_ids(live.file.location) for log in state.logs for live in list_live_files(log.deltas))
 
 
 def frame_cache_key_of(state: TableState, files: PrunedScan) -> Hashable:
-    """Return all that the rows of a table depend on: its columns, the files that are read, and what is asked of them.
+    """Return the cache key of a scan: the columns, the files and the predicate.
 
-    Files never change, so a table to which nothing was done is the same in a later
-    version, and in a transaction that wrote to others.
+    Files are immutable, so an unchanged table has the same key in a later version and
+    in a transaction that writes to other tables.
     """
     scans = tuple(map(_scan_key, files.plan.scans))
     return state.table_id, to_spark_schema(state.schema).json(), files.predicate, scans

@@ -15,17 +15,17 @@ _TypeOf: TypeAlias = Callable[[Any], DataType | None]
 
 _DIGITS_MAX: Final = 38
 _WIDER: Final = (Int16, Int32, Int64)
-"""Whole numbers, each wider than those before it."""
+"""Integer types in ascending width."""
 _NUMBERS: Final = (*_WIDER, Float32, Float64)
 _TEXTS: Final = (exp.Upper, exp.Lower, exp.Trim, exp.Substring, exp.Left, exp.Right, exp.Replace)
 _PARTS_OF_DATES: Final = (exp.Year, exp.Month, exp.Day, exp.Quarter)
 
 
-def infer_exact_type(node: Any, plain: _TypeOf) -> DataType | None:
-    """Return the type of an expression; `plain` tells those of names and literals."""
+def infer_exact_type(node: Any, leaf_type: _TypeOf) -> DataType | None:
+    """Return the type of an expression, or None if it is unknown; `leaf_type` infers that of names and literals."""
 
     def of(inner: Any) -> DataType | None:
-        return infer_exact_type(inner, plain)
+        return infer_exact_type(inner, leaf_type)
 
     match node:
         case exp.Paren() | exp.Min() | exp.Max() | exp.Window() | exp.Filter():
@@ -41,11 +41,11 @@ def infer_exact_type(node: Any, plain: _TypeOf) -> DataType | None:
         case exp.Not() | exp.Predicate() | exp.And() | exp.Or() | exp.Boolean():
             return Boolean()
         case exp.Cast():
-            return _named_type(node.to)
+            return _parse_cast_type(node.to)
         case exp.Coalesce():
-            return _common([of(one) for one in (node.this, *node.expressions)])
+            return _common_type([of(one) for one in (node.this, *node.expressions)])
         case exp.Case():
-            return _common([of(one) for one in _branches(node)])
+            return _common_type([of(one) for one in _list_branches(node)])
         case exp.Add() | exp.Sub() | exp.Mul():
             return _infer_arithmetic_type(of(node.left), of(node.right))
         case exp.Concat() if all(isinstance(of(one), Varchar) for one in node.expressions):
@@ -55,7 +55,7 @@ def infer_exact_type(node: Any, plain: _TypeOf) -> DataType | None:
         case _ if isinstance(node, _PARTS_OF_DATES):
             return Int32()
         case _:
-            return plain(node)
+            return leaf_type(node)
 
 
 def _infer_sum_type(of: DataType | None) -> DataType | None:
@@ -87,23 +87,23 @@ def _infer_arithmetic_type(one: DataType | None, other: DataType | None) -> Data
         return one
     if isinstance(one, _NUMBERS) and isinstance(other, _NUMBERS) and Float64() in (one, other):
         return Float64()
-    return None  # A float and a whole number are a double only in ANSI mode.
+    return None  # A float and an integer are promoted to double only in ANSI mode.
 
 
-def _common(types: Sequence[DataType | None]) -> DataType | None:
+def _common_type(types: Sequence[DataType | None]) -> DataType | None:
     if types and all(isinstance(one, Varchar) for one in types):
         return Varchar()
     return types[0] if types and all(one == types[0] for one in types) else None
 
 
-def _branches(case: exp.Case) -> list[Any]:
+def _list_branches(case: exp.Case) -> list[Any]:
     values = [branch.args["true"] for branch in case.args["ifs"]]
     default = case.args.get("default")
     return values if default is None else [*values, default]
 
 
-def _named_type(named: Any) -> DataType | None:
+def _parse_cast_type(target: Any) -> DataType | None:
     try:
-        return parse_type(named.sql("spark"))
+        return parse_type(target.sql("spark"))
     except InvalidInputError:
         return None

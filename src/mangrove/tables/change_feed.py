@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.expressions.predicates import Predicate
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
@@ -25,6 +26,7 @@ __all__ = [
     "compute_fingerprint",
     "find_changed_versions",
     "is_append_compatible",
+    "leave_out_compactions",
     "offset_from_json",
     "plan_changed_files",
     "plan_initial_step",
@@ -40,15 +42,33 @@ UPDATE_BEFORE: Final = "update_before"
 UPDATE_AFTER: Final = "update_after"
 
 
-def plan_changed_files(before: TableState, after: TableState) -> tuple[TableState, ScanPlan, ScanPlan]:
-    """Return the earlier state with the columns of the later one, and the files to read of each to compare them."""
+def plan_changed_files(
+    before: TableState, after: TableState, predicate: Predicate | None = None
+) -> tuple[TableState, ScanPlan, ScanPlan]:
+    """Return the earlier state with the columns of the later one, and the files to read of each to compare them.
+
+    With a predicate, only files that can contain matching rows are compared.
+    """
     if before.table_id != after.table_id:
-        raise InvalidInputError(f"{after.name} was another table then: there is no way from its rows to these")
+        raise InvalidInputError(
+            f"{after.name} was dropped and created again in between; read the changes of each table separately"
+        )
+    _check_same_table_version(before, after)
     # Old rows are read with the current columns, by column id.
     was = replace(before, version=after.version)
-    old, new = plan_scan(was), plan_scan(after)
+    old, new = plan_scan(was, predicate), plan_scan(after, predicate)
     common = {_identity(scan) for scan in old.scans} & {_identity(scan) for scan in new.scans}
     return was, _without(old, common), _without(new, common)
+
+
+def _check_same_table_version(before: TableState, after: TableState) -> None:
+    """Raise an error if the default version changed in between: columns of two table versions have unrelated ids."""
+    was, now = before.version.version, after.version.version
+    if was != now and any(log.deltas for log in before.logs):
+        raise InvalidInputError(
+            f"the default table version of {after.name} changed from {was} to {now}, and changes are computed within "
+            f"one table version; name it, as in {after.name}.version_{now}"
+        )
 
 
 def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:
@@ -58,6 +78,31 @@ def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:
 
 def _without(plan: ScanPlan, common: set[tuple[str, tuple[str, ...]]]) -> ScanPlan:
     return replace(plan, scans=tuple(scan for scan in plan.scans if _identity(scan) not in common))
+
+
+def leave_out_compactions(before: TableState, after: TableState) -> TableState:
+    """Return the later state with the deltas that compactions replaced since, if no other delta depends on these.
+
+    A compaction changes no rows, so its files need not be compared.
+    """
+    was = {log.values: log for log in before.logs}
+    return replace(after, logs=tuple(_undo_compactions(was.get(log.values, log), log) for log in after.logs))
+
+
+def _undo_compactions(before: PartitionLog, after: PartitionLog) -> PartitionLog:
+    known = {delta.position: delta for delta in before.deltas}
+    new = [delta for delta in after.deltas if known.get(delta.position) != delta]
+    others = [delta for delta in new if not _is_compaction(before, delta)]
+    # Position deletes and rewrites name files, which may be those of the compaction.
+    is_independent = all(
+        (delta.position or 0) > before.last_position
+        and delta.type is not DeltaType.POSITION_DELETE
+        and not delta.replaced_locations
+        for delta in others
+    )
+    if len(others) == len(new) or not is_independent or not _is_explained(before, after, new):
+        return after
+    return PartitionLog(after.values, (*before.deltas, *others))
 
 
 def is_append_compatible(written_for: TableState, now: TableState) -> bool:
@@ -116,6 +161,7 @@ def plan_step_between(before: TableState, after: TableState, version: int) -> St
 
     A compaction replaces files by others with the same rows, so it adds nothing.
     """
+    _check_same_table_version(before, after)
     was = {log.values: log for log in before.logs}
     units: list[StreamUnit] = []
     remaining = {log.values for log in after.logs}
@@ -243,9 +289,7 @@ def offset_from_json(given: Mapping[str, Any]) -> StreamOffset:
             str(given["table"]), int(given["version"]), int(given["files"]), bool(given["first"]), str(given["state"])
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(
-            f"the checkpoint holds the offset {dict(given)}, which no stream of a lakehouse wrote: use a new checkpoint"
-        ) from error
+        raise FormatError(f"invalid stream offset {dict(given)} in the checkpoint; use a new checkpoint") from error
     return found
 
 

@@ -71,7 +71,7 @@ class CompactionBounds:
     def __post_init__(self) -> None:
         for name, value in (("bytes", self.bytes_max), ("files", self.files_max)):
             if value is not None and value < 1:
-                raise InvalidInputError(f"a compaction of at most {value} {name} was asked for: give at least 1")
+                raise InvalidInputError(f"invalid limit of {value} {name} for a compaction; expected at least 1")
 
     def within(self, size_bytes: int) -> int:
         """Return how many of these bytes one compaction may rewrite."""
@@ -105,7 +105,7 @@ class Compaction:
     """The scan plan of the rewritten files."""
     retained: tuple[DataFile, ...]
     """The retained files of a replace of the whole log; empty if only some files are replaced."""
-    gone: tuple[str, ...]
+    removed_paths: tuple[str, ...]
     """The locations removed by a replace of some files; empty if the whole log is replaced."""
     left: tuple[FileScan, ...] = ()
     """The files that are left for the next compaction because of the bounds."""
@@ -129,8 +129,8 @@ class Compaction:
     def delta(self, files: Sequence[DataFile]) -> Delta:
         """Return the delta that replaces the rewritten files by new ones."""
         (log,) = self.state.logs
-        if self.gone:
-            return replace(build_rewrite_delta(self.gone, files), replaces_through=log.last_position)
+        if self.removed_paths:
+            return replace(build_rewrite_delta(self.removed_paths, files), replaces_through=log.last_position)
         return build_compaction_delta([*self.retained, *files], log.last_position)
 
 
@@ -265,12 +265,12 @@ def resolve_clustering_property(state: TableState) -> tuple[int, ...]:
         columns = [state.schema.column(*split_path(name)) for name in parse_clustering_columns(text)]
     except (InvalidInputError, NotFoundError) as error:
         raise InvalidInputError(
-            f"{state.name} has {CLUSTER_BY} {text!r}, and {error}; set it to other columns or remove it"
+            f"invalid {CLUSTER_BY} {text!r} of {state.name}: {error}; set it to other columns or remove it"
         ) from error
     for column in columns:
         if is_nested(column.type):
             raise InvalidInputError(
-                f"{state.name} has {CLUSTER_BY} {text!r}, and {column.name!r} has no order: name plain columns"
+                f"invalid {CLUSTER_BY} {text!r} of {state.name}: column {column.name!r} has no order"
             )
     return tuple(column.id for column in columns)
 
@@ -302,7 +302,7 @@ def parse_auto_compaction_number(properties: Mapping[str, str], name: str) -> in
     """Return the number in a property, or the default if it is not set."""
     text = properties.get(name, str(_DEFAULTS[name]))
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidInputError(f"the table property {name} is {text!r}: give a whole number from 1")
+        raise InvalidInputError(f"invalid table property {name} {text!r}; expected a positive integer")
     return int(text)
 
 
@@ -348,7 +348,7 @@ def _list_removed(log: PartitionLog, taken: set[str], retained: Sequence[FileSca
     """Return the files that are no longer read: the selected ones, and delete files that apply to nothing else."""
     needed = {key_file.file.location for scan in retained for key_file in scan.equality_deletes}
     needed |= {file.location for scan in retained for file in scan.position_deletes}
-    assert not taken & needed, "a file that is chosen hides rows of one that is not, though that one is older"
+    assert not taken & needed, "a selected file deletes rows of an older file that is not selected"
     delete_files = [live.file.location for live in list_live_files(log.deltas) if live.file.kind is not FileKind.DATA]
     return tuple(dict.fromkeys([*sorted(taken), *(path for path in delete_files if path not in needed)]))
 

@@ -11,7 +11,7 @@ from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.expressions.expr import Cast, Expression, Literal, RequiresSparkError, collect_column_paths
 from mangrove.expressions.parse import parse_expression, tokenize_condition
 from mangrove.model.names import check_name, suggest_name
-from mangrove.model.objects import TableVersion
+from mangrove.model.objects import CHECK_PREFIX, TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
@@ -34,7 +34,6 @@ from mangrove.model.types import (
 )
 
 __all__ = [
-    "CHECK_PREFIX",
     "SUBQUERY_REFUSED",
     "add_check_constraint",
     "build_check_violation_error",
@@ -47,12 +46,8 @@ __all__ = [
     "find_subquery",
 ]
 
-CHECK_PREFIX: Final = "mangrove.check."
-"""The prefix of the table version properties with check constraints; the rest is the name."""
 
-SUBQUERY_REFUSED: Final = (
-    "is asked of each row as it is written, and a subquery would ask others: write a condition on the row's own columns"
-)
+SUBQUERY_REFUSED: Final = "contains a subquery; use a condition on the columns of one row"
 
 
 _RUNS_JAVA: Final = frozenset({"java_method", "reflect", "try_reflect"})
@@ -72,11 +67,13 @@ def check_constraints_of(version: TableVersion) -> dict[str, str]:
 
 
 def check_stored_expression(text: str, what: str) -> None:
-    """Refuse an expression of a table that calls Java: whoever wrote the table would run code in the reader's Spark."""
+    """Raise an error for a stored expression that calls Java code, which would run in the Spark session of a reader."""
     tokens = tokenize_condition(text)
     for name, bracket in itertools.pairwise(tokens):
         if name.is_name and name.value.lower() in _RUNS_JAVA and bracket.is_mark and bracket.value == "(":
-            raise InvalidInputError(f"{what} calls {name.value}, which runs Java code: drop it, or write it without")
+            raise InvalidInputError(
+                f"{what} calls {name.value}, which runs Java code and is not allowed; remove the call"
+            )
 
 
 def find_subquery(condition: str) -> int | None:
@@ -103,19 +100,19 @@ def find_subquery(condition: str) -> int | None:
 def check_column_not_constrained(version: TableVersion, path: Sequence[str]) -> None:
     """Raise an error on dropping or renaming a column that a check constraint uses."""
     for name, condition in check_constraints_of(version).items():
-        if _names(condition, path):
+        if _uses_column(condition, path):
             raise InvalidInputError(
-                f"column {'.'.join(path)!r} is named by the check {name!r}, which is {condition}: drop the check first"
+                f"column {'.'.join(path)!r} is used by check {name!r} ({condition}); drop the check first"
             )
 
 
-def _names(condition: str, path: Sequence[str]) -> bool:
+def _uses_column(condition: str, path: Sequence[str]) -> bool:
     """Return whether a condition uses a column, or a field of it.
 
-    >>> _names("a.b > 1", ["a"]), _names("`A`.b > 1", ["a", "b"]), _names("b.a > 1 or 'a' = a(1)", ["a"])
-    (True, True, False)
+    >>> _uses_column("`A`.b > 1", ["a", "b"]), _uses_column("b.a > 1 or 'a' = a(1)", ["a"])
+    (True, False)
     """
-    wanted = [part.casefold() for part in path]
+    folded_path = [part.casefold() for part in path]
     tokens, chain = tokenize_condition(condition), list[str]()
     for token, following in itertools.pairwise(tokens):
         if not token.is_name:
@@ -124,7 +121,7 @@ def _names(condition: str, path: Sequence[str]) -> bool:
         chain = [*chain, token.value.casefold()]
         if following.value != "." or not following.is_mark:
             is_call = following.is_mark and following.value == "("
-            if chain[: len(wanted)] == wanted and not is_call:
+            if chain[: len(folded_path)] == folded_path and not is_call:
                 return True
             chain = []
     return False
@@ -134,20 +131,20 @@ def add_check_constraint(version: TableVersion, name: str, condition: str) -> Ta
     """Return the table version with one more check constraint."""
     check_name(name, "check")
     if name in check_constraints_of(version):
-        raise AlreadyExistsError(f"there is a check {name!r} already: drop it first")
+        raise AlreadyExistsError(f"check {name!r} already exists; drop it first")
     if not condition.strip():
-        raise InvalidInputError(f"the check {name!r} has no condition: write what must hold, as in 'amount >= 0'")
+        raise InvalidInputError(f"check {name!r} has no condition; give one, such as 'amount >= 0'")
     check_stored_expression(condition, f"the check {name!r}")
     if find_subquery(condition) is not None:
-        raise InvalidInputError(f"the check {name!r} {SUBQUERY_REFUSED}")
+        raise InvalidInputError(f"check {name!r} {SUBQUERY_REFUSED}")
     return replace(version, properties={**version.properties, CHECK_PREFIX + name: condition})
 
 
 def drop_check_constraint(version: TableVersion, name: str) -> TableVersion:
     """Return the table version without one of its conditions."""
     if CHECK_PREFIX + name not in version.properties:
-        there = list(check_constraints_of(version))
-        raise NotFoundError(f"there is no check {name!r}{suggest_name(name, there) if there else ''}")
+        existing = list(check_constraints_of(version))
+        raise NotFoundError(f"check {name!r} does not exist{suggest_name(name, existing) if existing else ''}")
     left = {key: text for key, text in version.properties.items() if key != CHECK_PREFIX + name}
     return replace(version, properties=left)
 
@@ -155,7 +152,7 @@ def drop_check_constraint(version: TableVersion, name: str) -> TableVersion:
 def build_check_violation_error(table: str, name: str, condition: str, examples: object) -> InvalidInputError:
     """Return the error for rows that violate a check constraint."""
     return InvalidInputError(
-        f"rows for {table} break the check {name!r}, which is {condition}, for example {examples}: "
+        f"some rows for {table} violate check {name!r} ({condition}), for example {examples}; "
         "correct them or drop the check"
     )
 
@@ -168,13 +165,13 @@ _BITS: Final[dict[type, int]] = {Int16: 16, Int32: 32, Int64: 64}
 _KINDS: Final[dict[type, str]] = {
     **dict.fromkeys((Int16, Int32, Int64, Decimal, Float32, Float64), "a number"),
     **dict.fromkeys((Char, Varchar), "text"),
-    **dict.fromkeys((Date, Timestamp, TimestampTz), "a day or time"),
+    **dict.fromkeys((Date, Timestamp, TimestampTz), "a date or time"),
     **dict.fromkeys((Binary, Fixed), "bytes"),
     Boolean: "true or false",
 }
 _KINDS_OF_LITERALS: Final[dict[type, str]] = {
     **dict.fromkeys((int, float, decimal.Decimal), "a number"),
-    **dict.fromkeys((datetime.date, datetime.datetime), "a day or time"),
+    **dict.fromkeys((datetime.date, datetime.datetime), "a date or time"),
     str: "text",
     bytes: "bytes",
     bool: "true or false",
@@ -203,7 +200,7 @@ def check_default(column: Column) -> None:
     if column.default is None:
         return
     check_stored_expression(column.default, f"the default of column {column.name!r}")
-    _refuse_other_rows(column.name, column.default)
+    _reject_row_dependence(column.name, column.default)
     try:
         expression = parse_expression(column.default)
     except RequiresSparkError:
@@ -213,23 +210,23 @@ def check_default(column: Column) -> None:
     )
     if named:
         raise InvalidInputError(
-            f"the default {column.default} of column {column.name!r} names {named[0]!r}: a default knows no columns of "
-            "its row, so give a value, and write a text between quotes"
+            f"the default {column.default} of column {column.name!r} references column {named[0]!r}; a default "
+            "cannot use columns, give a value, with strings in quotes"
         )
-    given, wanted = _kind_of(expression), _KINDS.get(type(column.type))
-    if given is not None and given != wanted and (wanted != "text" or given == "bytes"):
+    given, expected = _kind_of(expression), _KINDS.get(type(column.type))
+    if given is not None and given != expected and (expected != "text" or given == "bytes"):
         raise InvalidInputError(
-            f"the default {column.default} of column {column.name!r} is {given}, and the column is "
-            f"{format_type(column.type)}: write cast(… as {format_type(column.type)}) if that is meant"
+            f"the default {column.default} of column {column.name!r} is {given}, but the column is "
+            f"{format_type(column.type)}; use cast(… as {format_type(column.type)})"
         )
     if isinstance(expression, Literal) and not _is_in_range(expression, column.type):
         raise InvalidInputError(
-            f"the default {column.default} of column {column.name!r} does not fit into {format_type(column.type)}: "
-            "give a smaller one, or widen the column before"
+            f"the default {column.default} of column {column.name!r} is out of range for {format_type(column.type)}; "
+            "give a smaller value, or widen the column first"
         )
 
 
-def _refuse_other_rows(name: str, default: str) -> None:
+def _reject_row_dependence(name: str, default: str) -> None:
     """Raise an error for a default that depends on several rows: queries, aggregates and windows."""
     tokens = tokenize_condition(default)
     calls = [one.value.lower() for one, other in itertools.pairwise(tokens) if other.value == "("]
@@ -237,7 +234,7 @@ def _refuse_other_rows(name: str, default: str) -> None:
     if find_subquery(default) is not None or of_rows is not None:
         what = "a query" if of_rows is None else of_rows
         raise InvalidInputError(
-            f"the default {default} of column {name!r} has {what}, which is computed of several rows: give a value"
+            f"the default {default} of column {name!r} has {what}, which depends on several rows; give a value"
         )
 
 

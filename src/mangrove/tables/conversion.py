@@ -100,10 +100,10 @@ def can_assign_type(column: DataType, given: DataType) -> bool:
     Numbers convert to numbers, dates to timestamps and back, and primitive types to text.
     Text converts to nothing else without a cast.
     """
-    numbers, moments = (*_NUMBERS, *_FLOATS), (Date, Timestamp, TimestampTz)
+    numbers, times = (*_NUMBERS, *_FLOATS), (Date, Timestamp, TimestampTz)
     if isinstance(column, numbers) and isinstance(given, numbers):
         return True
-    if isinstance(column, moments) and isinstance(given, moments):
+    if isinstance(column, times) and isinstance(given, times):
         return True
     if isinstance(column, _TEXTS) and not is_nested(given) and not isinstance(given, _BYTES):
         return True
@@ -120,19 +120,23 @@ def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | Non
         if name.casefold() in seen:
             problems.append(f"column {name!r} is given twice")
         elif column is None:
-            meant = find_closest_name(name, schema.names)
-            problems.append(f"column {name!r} is not in the table" + (f" (did you mean {meant!r}?)" if meant else ""))
+            closest = find_closest_name(name, schema.names)
+            problems.append(
+                f"column {name!r} is not in the table" + (f" (did you mean {closest!r}?)" if closest else "")
+            )
         elif data_type is not None and not can_write_type(column.type, data_type):
-            problems.append(f"column {name!r} is {format_type(column.type)} and the rows have {format_type(data_type)}")
+            problems.append(
+                f"column {name!r} is {format_type(column.type)}, but the rows have {format_type(data_type)}"
+            )
         seen.add(name.casefold())
     problems += [
-        f"column {column.name!r} is not null and the rows lack it"
+        f"column {column.name!r} is not null, but missing in the rows"
         for column in schema.columns
         if not column.nullable and column.name.casefold() not in seen
     ]
     if problems:
         raise InvalidInputError(
-            f"the rows do not fit {table}: {'; '.join(problems)}. The table has {', '.join(schema.names)}"
+            f"the rows do not match {table}: {'; '.join(problems)}. The table has {', '.join(schema.names)}"
         )
 
 
@@ -140,10 +144,10 @@ def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
     """Return the problem of a decimal that no decimal column can store, with a remedy, or None.
 
     >>> describe_invalid_decimal(decimal.Decimal("NaN"))
-    'NaN, and decimals have neither NaN nor infinity: give None or a number'
+    'NaN, but decimals have no NaN or infinity; give None or a number'
     """
     if not value.is_finite():
-        return f"{value}, and decimals have neither NaN nor infinity: give None or a number"
+        return f"{value}, but decimals have no NaN or infinity; give None or a number"
     if value.adjusted() >= _DIGITS_MAX:
-        return f"{value:.3e}, and decimals have at most {_DIGITS_MAX} digits: give a float, for a column of doubles"
+        return f"{value:.3e}, but decimals have at most {_DIGITS_MAX} digits; give a float for a double column"
     return None

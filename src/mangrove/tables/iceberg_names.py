@@ -4,7 +4,7 @@
     data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it references, and
                                                                  the computed position deletes
 
-The same state always has the same names. One request therefore tells whether it is
+The same state always has the same names. One request therefore shows whether it is
 published, and concurrent publishers write the same files. The files contain absolute
 paths, so the root is part of the digest: a copy of a lakehouse never uses the files of
 its source.
@@ -93,17 +93,17 @@ def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
     """Return the name of a published state; it visits each file once."""
     version = state.version
     properties = sorted((name, value) for name, value in state.properties.items() if name != CLIENT_SNAPSHOT)
-    words = [
+    parts = [
         repr((PUBLISHED_FORMAT, root_uri, state.table_id, properties, version.keys, state.log_scheme)),
         repr((version.schemas, version.partition_schemes, version.sort_schemes)),
     ]
     for log in state.logs:
-        words.append(repr(log.values))
-        words += [
+        parts.append(repr(log.values))
+        parts += [
             f"{format_file_identity(live.file, live.position)} {live.deletes_earlier_rows}"
             for live in list_live_files(log.deltas)
         ]
-    digest = compute_digest(words)
+    digest = compute_digest(parts)
     is_written = any(log.deltas for log in state.logs)
     return PublishedName(state.table_id, digest, _snapshot_id(state, digest) if is_written else None)
 
@@ -127,11 +127,11 @@ def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_
     return " ".join([digest, str(snapshot_id), *earlier[: _CLIENT_COMMITS_MAX - 1]])
 
 
-def compute_digest(words: Iterable[str]) -> str:
+def compute_digest(parts: Iterable[str]) -> str:
     """Return a digest of strings in order."""
     found = hashlib.sha256()
-    for word in words:
-        encoded = word.encode()
+    for part in parts:
+        encoded = part.encode()
         found.update(b"%d:" % len(encoded))
         found.update(encoded)
     return found.hexdigest()[:_DIGEST_CHARACTERS]
@@ -139,8 +139,8 @@ def compute_digest(words: Iterable[str]) -> str:
 
 def format_file_identity(file: DataFile, position: int) -> str:
     """Return the identity of a file; names are never reused, so statistics are not needed."""
-    told = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
-    return repr((*told, file.partition_values, file.applies_to, file.key_ids, file.content_type))
+    identity = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
+    return repr((*identity, file.partition_values, file.applies_to, file.key_ids, file.content_type))
 
 
 def encode_parts(paths: Iterable[str], deleted_rows: Mapping[str, str]) -> str:
@@ -160,8 +160,8 @@ def decode_part_paths(text: str) -> list[str]:
 
 def decode_position_delete_paths(text: str) -> dict[str, str]:
     """Return the position delete files by the digests of their inputs."""
-    told = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
-    return {digest: path for digest, _, path in told}
+    entries = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
+    return {digest: path for digest, _, path in entries}
 
 
 def snapshot_id_of(digest: str) -> int:
@@ -173,16 +173,16 @@ def snapshot_id_of(digest: str) -> int:
     return int(digest[:16], 16) >> 1 or 1
 
 
-def split_runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[tuple[T, ...]]:
+def split_runs(items: Sequence[T], texts: Sequence[str], size: int) -> Iterator[tuple[T, ...]]:
     """Split items into runs of about `size`, with content-defined boundaries.
 
     A run stays the same if items are added or removed elsewhere, so its file is reused. A
     run has at most four times that size.
     """
     run: list[T] = []
-    for item, word in zip(items, words, strict=True):
+    for item, text in zip(items, texts, strict=True):
         run.append(item)
-        ends_here = int(hashlib.sha256(word.encode()).hexdigest()[:8], 16) % size == 0
+        ends_here = int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % size == 0
         if ends_here or len(run) == 4 * size:
             yield tuple(run)
             run = []
@@ -191,7 +191,7 @@ def split_runs(items: Sequence[T], words: Sequence[str], size: int) -> Iterator[
 
 
 def _snapshot_id(state: TableState, digest: str) -> int:
-    told = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")[0]
+    recorded_digest = state.properties.get(CLIENT_SNAPSHOT, "").partition(" ")[0]
     given = next(iter(parse_client_snapshots(state.properties)), "")
-    is_given = told == digest and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
+    is_given = recorded_digest == digest and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
     return int(given) if is_given and 0 < int(given) < 2**63 else snapshot_id_of(digest)

@@ -31,17 +31,17 @@ __all__ = [
 ]
 
 Assignable: TypeAlias = LiteralValue | Expr
-"""What a column is set to: a value, text too, or an SQL expression."""
+"""A new column value: a Python value, including a string, or a SQL expression."""
 
 
 def resolve_assignments(values: Mapping[str, Assignable], schema: Schema) -> dict[str, Assignable]:
     """Return the assigned values by the columns' exact names; raise an error for unknown columns."""
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise InvalidInputError(
-            f"what is set is given as {values!r}: give a dict such as {{'amount': expr('amount * 2')}}"
+            f"invalid assignments {values!r}; expected a dict such as {{'amount': expr('amount * 2')}}"
         )
     if not values:
-        raise InvalidInputError("nothing is set: give at least one column with its value")
+        raise InvalidInputError("no assignments; set at least one column")
     by_name = {column.name.casefold(): column.name for column in schema.columns}
     found: dict[str, Assignable] = {}
     for name, value in values.items():
@@ -59,10 +59,10 @@ def _no_column(name: str, schema: Schema) -> InvalidInputError:
     outer, dot, _ = name.partition(".")
     if dot and any(one.name.casefold() == outer.casefold() and isinstance(one.type, Struct) for one in schema.columns):
         return InvalidInputError(
-            f"{name!r} lies inside the struct {outer!r}, and only whole columns are set: upsert rows with the whole "
+            f"{name!r} is a field of struct {outer!r}, but only whole columns can be set; upsert rows with the whole "
             f"struct, or set {outer!r} to named_struct(…) on Spark"
         )
-    return InvalidInputError(f"there is no column {name!r}{suggest_name(name, schema.names)}")
+    return InvalidInputError(f"column {name!r} does not exist{suggest_name(name, schema.names)}")
 
 
 def _check_kind(name: str, value: object) -> None:
@@ -70,7 +70,7 @@ def _check_kind(name: str, value: object) -> None:
         return
     if value is not None and not isinstance(value, str | bool | int | float | decimal.Decimal | bytes | datetime.date):
         raise InvalidInputError(
-            f"column {name!r} is set to a {type(value).__name__}: give a plain value, or an SQL expression as expr(…)"
+            f"column {name!r} cannot be set to a {type(value).__name__}; give a scalar, or a SQL expression as expr(…)"
         )
     fault = describe_invalid_decimal(value) if isinstance(value, decimal.Decimal) else None
     if fault is not None:
@@ -130,9 +130,11 @@ class MergePlan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "clauses", tuple(self.clauses))
         if not self.on.strip():
-            raise InvalidInputError("a merge needs a condition: on='t.id = s.id'")
+            raise InvalidInputError("a merge requires a condition, such as on='t.id = s.id'")
         if self.target_name.casefold() == self.source_name.casefold():
-            raise InvalidInputError(f"the table and the source of a merge are both called {self.target_name!r}")
+            raise InvalidInputError(
+                f"the target and the source of the merge have the same name {self.target_name!r}; rename one"
+            )
 
     def of_kinds(self, *kinds: MergeKind) -> tuple[MergeClause, ...]:
         """Return the clauses of some kinds, in order."""
@@ -142,7 +144,7 @@ class MergePlan:
         """Raise an error for a merge without clauses, or with unreachable ones."""
         if not self.clauses:
             raise InvalidInputError(
-                "the merge has no clause: say what to do, for example .when_matched_update().when_not_matched_insert()"
+                "the merge has no clause; add one, such as .when_matched_update().when_not_matched_insert()"
             )
         for kinds in (
             (MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE),
@@ -152,8 +154,8 @@ class MergePlan:
             for clause in self.of_kinds(*kinds)[:-1]:
                 if clause.where is None:
                     raise InvalidInputError(
-                        f"`{clause.kind.value}` has no `where` and is not the last of its kind: "
-                        "what follows it is never reached"
+                        f"`{clause.kind.value}` has no `where` and is not the last of its kind; "
+                        "later clauses would never apply"
                     )
 
 
@@ -164,14 +166,14 @@ def resolve_clause_values(
     if clause.values is not None:
         return resolve_assignments(clause.values, schema)
     if clause.kind is MergeKind.UNMATCHED_UPDATE:
-        raise InvalidInputError(f"`{clause.kind.value}` has no source row: say what to set")
-    there = {name.casefold(): name for name in source_columns}
-    common = [column.name for column in schema.columns if column.name.casefold() in there]
+        raise InvalidInputError(f"`{clause.kind.value}` has no source row; give the values to set")
+    available = {name.casefold(): name for name in source_columns}
+    common = [column.name for column in schema.columns if column.name.casefold() in available]
     if not common:
         raise InvalidInputError(
-            f"the source has none of the table's columns ({', '.join(schema.names)}): say which values to take"
+            f"the source has none of the table's columns ({', '.join(schema.names)}); give the values to set"
         )
-    return {name: Expr(f"{_quote(plan.source_name)}.{_quote(there[name.casefold()])}") for name in common}
+    return {name: Expr(f"{_quote(plan.source_name)}.{_quote(available[name.casefold()])}") for name in common}
 
 
 def find_equality_columns(on: Expression, plan: MergePlan) -> list[tuple[str, str]]:

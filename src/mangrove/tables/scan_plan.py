@@ -75,8 +75,8 @@ def _deletes_earlier_rows(delta: Delta, entry: DataFile) -> bool:
     return entry.kind is FileKind.KEY_DELETES or is_upserted
 
 
-_NO_ROWS: Final = "it has no rows"
-_OTHER_PARTITION: Final = "its partition holds no such row"
+_NO_ROWS: Final = "no rows"
+_OTHER_PARTITION: Final = "the partition does not match"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class ScanPlan:
     @property
     def key_files(self) -> tuple[EqualityDelete, ...]:
         """The equality delete files that the scan opens, each once."""
-        found = {(one.file.location, one.position): one for scan in self.scans for one in scan.equality_deletes}
-        return tuple(found.values())
+        deletes = {(one.file.location, one.position): one for scan in self.scans for one in scan.equality_deletes}
+        return tuple(deletes.values())
 
     def files(self) -> list[DataFile]:
         """Return every file that the scan opens, each once; `skipped` has the others, with reasons."""
@@ -139,20 +139,20 @@ class ScanPlan:
         rows, total_rows = _rows(self.scans), _rows(self.scans) + _rows(self.skipped)
         size = sum(scan.file.size_bytes for scan in self.scans)
         total = len(self.scans) + len(self.skipped)
-        lines = [f"opens {len(self.scans):,} of {total:,} files: {rows:,} of {total_rows:,} rows, {size:,} bytes"]
+        lines = [f"reads {len(self.scans):,} of {total:,} files: {rows:,} of {total_rows:,} rows, {size:,} bytes"]
         if self.partitions is not None:
-            lines.append(f"looks into {self.partitions:,} partitions, because no other holds such rows")
+            lines.append(f"partitions read: {self.partitions:,}; the others are pruned")
         keyed = [scan for scan in self.scans if scan.equality_deletes]
         if keyed:
             keys = sum(key_file.file.row_count for key_file in self.key_files)
             lines.append(
-                f"compares the rows of {len(keyed):,} of them with {keys:,} newer keys in {len(self.key_files):,} files"
+                f"applies {keys:,} equality deletes in {len(self.key_files):,} files to {len(keyed):,} of them"
             )
         numbered = sum(1 for scan in self.scans if scan.position_deletes)
         if numbered:
-            lines.append(f"leaves out single rows of {numbered:,} of them, by their numbers")
+            lines.append(f"applies position deletes to {numbered:,} of them")
         lines += [
-            f"skips {count:,} because {reason}"
+            f"skips {count:,}: {reason}"
             for reason, count in Counter(skipped.reason for skipped in self.skipped).most_common()
         ]
         return "\n".join(lines)
@@ -218,7 +218,7 @@ def _reason_to_skip(state: TableState, columns: "_Columns", file: DataFile, pred
     if values is not None and scheme is not None and not can_partition_match(scheme, values, state.schema, predicate):
         return _OTHER_PARTITION
     if not can_match_stats(predicate, columns.stats_in(file)):
-        return "its statistics rule such rows out"
+        return "the statistics do not match"
     return None
 
 
@@ -270,8 +270,8 @@ class _PositionDeletes:
 
     def of(self, location: str) -> tuple[DataFile, ...]:
         """Return the position delete files that can apply to a file, in order."""
-        there = self._there.get(location, [])
-        both = sorted([*self._everywhere, *there], key=itemgetter(0)) if self._everywhere else there
+        of_file = self._there.get(location, [])
+        both = sorted([*self._everywhere, *of_file], key=itemgetter(0)) if self._everywhere else of_file
         return tuple([file for _, file in both])
 
 

@@ -45,7 +45,7 @@ def add_column(version: TableVersion, path: Sequence[str], type_words: str) -> T
     column = replace(parse_column(f"added {type_words}", schema.last_column_id), name=path[-1])
     if not column.nullable:
         raise InvalidInputError(
-            f"column {'.'.join(path)!r} is not null, and the rows that are there have no value in it: leave that out"
+            f"column {'.'.join(path)!r} is not null, but existing rows have no value for it; make it nullable"
         )
     check_default(column)
     added = _apply_change(schema.columns, path[:-1], lambda columns: (*columns, column))
@@ -67,18 +67,18 @@ def drop_column(version: TableVersion, path: Sequence[str]) -> TableVersion:
     inside = {column.id, *(inner.id for _, inner in Schema((column,)).all_columns())}
     uses = {
         "a key": set(version.keys),
-        "what the table is partitioned by": {field.source_id for field in version.partition_scheme.fields},
-        "what the table is sorted by": {field.source_id for field in version.sort_scheme.fields},
+        "a partition column": {field.source_id for field in version.partition_scheme.fields},
+        "a sort column": {field.source_id for field in version.sort_scheme.fields},
     }
     for use, ids in uses.items():
         if ids & inside:
-            raise InvalidInputError(f"column {'.'.join(path)!r} is {use}, so it cannot be dropped")
+            raise InvalidInputError(f"column {'.'.join(path)!r} is {use} and cannot be dropped")
     check_column_not_constrained(version, path)
 
     def without(columns: _Columns) -> _Columns:
         left = tuple(other for other in columns if other.id != column.id)
         if not left:
-            raise InvalidInputError(f"column {'.'.join(path)!r} is the only one there: drop what holds it")
+            raise InvalidInputError(f"column {'.'.join(path)!r} is the only one; drop what contains it")
         return left
 
     return _with_columns(version, _apply_change(schema.columns, path[:-1], without))
@@ -86,15 +86,16 @@ def drop_column(version: TableVersion, path: Sequence[str]) -> TableVersion:
 
 def widen_column(version: TableVersion, path: Sequence[str], type_words: str) -> TableVersion:
     """Return the table version with a wider column type."""
-    wanted = parse_type(type_words)
+    new_type = parse_type(type_words)
 
     def widen(column: Column) -> Column:
-        if not can_widen_type(wanted, column.type):
+        if not can_widen_type(new_type, column.type):
             raise InvalidInputError(
-                f"column {'.'.join(path)!r} is {format_type(column.type)}, and {format_type(wanted)} is not wider: "
-                "integers and floats grow in bytes, decimals in digits before the point, varchar in length"
+                f"column {'.'.join(path)!r} of type {format_type(column.type)} cannot be changed to "
+                f"{format_type(new_type)}, which is not wider; integers and floats can be widened, "
+                "decimals in precision, varchar in length"
             )
-        return replace(column, type=wanted)
+        return replace(column, type=new_type)
 
     return _with_change(version, path, widen)
 
@@ -107,7 +108,7 @@ def set_column_default(
     A new table has no earlier schema to keep.
     """
     if len(path) != 1:
-        raise InvalidInputError(f"{'.'.join(path)!r} lies inside a struct: only columns of the table have defaults")
+        raise InvalidInputError(f"{'.'.join(path)!r} is a struct field; only top-level columns have defaults")
 
     def with_it(column: Column) -> Column:
         found = replace(column, default=default)
@@ -123,7 +124,7 @@ def set_column_default(
 def set_column_nullability(version: TableVersion, path: Sequence[str], *, nullable: bool) -> TableVersion:
     """Return the table version with another nullability of a column."""
     if nullable and _schema_of(version).column(*path).id in version.keys:
-        raise InvalidInputError(f"column {'.'.join(path)!r} is a key: keys are never null")
+        raise InvalidInputError(f"column {'.'.join(path)!r} is a key and cannot be null")
     return _with_change(version, path, lambda column: replace(column, nullable=nullable))
 
 
@@ -144,7 +145,7 @@ def move_column(version: TableVersion, path: Sequence[str], after: str | None) -
         if before is None:
             return (moved, *left)
         if before.id not in ids:
-            raise InvalidInputError(f"column {'.'.join(path)!r} cannot stand behind itself")
+            raise InvalidInputError(f"column {'.'.join(path)!r} cannot be moved after itself")
         place = ids.index(before.id) + 1
         return (*left[:place], moved, *left[place:])
 
@@ -165,9 +166,9 @@ def evolve_schema(version: TableVersion, given: Mapping[str, DataType | None]) -
     return version
 
 
-def can_widen_type(wanted: DataType, old: DataType) -> bool:
-    """Return whether a column can be widened to the primitive type `wanted` without rewriting values."""
-    match old, wanted:
+def can_widen_type(new: DataType, old: DataType) -> bool:
+    """Return whether a column can be widened to the primitive type `new` without rewriting values."""
+    match old, new:
         case (Int16(), Int16() | Int32() | Int64()) | (Int32(), Int32() | Int64()) | (Int64(), Int64()):
             return True
         case (Float32(), Float32() | Float64()) | (Float64(), Float64()):
@@ -177,7 +178,7 @@ def can_widen_type(wanted: DataType, old: DataType) -> bool:
         case Varchar(length), Varchar(longer):
             return longer is None or (length is not None and longer >= length)
         case _:
-            return not is_nested(old) and old == wanted
+            return not is_nested(old) and old == new
 
 
 def _with_change(version: TableVersion, path: Sequence[str], change: Callable[[Column], Column]) -> TableVersion:
@@ -196,14 +197,16 @@ def _apply_change(columns: _Columns, path: Sequence[str], change: Callable[[_Col
         return change(columns)
     outer = Schema(columns).column(path[0])
     if not isinstance(outer.type, Struct):
-        raise InvalidInputError(f"{path[0]!r} is no struct: only columns of a table or of a struct can be changed")
+        raise InvalidInputError(
+            f"{path[0]!r} is not a struct; only columns of a table or fields of a struct can be changed"
+        )
     inner = replace(outer, type=Struct(_apply_change(outer.type.columns, path[1:], change)))
     return tuple(inner if column.id == outer.id else column for column in columns)
 
 
 def _schema_of(version: TableVersion) -> Schema:
     if version.schema is None:
-        raise InvalidInputError("the table has no schema: rows of any columns may be written")
+        raise InvalidInputError("the table has no schema, so its columns cannot be changed")
     return version.schema
 
 

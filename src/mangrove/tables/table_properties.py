@@ -55,11 +55,11 @@ def update_column_properties(
     for name, now in zip(names, followed, strict=True):
         if now is None:
             raise InvalidInputError(
-                f"column {name!r} is named by {CLUSTER_BY} of {table}, which is {text!r}: "
-                "set that to other columns or remove it first"
+                f"column {name!r} is used by {CLUSTER_BY} {text!r} of {table}; "
+                "set the property to other columns or remove it first"
             )
-    kept = [now for now in followed if now is not None]
-    return {} if kept == names else {CLUSTER_BY: ", ".join(kept)}
+    remaining = [now for now in followed if now is not None]
+    return {} if remaining == names else {CLUSTER_BY: ", ".join(remaining)}
 
 
 def _name_after(name: str, before: Schema, after: Schema) -> str | None:
@@ -75,9 +75,9 @@ def _name_after(name: str, before: Schema, after: Schema) -> str | None:
 
 
 def _check_auto(state: TableState) -> None:
-    said = state.properties[AUTO_COMPACTION]
-    if said.casefold() not in ("true", "false"):
-        raise InvalidInputError(f"{state.name} has {AUTO_COMPACTION} {said!r}: it is 'true' or 'false'")
+    text = state.properties[AUTO_COMPACTION]
+    if text.casefold() not in ("true", "false"):
+        raise InvalidInputError(f"invalid {AUTO_COMPACTION} {text!r} of {state.name}; expected 'true' or 'false'")
 
 
 _CHECKS: Final[Mapping[str, Callable[[TableState], object]]] = {

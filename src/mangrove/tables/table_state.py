@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.locators import PartitionLocator, TableLocator
-from mangrove.model.objects import Delta, Partition, TableVersion
+from mangrove.metastore import ALL_ROWS, RowRange
+from mangrove.model.locators import PartitionLocator, StreamLocator, TableLocator, TableVersionLocator
+from mangrove.model.objects import CHECK_PREFIX, Delta, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
@@ -17,13 +18,16 @@ from mangrove.model.values import Value
 from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
+    NAMED_PARTITIONS,
     OpenTable,
+    TableTarget,
     load_partitions,
     locate_partitions,
     open_table,
     scan_deltas_of_partitions,
     scan_partitions,
 )
+from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
     from mangrove.expressions.predicates import Predicate
@@ -35,7 +39,10 @@ __all__ = [
     "check_key_types",
     "is_partition_determined_by_keys",
     "load_opened_table_state",
+    "load_partition_logs",
     "load_table_state",
+    "properties_of",
+    "record_rows_read",
 ]
 
 
@@ -51,7 +58,7 @@ class PartitionLog:
         positions = [delta.position for delta in self.deltas]
         if None in positions or sorted(set(positions), key=lambda position: position or 0) != positions:
             raise InvalidInputError(
-                f"the deltas of a log stand at the positions {positions}: each comes once, in order"
+                f"invalid positions {positions} of a log's deltas; expected distinct positions in ascending order"
             )
 
     @property
@@ -79,11 +86,11 @@ class TableState:
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
         if self.version.schema is None:
-            raise InvalidInputError(f"{self.name} has no schema: its rows can be of any columns, so no engine reads it")
+            raise InvalidInputError(f"{self.name} has no schema and cannot be read; add columns first")
         for log in self.logs:
             if len(log.values) != len(self.log_scheme.fields):
                 raise InvalidInputError(
-                    f"{self.name} has a log with {len(log.values)} partition values, and its scheme has "
+                    f"{self.name} has a log with {len(log.values)} partition values, but its scheme has "
                     f"{len(self.log_scheme.fields)} fields"
                 )
 
@@ -111,14 +118,12 @@ class TableState:
     def checked_keys(self, purpose: str) -> tuple[Column, ...]:
         """Return the key columns; raise an error if there are none or their types are not exact."""
         if not self.version.keys:
-            raise InvalidInputError(
-                f"{self.name} has no keys, and {purpose} finds rows by them: create it with keys=[…]"
-            )
+            raise InvalidInputError(f"{self.name} has no keys, which {purpose} requires; create it with keys=[…]")
         check_key_types(self.name, self.key_columns)
         if not is_partition_determined_by_keys(self.version.keys, self.log_scheme):
             raise InvalidInputError(
-                f"the keys of {self.name} do not say in which partition a row lies, and its deltas are kept by "
-                "partition, so no row can be found by its key alone: add the partition columns to the keys"
+                f"the keys of {self.name} do not determine the partition of a row, so rows cannot be found by "
+                "key; add the partition columns to the keys"
             )
         return self.key_columns
 
@@ -128,8 +133,8 @@ def check_key_types(table: str, keys: Sequence[Column]) -> None:
     for column in keys:
         if is_nested(column.type) or isinstance(column.type, Float32 | Float64):
             raise InvalidInputError(
-                f"{table} has the key {column.name!r} of a type whose values are not exact: "
-                "keys are integers, decimals, text, bytes, booleans, dates or times"
+                f"key column {column.name!r} of {table} has an inexact type; "
+                "use integers, decimals, strings, bytes, booleans, dates or times"
             )
 
 
@@ -143,27 +148,79 @@ def is_partition_determined_by_keys(keys: Sequence[int], scheme: PartitionScheme
 
 
 def load_table_state(
-    reading: CatalogReader, locator: TableLocator, *, with_logs: bool = True, predicate: Predicate | None = None
+    reading: CatalogReader,
+    target: TableLocator | TableTarget,
+    *,
+    with_logs: bool = True,
+    predicate: Predicate | None = None,
+    is_recorded: bool = True,
 ) -> TableState:
-    """Return the table state for engines.
+    """Return the table state for engines, and record its rows as read.
 
     A blind write reads no logs, so it conflicts with no other write at any isolation level.
-    A read with a predicate loads only the logs of partitions that can match.
+    A read with a predicate loads only the logs of partitions that can match, and only
+    the rows that satisfy it are recorded. If `is_recorded` is False, the caller records
+    later which rows it read.
     """
-    return load_opened_table_state(reading, open_table(reading, locator), with_logs=with_logs, predicate=predicate)
+    opened = open_table(reading, target)
+    return load_opened_table_state(reading, opened, with_logs=with_logs, predicate=predicate, is_recorded=is_recorded)
 
 
 def load_opened_table_state(
-    reading: CatalogReader, opened: OpenTable, *, with_logs: bool = True, predicate: Predicate | None = None
+    reading: CatalogReader,
+    opened: OpenTable,
+    *,
+    with_logs: bool = True,
+    predicate: Predicate | None = None,
+    is_recorded: bool = True,
 ) -> TableState:
-    """Return the state of an opened table for engines."""
+    """Return the state of an opened table for engines, as `load_table_state` does."""
     table, scheme = opened.table, opened.partition_scheme
     requested = predicate if scheme.fields else None
-    partitions = _load_partitions(reading, opened, requested) if with_logs else {}
-    logs = _load_logs(reading, opened, partitions)
+    if with_logs and is_recorded and isinstance(reading, Workspace):
+        reading.read_rows(RowRange(opened.stream_locator, predicate or ALL_ROWS))
+    located = reading.unrecorded() if isinstance(reading, Workspace) else reading
+    partitions = _load_partitions(located, opened, requested) if with_logs else {}
+    logs = _load_logs(located, scheme, partitions)
     return TableState(
-        str(opened.locator), table.id, opened.version, scheme, logs, table.properties, is_part=requested is not None
+        str(opened.target),
+        table.id,
+        opened.version,
+        scheme,
+        logs,
+        properties_of(table, opened.version),
+        is_part=requested is not None,
     )
+
+
+def record_rows_read(reading: CatalogReader, locator: TableLocator, predicate: Predicate | None) -> None:
+    """Record in a transaction that it read the rows that satisfy `predicate`, or all; a version records nothing."""
+    if isinstance(reading, Workspace):
+        reading.read_rows(RowRange(open_table(reading, locator).stream_locator, predicate or ALL_ROWS))
+
+
+def load_partition_logs(
+    reading: CatalogReader, stream_locator: StreamLocator, partitions: Sequence[PartitionLocator]
+) -> TableState | None:
+    """Return the state of some partitions of a stream; None if the stream does not exist or has no schema."""
+    located = reading.unrecorded() if isinstance(reading, Workspace) else reading
+    version_locator = TableVersionLocator(stream_locator.namespace_id, stream_locator.table_id, stream_locator.version)
+    version, stream = located.get_many([version_locator, stream_locator])
+    if not isinstance(version, TableVersion) or not isinstance(stream, Stream) or version.schema is None:
+        return None
+    scheme = version.partition_scheme_with_id(stream.partition_scheme_id)
+    logs = _load_logs(located, scheme, dict(load_partitions(located, partitions)))
+    return TableState(stream_locator.table_id, stream_locator.table_id, version, scheme, logs, is_part=True)
+
+
+def properties_of(table: TableEntry, version: TableVersion) -> Mapping[str, str]:
+    """Return the properties of the table, replaced by those of the table version that a user set."""
+    own = {
+        name: text
+        for name, text in version.properties.items()
+        if not name.startswith(CHECK_PREFIX) and name != NAMED_PARTITIONS
+    }
+    return {**table.properties, **own} if own else table.properties
 
 
 def _load_partitions(
@@ -174,21 +231,21 @@ def _load_partitions(
     if predicate is None or schema is None:
         return dict(scan_partitions(reading, opened))
     named = enumerate_partition_values(scheme, schema, predicate)
-    ways = None if named is None else locate_partitions(opened, named)
-    found = scan_partitions(reading, opened) if ways is None else load_partitions(reading, ways)
-    return {way: one for way, one in found if can_partition_match(scheme, one.values, schema, predicate)}
+    locators = None if named is None else locate_partitions(opened, named)
+    found = scan_partitions(reading, opened) if locators is None else load_partitions(reading, locators)
+    return {locator: one for locator, one in found if can_partition_match(scheme, one.values, schema, predicate)}
 
 
 def _load_logs(
-    reading: CatalogReader, opened: OpenTable, partitions: Mapping[PartitionLocator, Partition]
+    reading: CatalogReader, scheme: PartitionScheme, partitions: Mapping[PartitionLocator, Partition]
 ) -> tuple[PartitionLog, ...]:
     """Return the logs of partitions, whose deltas are read in one pass."""
-    deltas: dict[str, list[Delta]] = {way.partition_id: [] for way in partitions}
+    deltas: dict[str, list[Delta]] = {locator.partition_id: [] for locator in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
         deltas[locator.partition_id].append(delta)
     # DeltaCAT's partition scheme may be unsupported; then its values are ignored.
-    is_divided = bool(opened.partition_scheme.fields)
+    is_divided = bool(scheme.fields)
     return tuple(
-        PartitionLog(partition.values if is_divided else (), tuple(deltas[way.partition_id]))
-        for way, partition in partitions.items()
+        PartitionLog(partition.values if is_divided else (), tuple(deltas[locator.partition_id]))
+        for locator, partition in partitions.items()
     )

@@ -7,7 +7,7 @@ table without keys rewrites the affected files.
 
 import enum
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,10 +15,12 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.literals import build_period_predicate
 from mangrove.expressions.predicates import AllOf, AnyOf, ColumnComparison, IsNull, Operator, Predicate
 from mangrove.expressions.sql_expression import Expr
+from mangrove.metastore import ALL_ROWS
 from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
 from mangrove.model.names import suggest_name
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.partitioning import Days, Hours, Identity, Months, Transform, Years
+from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
     Binary,
@@ -50,6 +52,7 @@ __all__ = [
     "DeleteMode",
     "PlannedDelta",
     "PlannedWrite",
+    "ReadRows",
     "RowCounts",
     "build_append_delta",
     "build_compaction_delta",
@@ -62,6 +65,7 @@ __all__ = [
     "build_upsert_delta",
     "check_dynamic_overwrite",
     "delete_mode_of",
+    "describe_deltas",
     "estimate_row_bytes",
     "estimate_rows_per_file",
     "find_missing_columns",
@@ -70,6 +74,8 @@ __all__ = [
     "plan_full_overwrite",
     "plan_partial_upsert",
     "plan_write",
+    "read_condition",
+    "read_matches",
     "select_statistics_columns",
     "split_row_ranges",
 ]
@@ -167,19 +173,21 @@ def delete_mode_of(state: TableState) -> DeleteMode:
     if requested == "auto":
         return DeleteMode.KEYS if state.version.keys else DeleteMode.COPIES
     if requested == DeleteMode.KEYS.value and not state.version.keys:
-        raise InvalidInputError(f"{state.name} has no keys, and {DELETE_MODE} is {requested!r}: set it to 'auto'")
+        raise InvalidInputError(
+            f"{DELETE_MODE} {requested!r} requires keys, but {state.name} has none; set it to 'auto'"
+        )
     if requested == DeleteMode.COPIES.value and state.version.keys:
         # An upsert file also deletes older rows, which would reappear if it were replaced.
         raise InvalidInputError(
-            f"{state.name} has keys, and {DELETE_MODE} is {requested!r}, which only tables without them can have: "
+            f"{DELETE_MODE} {requested!r} is only for tables without keys, but {state.name} has keys; "
             "set it to 'auto' or 'position'"
         )
     try:
         return DeleteMode(requested)
     except ValueError:
         raise InvalidInputError(
-            f"{state.name} has the {DELETE_MODE} {requested!r}: "
-            f"it is auto, {', '.join(one.value for one in DeleteMode)}"
+            f"invalid {DELETE_MODE} {requested!r} of {state.name}; "
+            f"expected auto, {', '.join(one.value for one in DeleteMode)}"
         ) from None
 
 
@@ -194,8 +202,8 @@ def check_dynamic_overwrite(state: TableState) -> None:
     fields = state.version.partition_scheme.fields
     if not fields or any(not isinstance(field.transform, _INVERTIBLE_TRANSFORMS) for field in fields):
         raise InvalidInputError(
-            f"{state.name} is not partitioned by plain columns or periods, so nothing says which partitions the rows "
-            "replace: say which rows go with overwrite(rows, where=…), in SQL with REPLACE WHERE"
+            f"{state.name} is not partitioned by columns or periods, so partitions cannot be replaced by the rows "
+            "in them; give the rows to replace with overwrite(rows, where=…), in SQL with REPLACE WHERE"
         )
 
 
@@ -207,8 +215,8 @@ def build_partition_predicate(state: TableState, partitions: Iterable[tuple[Valu
     distinct = list(dict.fromkeys(partitions))
     if len(distinct) > _PARTITIONS_MAX:
         raise InvalidInputError(
-            f"the rows lie in {len(distinct)} partitions of {state.name}, and at most {_PARTITIONS_MAX} are replaced "
-            "at once: write fewer rows, or overwrite the whole table"
+            f"the rows are in {len(distinct)} partitions of {state.name}, but at most {_PARTITIONS_MAX} can be "
+            "replaced at once; write fewer rows, or overwrite the whole table"
         )
     parts = [
         AllOf(tuple(_equal(columns[place], fields[place].transform, value) for place, value in enumerate(values)))
@@ -240,7 +248,7 @@ def plan_partial_upsert(state: TableState, given: Sequence[str]) -> MergePlan:
     folded = {name.casefold(): name for name in given}
     for key in state.key_columns:
         if key.name.casefold() not in folded:
-            raise InvalidInputError(f"the rows for {state.name} lack the key {key.name!r}: an upsert finds rows by it")
+            raise InvalidInputError(f"the rows for {state.name} lack key column {key.name!r}, which an upsert requires")
     values = {known[name]: Expr(f"s.{_quote(written)}") for name, written in folded.items()}
     keys = [column.name for column in state.key_columns]
     changes = {name: value for name, value in values.items() if name not in keys}
@@ -272,13 +280,67 @@ class PlannedDelta:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """The deltas of one write, and the logs it read, which must not have grown at commit."""
+    """The deltas of one write, and the rows it read, which must not have changed at commit."""
 
     deltas: tuple[PlannedDelta, ...] = ()
-    read_logs: tuple[tuple[Value | None, ...], ...] = ()
     counts: RowCounts = NO_ROWS
+    read: Predicate | None = None
+    """The rows that the write read, or None for a blind write; changes of them conflict at serializable."""
+    guarded: Predicate | None = None
+    """The rows whose changes conflict at every isolation level."""
     is_of_all_logs: bool = False
     """Whether the write depends on the set of logs, so that a new log conflicts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The rows that a write depends on: those that satisfy a predicate."""
+
+    predicate: Predicate
+    is_guarded: bool = True
+    """Whether their concurrent changes conflict at snapshot isolation too, and not only those of written keys."""
+
+
+def read_condition(predicate: Predicate | None) -> ReadRows:
+    """Return the rows that a statement with a condition depends on; None is a condition without a predicate."""
+    return ReadRows(predicate or ALL_ROWS)
+
+
+def read_matches(state: TableState, predicate: Predicate | None) -> ReadRows:
+    """Return the rows that a merge depends on: those that can match its source, or all for None.
+
+    If the table has keys, snapshot isolation guards the keys that the merge writes.
+    """
+    return ReadRows(predicate or ALL_ROWS, is_guarded=not state.version.keys)
+
+
+def describe_deltas(
+    properties: Mapping[str, str] = NO_PROPERTIES, author: str | Author | None = None, position: int | None = None
+) -> Callable[[PlannedWrite], PlannedWrite]:
+    """Return a function that gives the deltas of a write properties, an author and a chosen stream position."""
+    by = Author(author) if isinstance(author, str) else author
+    given = Properties(properties)
+
+    def describe(write: PlannedWrite) -> PlannedWrite:
+        if position is not None and len({planned.log_values for planned in write.deltas}) < len(write.deltas):
+            raise InvalidInputError(
+                f"the write has several deltas in one partition, so not all can have the stream position {position}"
+            )
+        deltas = [
+            replace(
+                planned,
+                delta=replace(
+                    planned.delta,
+                    properties={**planned.delta.properties, **given},
+                    author=by or planned.delta.author,
+                    position=position,
+                ),
+            )
+            for planned in write.deltas
+        ]
+        return replace(write, deltas=tuple(deltas))
+
+    return describe if given or by or position is not None else lambda write: write
 
 
 def build_data_file_path(table_id: str, file_id: str) -> str:
@@ -315,8 +377,8 @@ def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tupl
         for path, column in schema.all_columns()
         if not is_nested(column.type) and not any(path[:depth] in inside_lists for depth in range(1, len(path)))
     ]
-    wanted = sorted(plain, key=lambda entry: entry[1] not in first)
-    return wanted[:STATISTICS_COLUMNS_MAX]
+    ordered = sorted(plain, key=lambda entry: entry[1] not in first)
+    return ordered[:STATISTICS_COLUMNS_MAX]
 
 
 def group_files_by_log(
@@ -354,9 +416,9 @@ def build_overwrite_delta(files: Sequence[DataFile]) -> Delta:
     return _delta(DeltaType.REPLACE, files)
 
 
-def build_rewrite_delta(gone: Iterable[str], files: Sequence[DataFile]) -> Delta:
+def build_rewrite_delta(removed: Iterable[str], files: Sequence[DataFile]) -> Delta:
     """Return the delta that removes single files and adds others."""
-    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(gone))
+    return replace(_delta(DeltaType.REPLACE, files), replaced_locations=tuple(removed))
 
 
 def build_compaction_delta(files: Sequence[DataFile], through: int) -> Delta:
@@ -371,13 +433,14 @@ def build_position_delete_delta(position_files: Sequence[DataFile], added: Seque
 
 def plan_write(
     deltas: Mapping[tuple[Value | None, ...], Delta],
-    read: TableState | None = None,
     counts: RowCounts = NO_ROWS,
+    read: ReadRows | None = None,
 ) -> PlannedWrite:
-    """Return the write that adds a delta to each of these logs; `read` is the table state it depends on."""
+    """Return the write that adds a delta to each of these logs; `read` are the rows that it depends on."""
     listed = tuple(PlannedDelta(values, delta) for values, delta in deltas.items())
-    read_logs = () if read is None else tuple(log.values for log in read.logs)
-    return PlannedWrite(listed, read_logs, counts, is_of_all_logs=read is not None)
+    if read is None:
+        return PlannedWrite(listed, counts)
+    return PlannedWrite(listed, counts, read.predicate, read.predicate if read.is_guarded else None)
 
 
 def plan_full_overwrite(
@@ -385,9 +448,10 @@ def plan_full_overwrite(
 ) -> PlannedWrite:
     """Return the write that replaces all rows by files, given by log."""
     everywhere = dict.fromkeys([*(log.values for log in state.logs), *by_log])
-    write = plan_write({values: build_overwrite_delta(by_log.get(values, ())) for values in everywhere}, counts=counts)
+    write = plan_write({values: build_overwrite_delta(by_log.get(values, ())) for values in everywhere}, counts)
+    # The deleted rows are counted, which a serializable transaction may rely on.
     # The single log of a table is replaced by name, even if it was created concurrently.
-    return replace(write, is_of_all_logs=bool(state.log_scheme.fields))
+    return replace(write, read=ALL_ROWS, is_of_all_logs=bool(state.log_scheme.fields))
 
 
 def _delta(delta_type: DeltaType, files: Sequence[DataFile]) -> Delta:

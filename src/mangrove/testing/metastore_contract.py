@@ -243,7 +243,7 @@ class IsolationContract:
     ) -> None:
         base = metastore.latest()
         made = (PARTITION, Partition("partition-id", ("x",)))
-        rewritten = Partition("partition-id", ("x",), properties={"rewritten-by": "rival"})
+        rewritten = Partition("partition-id", ("x",), properties={"rewritten-by": "another writer"})
         first = commit_objects(metastore, base, made, make_delta(PARTITION, 1)).snapshot
         commit_objects(metastore, first, (PARTITION, rewritten), make_delta(PARTITION, 2))
         after = commit_objects(metastore, base, made, make_delta(PARTITION, 1)).snapshot
@@ -262,7 +262,7 @@ class IsolationContract:
 
     def test_the_lakehouses_own_definition_has_one_writer_at_a_time(self, metastore: Metastore) -> None:
         base = metastore.latest()
-        settings = base.settings.__class__(name="renamed")
+        settings = replace(base.settings, name="renamed")
         after = commit_objects(metastore, base, settings=settings).snapshot
         assert after.settings.name == "renamed"
         assert metastore.at_version(0).settings.name != "renamed"

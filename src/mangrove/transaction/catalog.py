@@ -12,8 +12,9 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.metastore import MetastoreSnapshot, ObjectRange
+from mangrove.metastore import BelowTable, MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import (
+    DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
@@ -44,6 +45,7 @@ __all__ = [
     "create_table",
     "create_view",
     "drop_namespace",
+    "drop_objects",
     "drop_table",
     "drop_view",
     "identity_of",
@@ -234,8 +236,32 @@ def alter_table(
 
 
 def rename_table(workspace: Workspace, old: TableLocator, new: TableLocator) -> None:
-    """Rename a table, within its namespace or to another; objects below it are not changed."""
-    rename_entry(workspace, old, new, load_table(workspace, old))
+    """Rename a table, within its namespace or to another.
+
+    Objects below it are not changed, unless the layout stores them below their namespace.
+    """
+    table = load_table(workspace, old)
+    if new.namespace != old.namespace and workspace.snapshot.nests_tables_in_namespaces:
+        _move_table(workspace, old, new, table)
+    else:
+        rename_entry(workspace, old, new, table)
+
+
+def _move_table(workspace: Workspace, old: TableLocator, new: TableLocator, table: TableEntry) -> None:
+    """Write a table and all objects below it under another namespace; data files stay where they are.
+
+    The move conflicts with concurrent writes below the table.
+    """
+    namespace_id = load_namespace(workspace, new.parent).id
+    check_name_free(workspace, new)
+    found = scan_objects_below(workspace, identity_of(table))
+    below = [locator for locator in found if isinstance(locator, BelowTable | DeltaLocator)]
+    values = workspace.get_many(below)
+    _delete_table(workspace, old, table)
+    workspace.put(new, replace(table, name=new.name, namespace_id=namespace_id))
+    for locator, value in zip(below, values, strict=True):
+        assert value is not None
+        workspace.put(replace(locator, namespace_id=namespace_id), value)
 
 
 def drop_table(workspace: Workspace, locator: TableLocator) -> None:
@@ -243,12 +269,20 @@ def drop_table(workspace: Workspace, locator: TableLocator) -> None:
 
     The drop conflicts with concurrent writes below the table, so no unseen rows are lost.
     """
-    table = load_table(workspace, locator)
+    _delete_table(workspace, locator, load_table(workspace, locator))
+
+
+def _delete_table(workspace: Workspace, locator: TableLocator, table: TableEntry) -> None:
     workspace.delete(locator)
     if table.table_type is not TableType.MANAGED:
         return
     workspace.guard(ObjectRange(Kind.TABLE_VERSION, identity_of(table)))
-    for below in list(scan_objects_below(workspace, identity_of(table))):
+    drop_objects(workspace, scan_objects_below(workspace, identity_of(table)))
+
+
+def drop_objects(workspace: Workspace, found: Iterable[Locator]) -> None:
+    """Delete objects below a table; conflicts with concurrent writes below them."""
+    for below in list(found):
         following = _KIND_BELOW.get(below.kind)
         if following is not None:
             assert isinstance(below, TableVersionLocator | StreamLocator | PartitionLocator)
@@ -259,11 +293,17 @@ def drop_table(workspace: Workspace, locator: TableLocator) -> None:
 _KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kind.PARTITION: Kind.DELTA}
 
 
-def scan_objects_below(reading: CatalogReader, identity: TableIdentity) -> Iterator[Locator]:
-    """Yield all objects below a table: table versions, streams, partitions, deltas."""
-    found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, identity)]
+def scan_objects_below(
+    reading: CatalogReader, top: TableIdentity | TableVersionLocator | StreamLocator
+) -> Iterator[Locator]:
+    """Yield all objects below a table, or a table version or stream and all below it."""
+    found: list[Locator]
+    if isinstance(top, TableIdentity):
+        found = [locator for locator, _ in reading.children(Kind.TABLE_VERSION, top)]
+    else:
+        found = [top]
     yield from found
-    for kind in (Kind.STREAM, Kind.PARTITION, Kind.DELTA):
+    while found and (kind := _KIND_BELOW.get(found[0].kind)) is not None:
         parents = [
             locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
         ]

@@ -19,6 +19,7 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.objects import NamespaceEntry, Object, SharedTransactionEntry, SharedTransactionState, TableEntry
+from mangrove.transaction.history import HistoryEntry
 
 __all__ = [
     "SupportsRollback",
@@ -27,6 +28,7 @@ __all__ = [
     "diff_snapshots",
     "find_changing_commit",
     "scan_all_objects",
+    "scan_table_history",
     "select_undone",
 ]
 
@@ -211,3 +213,27 @@ def _ancestors(locator: Locator) -> Iterator[Locator]:
     while isinstance(above, Locator):
         yield above
         above = above.parent if isinstance(above, PartitionLocator | StreamLocator) else None
+
+
+def scan_table_history(
+    metastore: Metastore, lines: Iterable[HistoryEntry], table: TableEntry
+) -> Iterator[HistoryEntry]:
+    """Yield those of the versions that changed a table, its table versions or its rows."""
+    for line in lines:
+        if line.version == 0:
+            return
+        after = metastore.at_version(line.version)
+        try:
+            before = metastore.at_version(line.version - 1)
+        except NotFoundError:
+            # What came before has expired, so it is unknown what this version changed.
+            return
+        found = diff_snapshots(metastore, before, after)
+        if any(_is_about(one.locator, value, table) for one in found for value in (one.before, one.after)):
+            yield line
+
+
+def _is_about(locator: Locator, value: Object | None, table: TableEntry) -> bool:
+    if isinstance(value, TableEntry):
+        return value.id == table.id
+    return getattr(locator, "table_id", None) == table.id

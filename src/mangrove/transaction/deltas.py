@@ -5,9 +5,10 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import MetastoreSnapshot
+from mangrove.metastore import MetastoreSnapshot, RowRange
 from mangrove.model.json_codec import value_to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -18,22 +19,35 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.manifests import normalize_values
-from mangrove.model.names import split_name
-from mangrove.model.objects import Delta, DeltaType, Partition, Stream, StreamState, TableEntry, TableType, TableVersion
+from mangrove.model.manifests import DataFile, FileKind, normalize_values
+from mangrove.model.objects import (
+    Delta,
+    DeltaType,
+    Partition,
+    Stream,
+    StreamState,
+    TableEntry,
+    TableType,
+    TableVersion,
+    TableVersionState,
+)
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type
-from mangrove.transaction.catalog import CatalogReader, identity_of, load_table, load_table_names
+from mangrove.transaction.catalog import CatalogReader, identity_of, load_table
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
+    "NAMED_PARTITIONS",
     "REWRITING_TYPES",
     "REWRITTEN_BY",
+    "VERSION_PREFIX",
     "OpenTable",
+    "TableTarget",
     "add_delta",
     "add_deltas",
+    "build_no_version_error",
     "build_partition_locator",
     "find_table_by_id",
     "load_partitions",
@@ -45,6 +59,7 @@ __all__ = [
     "scan_deltas",
     "scan_deltas_of_partitions",
     "scan_partitions",
+    "validate_partition_values",
 ]
 
 
@@ -57,12 +72,12 @@ def resolve_table(reading: CatalogReader, known: TableEntry, last: TableLocator)
     if isinstance(there, TableEntry) and there.id == known.id:
         return last
     snapshot: MetastoreSnapshot = reading.snapshot if isinstance(reading, Workspace) else reading
-    name = load_table_names({identity_of(known)}, snapshot).get(identity_of(known))
-    if name is None:
+    found = find_table_by_id(snapshot, known.id)
+    if found is None:
         raise NotFoundError(
             f"{last} (id {known.id}) does not exist in version {snapshot.version}; it was dropped or not created yet"
         )
-    return TableLocator(*split_name(name))
+    return found
 
 
 def find_table_by_id(snapshot: MetastoreSnapshot, table_id: str) -> TableLocator | None:
@@ -77,6 +92,8 @@ def find_table_by_id(snapshot: MetastoreSnapshot, table_id: str) -> TableLocator
 
 REWRITTEN_BY = "mangrove.rewritten-by"
 """The partition property with the transaction that last rewrote the partition."""
+NAMED_PARTITIONS: Final = "mangrove.named-partitions"
+"""The table version property of a table with partitions whose ids were chosen, not derived from their values."""
 _DELTACAT_AUTHOR = "DELTACAT"
 """The format of a table created by DeltaCAT."""
 REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
@@ -84,15 +101,38 @@ REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTable:
-    """A managed table with its active table version and stream, and their locators."""
+class TableTarget:
+    """What a read or write opens: the default version of a table, or a chosen table version or stream of it."""
 
     locator: TableLocator
+    version: int | None = None
+    stream_id: str | None = None
+
+    def __str__(self) -> str:
+        version = "" if self.version is None else f".{VERSION_PREFIX}{self.version}"
+        return f"{self.locator}{version}{'' if self.stream_id is None else f' (stream {self.stream_id})'}"
+
+
+VERSION_PREFIX: Final = "version_"
+"""The last part of a name such as `shop.orders.version_2` starts with it."""
+_NEVER_DEFAULT = frozenset({TableVersionState.UNRELEASED, TableVersionState.BETA})
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A managed table with the table version and stream that were opened, and their locators."""
+
+    target: TableTarget
     table: TableEntry
     version_locator: TableVersionLocator
     version: TableVersion
     stream_locator: StreamLocator
     stream: Stream
+
+    @property
+    def locator(self) -> TableLocator:
+        """The locator of the table."""
+        return self.target.locator
 
     @property
     def partition_scheme(self) -> PartitionScheme:
@@ -105,29 +145,60 @@ class OpenTable:
         return PartitionLocator(stream.namespace_id, stream.table_id, stream.version, stream.stream_id, partition_id)
 
 
-def open_table(reading: CatalogReader, locator: TableLocator) -> OpenTable:
-    """Return the table with its active table version and stream."""
+def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> OpenTable:
+    """Return the table with its default table version and stream, or with the chosen ones.
+
+    The default is the newest active table version.
+    """
+    if isinstance(target, TableLocator):
+        target = TableTarget(target)
+    locator = target.locator
     table = load_table(reading, locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
             f"{locator} is {table.table_type.value}: its data is not managed by the lakehouse and is read-only"
         )
-    number = table.latest_active_table_version or table.latest_table_version
+    number = target.version or table.default_version
     if number is None:
         raise InvalidInputError(f"{locator} has no table version, so it has no schema")
     version_locator = TableVersionLocator(table.namespace_id, table.id, number)
     version = reading.get(version_locator)
+    if not isinstance(version, TableVersion) and target.version is not None:
+        raise build_no_version_error(reading, locator, table, number)
     if not isinstance(version, TableVersion) or version.latest_stream_id is None:
         raise FormatError(f"{locator} has no table version {number} or no stream of it; run `mangrove check`")
-    stream_locator = StreamLocator(table.namespace_id, table.id, number, version.latest_stream_id)
+    _check_version_state(target, version)
+    stream_id = target.stream_id or version.latest_stream_id
+    stream_locator = StreamLocator(table.namespace_id, table.id, number, stream_id)
     stream = reading.get(stream_locator)
+    if not isinstance(stream, Stream) and target.stream_id is not None:
+        raise NotFoundError(f"table version {number} of {locator} has no stream {stream_id!r}; list its streams")
     if not isinstance(stream, Stream):
-        raise FormatError(f"{locator} has no stream {version.latest_stream_id}; run `mangrove check`")
-    if stream.state is StreamState.STAGED:
+        raise FormatError(f"{locator} has no stream {stream_id}; run `mangrove check`")
+    if stream.state is StreamState.STAGED and target.stream_id is None:
+        raise InvalidInputError(f"the rows of {target} are staged in the stream {stream_id} and not committed")
+    return OpenTable(target, table, version_locator, version, stream_locator, stream)
+
+
+def build_no_version_error(
+    reading: CatalogReader, locator: TableLocator, table: TableEntry, number: int
+) -> NotFoundError:
+    """Return the error for a table version that does not exist, with the numbers of those that do."""
+    known = [str(found.parts[-1]) for found, _ in reading.children(Kind.TABLE_VERSION, identity_of(table))]
+    return NotFoundError(f"{locator} has no table version {number}; it has {', '.join(known) or 'none'}")
+
+
+def _check_version_state(target: TableTarget, version: TableVersion) -> None:
+    if version.state is TableVersionState.DELETED:
         raise InvalidInputError(
-            f"{locator} has rows that are staged in DeltaCAT and not committed; commit them there first"
+            f"table version {version.version} of {target.locator} is deleted: it is neither read nor written. Set its "
+            "state to another one, or read an earlier version of the lakehouse"
         )
-    return OpenTable(locator, table, version_locator, version, stream_locator, stream)
+    if target.version is None and version.state in _NEVER_DEFAULT:
+        raise InvalidInputError(
+            f"{target.locator} has no active table version; activate one, or name one as in "
+            f"{target.locator}.{VERSION_PREFIX}{version.version}"
+        )
 
 
 def scan_partitions(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
@@ -155,11 +226,12 @@ def build_partition_locator(
     """Return a function that maps partition values to the locator of the partition, existing or not.
 
     DeltaCAT gives partitions random ids, and cannot read two partitions with the same
-    values. In its tables all partitions are therefore scanned once.
+    values. In its tables, and where partitions were created with chosen ids, all
+    partitions are therefore scanned once.
     """
     scheme_id = opened.stream.partition_scheme_id
     there: dict[tuple[Value | None, ...], PartitionLocator] = {}
-    if opened.table.table_format == _DELTACAT_AUTHOR:
+    if _has_assigned_partition_ids(opened):
         for partition_locator, partition in scan_partitions(reading, opened):
             if partition.scheme_id == scheme_id:
                 there.setdefault(partition.values, partition_locator)
@@ -171,9 +243,13 @@ def build_partition_locator(
     return locator_for
 
 
+def _has_assigned_partition_ids(opened: OpenTable) -> bool:
+    return opened.table.table_format == _DELTACAT_AUTHOR or NAMED_PARTITIONS in opened.version.properties
+
+
 def locate_partitions(opened: OpenTable, values: Sequence[tuple[Value | None, ...]]) -> list[PartitionLocator] | None:
     """Return the locators of the partitions with these values, or None if ids are not derived from values."""
-    if opened.table.table_format == _DELTACAT_AUTHOR:
+    if _has_assigned_partition_ids(opened):
         return None
     scheme_id = opened.stream.partition_scheme_id
     return [opened.partition_locator(partition_id_of(opened.stream.id, scheme_id, key)) for key in values]
@@ -200,13 +276,17 @@ def scan_deltas_of_partitions(
 
 
 def add_delta(
-    workspace: Workspace, locator: TableLocator, values: Sequence[Value | None], delta: Delta, transaction_id: str
+    workspace: Workspace,
+    target: TableLocator | TableTarget,
+    values: Sequence[Value | None],
+    delta: Delta,
+    transaction_id: str,
 ) -> DeltaLocator:
     """Stage a delta in the partition with these values; creates the partition if necessary.
 
     Its position is provisional: a rebase may move it behind concurrent deltas.
     """
-    (added,) = add_deltas(workspace, open_table(workspace, locator), [(values, delta)], transaction_id)
+    (added,) = add_deltas(workspace, open_table(workspace, target), [(values, delta)], transaction_id)
     return added
 
 
@@ -215,18 +295,52 @@ def add_deltas(
     opened: OpenTable,
     additions: Sequence[tuple[Sequence[Value | None], Delta]],
     transaction_id: str,
+    *,
+    has_read_rows: bool = False,
 ) -> list[DeltaLocator]:
-    """Stage deltas by partition values in a table that this transaction opened and has not changed since."""
+    """Stage deltas by partition values in a table that this transaction opened and has not changed since.
+
+    The written rows are guarded if this transaction has read rows of the table before, or
+    if the deltas were computed from rows of the table: the first committer wins.
+    A delta that has a position keeps it, which conflicts with concurrent deltas of its partition.
+    """
     locator_for = build_partition_locator(workspace, opened)
-    checked = [_validate_values(opened, values) for values, _ in additions]
+    checked = [validate_partition_values(opened, values) for values, _ in additions]
     locators = [locator_for(values) for values in checked]
     workspace.look_up(locators)
-    workspace.guard(opened.stream_locator)
+    _guard_write(workspace, opened)
+    _guard_written_rows(workspace, opened, [delta for _, delta in additions], has_read_rows=has_read_rows)
     added = []
     for partition_locator, values, (_, delta) in zip(locators, checked, additions, strict=True):
         partition = Partition(partition_locator.partition_id, values, opened.stream.partition_scheme_id)
         added.append(_add_delta(workspace, partition_locator, partition, delta, transaction_id))
     return added
+
+
+def _guard_written_rows(
+    workspace: Workspace, opened: OpenTable, deltas: Sequence[Delta], *, has_read_rows: bool
+) -> None:
+    stream, keys = opened.stream_locator, opened.version.keys
+    was_read = stream in workspace.streams_read
+    # A compaction changes no rows.
+    changing = [delta for delta in deltas if delta.type is not DeltaType.REPLACE or delta.replaces_through is None]
+    overwrites = any(delta.type is DeltaType.REPLACE and not delta.replaced_locations for delta in changing)
+    if overwrites:
+        if was_read:
+            workspace.guard_rows(RowRange(stream))
+        return
+    files = [
+        file for delta in changing for file in delta.manifest.entries if file.kind is not FileKind.POSITION_DELETES
+    ]
+    if not (was_read or has_read_rows) or not keys or not files:
+        return
+    # Equality deletes of other programs may use other columns than the keys.
+    are_keyed = all(_key_ids_of(file, keys) == keys for file in files)
+    workspace.guard_rows(RowRange(stream, key_files=tuple(files)) if are_keyed else RowRange(stream))
+
+
+def _key_ids_of(file: DataFile, keys: tuple[int, ...]) -> tuple[int, ...]:
+    return file.key_ids if file.kind is FileKind.KEY_DELETES else keys
 
 
 def _add_delta(
@@ -240,28 +354,39 @@ def _add_delta(
         )
     elif there is None:
         workspace.put(partition_locator, partition)
-    position = workspace.next_position(partition_locator, is_new=there is None)
+    position = workspace.next_position(partition_locator, is_new=there is None, chosen=delta.position)
     added = DeltaLocator(*_parts_of(partition_locator), position)
     workspace.put(added, replace(delta, position=None))
     return added
 
 
+def _guard_write(workspace: Workspace, opened: OpenTable) -> None:
+    """Conflict with concurrent changes of the stream, and of the default version if the write did not choose one."""
+    if opened.stream.state is StreamState.DEPRECATED:
+        raise InvalidInputError(f"{opened.target} was replaced by another stream and is read-only")
+    workspace.guard(opened.stream_locator)
+    if opened.target.version is None:
+        workspace.guard_default_version(opened.locator, opened.table)
+
+
 def put_table_version(
-    workspace: Workspace, locator: TableLocator, version: TableVersion, *, stops_writers: bool
+    workspace: Workspace, target: TableLocator | TableTarget, version: TableVersion, *, stops_writers: bool
 ) -> None:
-    """Replace the table's active table version.
+    """Replace the default table version, or the chosen one.
 
     With `stops_writers` the stream is written too, which conflicts with concurrent
     deltas. This is required if keys, partitioning or nullability change, but not if a
     column is added.
     """
-    opened = open_table(workspace, locator)
+    opened = open_table(workspace, target)
     if version.version != opened.version.version or version.latest_stream_id != opened.version.latest_stream_id:
         raise InvalidInputError(
-            f"{locator} has the table version {opened.version.version}; its number and stream cannot change"
+            f"{opened.locator} has the table version {opened.version.version}; its number and stream cannot change"
         )
     check_new_columns(version.schema, opened.version.schema)
     workspace.put(opened.version_locator, version)
+    if opened.target.version is None:
+        workspace.guard_default_version(opened.locator, opened.table)
     if stops_writers:
         workspace.put(opened.stream_locator, opened.stream)
 
@@ -272,7 +397,8 @@ def partition_id_of(stream_id: str, scheme_id: str, values: Sequence[Value | Non
     return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
 
 
-def _validate_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple[Value | None, ...]:
+def validate_partition_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple[Value | None, ...]:
+    """Return the canonical partition values; raise an error if they do not fit the partition scheme."""
     scheme = opened.partition_scheme
     if len(values) != len(scheme.fields):
         raise InvalidInputError(

@@ -5,8 +5,10 @@ wait, and then one of their threads commits all that are compatible. No request 
 for others to arrive, so a single writer is not slowed down.
 
 Changes are compatible if they have the same base version and none conflicts with an
-earlier one of the group. If a merged commit conflicts, only one member may be the
-cause, so each member then commits on its own.
+earlier one of the group. Rows are not compared within a group: a request that read or
+guards rows of a stream to which an earlier member writes commits on its own, later. If
+a merged commit conflicts, only one member may be the cause, so each member then
+commits on its own.
 """
 
 import threading
@@ -15,16 +17,28 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mangrove.errors import MangroveError, StorageError
-from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot, ObjectRange, Parent
-from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator
+from mangrove.metastore import (
+    Changes,
+    CommitResult,
+    Guarded,
+    Isolation,
+    Metastore,
+    MetastoreSnapshot,
+    ObjectRange,
+    Parent,
+    RowChangeDetector,
+    RowRange,
+    assume_rows_changed,
+)
+from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
 from mangrove.model.objects import Object
 from mangrove.model.transaction_record import TransactionRecord, encode_members, summarize_writes
-from mangrove.transaction.transaction import Committer
 
 __all__ = [
     "GroupCommitRequest",
     "GroupCommitter",
     "detect_conflicts",
+    "find_written_rows",
     "is_in_scan",
     "merge_changes",
     "select_group",
@@ -51,6 +65,20 @@ def detect_conflicts(changes: Changes, isolation: Isolation, written: Iterable[L
         for locator in written
         if locator in single or any(is_in_scan(scan, locator) for scan in below.get((locator.kind, locator.parent), ()))
     )
+
+
+def find_written_rows(
+    changes: Changes, isolation: Isolation, written: Iterable[Locator]
+) -> dict[RowRange, set[PartitionLocator]]:
+    """Return the row ranges to validate whose streams others wrote to, with the partitions that these wrote."""
+    ranges = changes.rows_to_validate(isolation)
+    if not ranges:
+        return {}
+    partitions: dict[StreamLocator, set[PartitionLocator]] = {}
+    for locator in written:
+        if isinstance(locator, DeltaLocator):
+            partitions.setdefault(locator.parent.parent, set()).add(locator.parent)
+    return {rows: partitions[rows.stream] for rows in sorted(ranges, key=repr) if rows.stream in partitions}
 
 
 _MEMBERS_MAX: Final = 64
@@ -82,6 +110,9 @@ def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupComm
             and len(members) < _MEMBERS_MAX
             and request.base.version == first.base.version
             and not detect_conflicts(_drop_duplicate_puts(changes, members), request.isolation, written)
+            and not find_written_rows(changes, request.isolation, written)
+            # Alone, the commit compares the default version with the one that the other transaction wrote.
+            and written.isdisjoint(guard.table for guard in changes.default_versions)
         ):
             members.append(request)
             written |= changes.puts.keys() | changes.deletes
@@ -94,7 +125,8 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
     """Return the merged changes of all members; later deltas of a partition follow earlier ones."""
     puts: dict[Locator, Object] = {}
     deletes: set[Locator] = set()
-    guards: set[Locator | ObjectRange] = set()
+    guards: set[Guarded] = set()
+    rows_guarded: set[RowRange] = set()
     last: dict[PartitionLocator, int] = {}
     for member in members:
         for locator, value in sorted(member.changes.puts.items()):
@@ -106,6 +138,7 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
             puts[place] = value
         deletes |= member.changes.deletes
         guards |= member.changes.guards
+        rows_guarded |= member.changes.rows_to_validate(member.isolation)
         if member.isolation is Isolation.SERIALIZABLE:
             guards |= member.changes.reads | member.changes.scans
     records = encode_members([_record(member.changes) for member in members])
@@ -115,6 +148,7 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
         puts,
         frozenset(deletes),
         guards=frozenset(guards),
+        rows_guarded=frozenset(rows_guarded),
         properties=records,
         commit_before_millis=min(limits, default=None),
     )
@@ -177,8 +211,9 @@ class _PendingRequest:
 class GroupCommitter:
     """Commits through a metastore for many threads."""
 
-    metastore: Committer
+    metastore: Metastore
     new_id: Callable[[], str]
+    have_rows_changed: RowChangeDetector = assume_rows_changed
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _waiting: list[_PendingRequest] = field(default_factory=list)
     _is_busy: bool = False
@@ -186,7 +221,7 @@ class GroupCommitter:
     def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, possibly together with those of other threads."""
         if changes.is_empty:
-            return self.metastore.commit(base, changes, isolation)
+            return self.metastore.commit(base, changes, isolation, self.have_rows_changed)
         mine = _PendingRequest(GroupCommitRequest(base, changes, isolation))
         with self._changed:
             self._waiting.append(mine)
@@ -244,7 +279,7 @@ class GroupCommitter:
         members = [one.request for one in group]
         try:
             changes = merge_changes(members, self.new_id())
-            committed = self.metastore.commit(members[0].base, changes, Isolation.SNAPSHOT)
+            committed = self.metastore.commit(members[0].base, changes, Isolation.SNAPSHOT, self.have_rows_changed)
         except StorageError as error:
             for one in group:
                 one.outcome = StorageError(str(error))
@@ -262,7 +297,9 @@ class GroupCommitter:
     def _commit_one(self, one: _PendingRequest) -> None:
         request = one.request
         try:
-            one.outcome = self.metastore.commit(request.base, request.changes, request.isolation)
+            one.outcome = self.metastore.commit(
+                request.base, request.changes, request.isolation, self.have_rows_changed
+            )
         except MangroveError as error:
             one.outcome = error
         except BaseException as error:

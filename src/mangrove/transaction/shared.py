@@ -5,13 +5,26 @@ existing ones, and any other concurrent change of the same objects is a conflict
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import Changes, Difference, Isolation, Metastore, MetastoreSnapshot, ObjectRange, Parent
+from mangrove.expressions.predicate_json import predicate_from_json, predicate_to_json
+from mangrove.metastore import (
+    Changes,
+    DefaultVersion,
+    Difference,
+    Guarded,
+    Isolation,
+    Metastore,
+    MetastoreSnapshot,
+    ObjectRange,
+    Parent,
+    RowRange,
+    assume_rows_changed,
+)
 from mangrove.model.json_codec import from_json, to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -26,6 +39,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
+from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_text
 from mangrove.model.objects import (
     Delta,
@@ -39,17 +53,18 @@ from mangrove.model.objects import (
     ViewEntry,
 )
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.rebase import assign_positions, build_conflict_error
-from mangrove.transaction.catalog import load_table_names
+from mangrove.rebase import assign_positions, build_conflict_error, check_default_versions
+from mangrove.transaction.catalog import CatalogReader, load_table_names
 from mangrove.transaction.compare import diff_snapshots, find_changing_commit
 from mangrove.transaction.deltas import REWRITING_TYPES
-from mangrove.transaction.group_commit import detect_conflicts
+from mangrove.transaction.group_commit import detect_conflicts, find_written_rows
 from mangrove.transaction.transaction import commit_deadline_millis, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
     "SharedTransactions",
     "SharedWork",
+    "WorkComparison",
     "decode_work",
     "encode_work",
     "load_shared_transaction",
@@ -84,8 +99,11 @@ class SharedWork:
     deletes: frozenset[Locator] = frozenset()
     reads: frozenset[Locator] = frozenset()
     scans: frozenset[ObjectRange] = frozenset()
-    guards: frozenset[Locator | ObjectRange] = frozenset()
+    guards: frozenset[Guarded] = frozenset()
     origins: Mapping[str, str] = NO_PROPERTIES
+    rows_read: frozenset[RowRange] = frozenset()
+    rows_guarded: frozenset[RowRange] = frozenset()
+    streams_read: frozenset[StreamLocator] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ("transaction_id", "message", "author"):
@@ -100,12 +118,20 @@ class SharedWork:
             workspace.staged.put(locator, value)
         workspace.staged.deletes |= self.deletes
         workspace.origins |= self.origins
+        workspace.streams_read |= self.streams_read
         return workspace
 
     def changes(self, workspace: Workspace) -> Changes:
         """Return the work as changes to commit, with the participants' reads and guards."""
         changes = workspace.changes(self.transaction_id, self.message, self.author, self.properties)
-        return replace(changes, reads=self.reads, scans=self.scans, guards=self.guards | changes.guards)
+        return replace(
+            changes,
+            reads=self.reads,
+            scans=self.scans,
+            guards=self.guards | changes.guards,
+            rows_read=self.rows_read,
+            rows_guarded=self.rows_guarded,
+        )
 
     def after(self, workspace: Workspace) -> "SharedWork":
         """Return the work with the staged changes, reads and guards of a participant's workspace."""
@@ -117,6 +143,9 @@ class SharedWork:
             scans=frozenset(workspace.scans),
             guards=frozenset(workspace.guards),
             origins=dict(workspace.origins),
+            rows_read=frozenset(workspace.rows_read),
+            rows_guarded=frozenset(workspace.rows_guarded),
+            streams_read=frozenset(workspace.streams_read),
         )
 
 
@@ -133,11 +162,17 @@ def encode_work(work: SharedWork) -> bytes:
         "deletes": _encode_locators(work.deletes),
         "reads": _encode_locators(work.reads),
         "scans": sorted(map(_encode_scan, work.scans), key=json.dumps),
-        "guards": _encode_locators(item for item in work.guards if not isinstance(item, ObjectRange)),
+        "guards": _encode_locators(item for item in work.guards if not isinstance(item, ObjectRange | DefaultVersion)),
         "guard_scans": sorted(
             (_encode_scan(item) for item in work.guards if isinstance(item, ObjectRange)), key=json.dumps
         ),
+        "guard_versions": sorted(
+            (_encode_default_version(item) for item in work.guards if isinstance(item, DefaultVersion)), key=json.dumps
+        ),
         "origins": dict(work.origins),
+        "rows_read": sorted(map(_encode_rows, work.rows_read), key=json.dumps),
+        "rows_guarded": sorted(map(_encode_rows, work.rows_guarded), key=json.dumps),
+        "streams_read": _encode_locators(work.streams_read),
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -158,8 +193,17 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             frozenset(map(_decode_locator, data["deletes"])),
             frozenset(map(_decode_locator, data["reads"])),
             frozenset(map(_decode_scan, data["scans"])),
-            frozenset([*map(_decode_locator, data["guards"]), *map(_decode_scan, data["guard_scans"])]),
+            frozenset(
+                [
+                    *map(_decode_locator, data["guards"]),
+                    *map(_decode_scan, data["guard_scans"]),
+                    *map(_decode_default_version, data.get("guard_versions", ())),
+                ]
+            ),
             data["origins"],
+            frozenset(_decode_rows(one, where) for one in data.get("rows_read", ())),
+            frozenset(_decode_rows(one, where) for one in data.get("rows_guarded", ())),
+            frozenset(map(_decode_stream, data.get("streams_read", ()))),
         )
     except (ValueError, TypeError, LookupError, AttributeError, InvalidInputError) as error:
         raise FormatError(f"{where} has an invalid payload ({error!r}); discard it") from error
@@ -206,17 +250,71 @@ def _decode_scan(data: Any) -> ObjectRange:
     return ObjectRange(_KINDS[word], parent, prefix)
 
 
+def _encode_default_version(guard: DefaultVersion) -> list[str | int]:
+    return [*guard.table.parts, guard.identity.namespace_id, guard.identity.table_id, guard.version]
+
+
+def _decode_default_version(data: Any) -> DefaultVersion:
+    namespace, name, namespace_id, table_id, version = data
+    return DefaultVersion(TableLocator(namespace, name), TableIdentity(namespace_id, table_id), version)
+
+
+def _encode_rows(rows: RowRange) -> list[Any]:
+    return [
+        _encode_locator(rows.stream),
+        predicate_to_json(rows.predicate),
+        [to_json(file) for file in rows.key_files],
+    ]
+
+
+def _decode_rows(data: Any, where: str) -> RowRange:
+    way, predicate, files = data
+    return RowRange(
+        _decode_stream(way),
+        predicate_from_json(predicate, where),
+        tuple(from_json(one, DataFile, where) for one in files),
+    )
+
+
+def _decode_stream(way: Any) -> StreamLocator:
+    locator = _decode_locator(way)
+    if not isinstance(locator, StreamLocator):
+        raise InvalidInputError(f"{locator} is not a stream")
+    return locator
+
+
+class WorkComparison(Protocol):
+    """A `RowChangeDetector` that also compares the staged work of shared transactions."""
+
+    def __call__(
+        self,
+        rows: RowRange,
+        partitions: Collection[PartitionLocator],
+        before: CatalogReader,
+        after: CatalogReader,
+    ) -> bool:
+        """Return whether a row of the range was added, changed or deleted; only these partitions were written."""
+        ...
+
+
+_HaveRowsChanged: TypeAlias = Callable[[RowRange, Collection[PartitionLocator]], bool]
+"""Whether rows were changed by other participants, who wrote to these partitions."""
 _Written: TypeAlias = Mapping[Locator, Object | None]
 """The changes of a participant since the last known work; None for withdrawn or deleted objects."""
 
 
-def merge_work(known: SharedWork, saved: SharedWork, mine: SharedWork) -> SharedWork:
+def merge_work(
+    known: SharedWork,
+    saved: SharedWork,
+    mine: SharedWork,
+    have_rows_changed: _HaveRowsChanged = lambda _rows, _partitions: True,
+) -> SharedWork:
     """Return the saved work merged with `mine`; both are based on `known`.
 
     The reads and guards of `mine` are those added since `known`.
     """
     ours, theirs = _diff_work(known, mine), _diff_work(known, saved)
-    clash = sorted(_find_conflicts(mine, ours, theirs))
+    clash = sorted(_find_conflicts(mine, ours, theirs, have_rows_changed))
     if clash or (known.origins != saved.origins and known.origins != mine.origins):
         what = f"{clash[0].kind.word} {clash[0]}" if clash else "the names of namespaces"
         raise ConflictError(
@@ -237,6 +335,9 @@ def merge_work(known: SharedWork, saved: SharedWork, mine: SharedWork) -> Shared
         scans=saved.scans | mine.scans,
         guards=saved.guards | mine.guards,
         origins=mine.origins if known.origins == saved.origins else saved.origins,
+        rows_read=saved.rows_read | mine.rows_read,
+        rows_guarded=saved.rows_guarded | mine.rows_guarded,
+        streams_read=saved.streams_read | mine.streams_read,
     )
 
 
@@ -248,7 +349,9 @@ def _diff_work(before: SharedWork, after: SharedWork) -> _Written:
     return put | dict.fromkeys(gone)
 
 
-def _find_conflicts(mine: SharedWork, ours: _Written, theirs: _Written) -> set[Locator]:
+def _find_conflicts(
+    mine: SharedWork, ours: _Written, theirs: _Written, have_rows_changed: _HaveRowsChanged
+) -> set[Locator]:
     """Return the conflicts between both participants' work."""
     unlike = {one: value for one, value in ours.items() if one not in theirs or theirs[one] != value}
     changes = Changes(
@@ -258,10 +361,28 @@ def _find_conflicts(mine: SharedWork, ours: _Written, theirs: _Written) -> set[L
         reads=mine.reads,
         scans=mine.scans,
         guards=mine.guards,
+        rows_read=mine.rows_read,
+        rows_guarded=mine.rows_guarded,
     )
+    rows_changed = {
+        min(partitions)
+        for rows, partitions in find_written_rows(changes, mine.isolation, theirs).items()
+        if have_rows_changed(rows, partitions)
+    }
     # All participants mark rewritten partitions with the same transaction.
     rewritten_twice = _rewritten_partitions(ours) & _rewritten_partitions(theirs)
-    return {*detect_conflicts(changes, mine.isolation, theirs), *rewritten_twice, *_find_orphans(ours, theirs)}
+    moved_defaults = {
+        guard.table
+        for guard in changes.default_versions
+        if isinstance(table := theirs.get(guard.table), TableEntry) and table.default_version != guard.version
+    }
+    return {
+        *detect_conflicts(changes, mine.isolation, theirs),
+        *rows_changed,
+        *rewritten_twice,
+        *moved_defaults,
+        *_find_orphans(ours, theirs),
+    }
 
 
 def _rewritten_partitions(written: _Written) -> set[PartitionLocator]:
@@ -329,6 +450,7 @@ class SharedTransactions:
 
     effects: Effects
     metastore: Metastore
+    have_rows_changed: WorkComparison = assume_rows_changed
 
     def listed(self) -> Iterator[SharedTransactionEntry]:
         """Yield the open shared transactions."""
@@ -359,14 +481,21 @@ class SharedTransactions:
         for attempt in range(_ATTEMPTS_MAX):
             newest = self.metastore.latest()
             there = self._same(newest, known)
-            saved = replace(
-                there, payload=encode_work(merge_work(load_shared_work(known), load_shared_work(there), mine))
-            )
+            before, after = load_shared_work(known), load_shared_work(there)
+            merged = merge_work(before, after, mine, self._compare_work(known.base_version, before, after))
+            saved = replace(there, payload=encode_work(merged))
             if saved == there:
                 return there
             if self._is_put(newest, saved, f"save shared transaction {known.name}", attempt):
                 return saved
         raise AssertionError("the last attempt raises")
+
+    def _compare_work(self, base_version: int, before: SharedWork, after: SharedWork) -> _HaveRowsChanged:
+        def have_rows_changed(rows: RowRange, partitions: Collection[PartitionLocator]) -> bool:
+            base = self.metastore.at_version(base_version)
+            return self.have_rows_changed(rows, partitions, before.workspace(base), after.workspace(base))
+
+        return have_rows_changed
 
     def extend(self, known: SharedTransactionEntry, lives_millis: int) -> SharedTransactionEntry:
         """Extend its time to live, counted from now."""
@@ -425,7 +554,7 @@ class SharedTransactions:
     ) -> MetastoreSnapshot | None:
         """Return the version, or None if a participant saved concurrently and a retry is needed."""
         try:
-            return self.metastore.commit(newest, changes, isolation).snapshot
+            return self.metastore.commit(newest, changes, isolation, self.have_rows_changed).snapshot
         except ConflictError as error:
             is_saved_since = self.metastore.latest().get(locator) != newest.get(locator)
             if not is_saved_since or attempt == _ATTEMPTS_MAX - 1:
@@ -448,9 +577,16 @@ class SharedTransactions:
             if isinstance(locator, DeltaLocator) or found.get(locator) != value
         }
         rest = replace(changes, puts=new)
+        base = workspace.snapshot
         clash = detect_conflicts(rest, isolation, found)
+        if not clash:
+            # The rows of a partition are named by one of its new deltas.
+            clash = [
+                max(locator for locator in found if locator.parent in partitions)
+                for rows, partitions in find_written_rows(rest, isolation, found).items()
+                if self.have_rows_changed(rows, partitions, base, newest)
+            ]
         if clash:
-            base = workspace.snapshot
             concurrent_commit = find_changing_commit(self.metastore, clash[0], base, newest)
             error = build_conflict_error(
                 concurrent_commit,
@@ -459,6 +595,7 @@ class SharedTransactions:
                 f"repeat its changes on version {concurrent_commit.version} or later",
             )
             raise name_conflicting_tables(error, _names_for(clash[0], newest, base))
+        check_default_versions(rest, newest)
         return assign_positions(rest, newest)
 
     def _same(self, newest: MetastoreSnapshot, known: SharedTransactionEntry) -> SharedTransactionEntry:

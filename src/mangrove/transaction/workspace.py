@@ -5,19 +5,31 @@ concurrent commits use these: a namespace that this transaction renamed still ha
 its old name for everyone else.
 """
 
+import copy
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mangrove.errors import InvalidInputError
-from mangrove.metastore import BelowTable, Changes, Difference, MetastoreSnapshot, ObjectRange, Parent
+from mangrove.errors import AlreadyExistsError, InvalidInputError
+from mangrove.metastore import (
+    BelowTable,
+    Changes,
+    DefaultVersion,
+    Difference,
+    Guarded,
+    MetastoreSnapshot,
+    ObjectRange,
+    Parent,
+    RowRange,
+)
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
     Locator,
     NamespaceLocator,
     PartitionLocator,
+    StreamLocator,
     TableIdentity,
     TableLocator,
     ViewLocator,
@@ -108,7 +120,8 @@ class Savepoint:
     """The staged state of a transaction at one point."""
 
     staged: WriteOverlay
-    guards: frozenset[Locator | ObjectRange]
+    guards: frozenset[Guarded]
+    rows_guarded: frozenset[RowRange]
     settings: LakehouseSettings
     origins: Mapping[str, str]
     last_positions: Mapping[PartitionLocator, int]
@@ -129,7 +142,11 @@ class Workspace:
         self.staged = WriteOverlay()
         self.reads: set[Locator] = set()
         self.scans: set[ObjectRange] = set()
-        self.guards: set[Locator | ObjectRange] = set()
+        self.guards: set[Guarded] = set()
+        self.rows_read: set[RowRange] = set()
+        self.rows_guarded: set[RowRange] = set()
+        self.streams_read: set[StreamLocator] = set()
+        """The streams whose rows were returned, here or to other participants of a shared transaction."""
         self.settings: LakehouseSettings = snapshot.settings
         self.met: dict[TableIdentity, Locator] = {}
         """The accessed tables by id, so that errors can name them."""
@@ -145,8 +162,14 @@ class Workspace:
 
     def savepoint(self) -> Savepoint:
         """Return the staged state for a later `restore`."""
-        guards = frozenset(self.guards)
-        return Savepoint(self.staged.copied(), guards, self.settings, dict(self.origins), dict(self._last_positions))
+        return Savepoint(
+            self.staged.copied(),
+            frozenset(self.guards),
+            frozenset(self.rows_guarded),
+            self.settings,
+            dict(self.origins),
+            dict(self._last_positions),
+        )
 
     def restore(self, savepoint: Savepoint) -> None:
         """Restore the staged state of a savepoint.
@@ -155,6 +178,7 @@ class Workspace:
         """
         self.staged = savepoint.staged.copied()
         self.guards = set(savepoint.guards)
+        self.rows_guarded = set(savepoint.rows_guarded)
         self.settings = savepoint.settings
         self.origins = dict(savepoint.origins)
         self._last_positions = dict(savepoint.last_positions)
@@ -219,15 +243,26 @@ class Workspace:
             ((locator, value) for locator, value in found if locator not in self.staged.deletes), put
         )
 
-    def next_position(self, partition: PartitionLocator, *, is_new: bool) -> int:
-        """Allocate the position after the last delta. This is not recorded as a read: deltas commute."""
+    def next_position(self, partition: PartitionLocator, *, is_new: bool, chosen: int | None = None) -> int:
+        """Allocate the position after the last delta. This is not recorded as a read: deltas commute.
+
+        A chosen position comes after the last delta, and conflicts with concurrent deltas.
+        """
         if partition not in self._last_positions:
             self.look_up([partition])
             last = 0 if is_new else self._known[partition].last_position
             staged = (locator for locator, _ in self.staged.below(Kind.DELTA, partition))
             positions = (delta.position for delta in staged if isinstance(delta, DeltaLocator))
             self._last_positions[partition] = max((last, *positions))
-        self._last_positions[partition] += 1
+        last = self._last_positions[partition]
+        if chosen is not None:
+            if chosen <= last:
+                raise AlreadyExistsError(
+                    f"stream position {chosen} is not free: the partition has deltas up to {last}; "
+                    "choose a larger position"
+                )
+            self.guard(ObjectRange(Kind.DELTA, partition))
+        self._last_positions[partition] = last + 1 if chosen is None else chosen
         return self._last_positions[partition]
 
     def put(self, locator: Locator, value: Object) -> None:
@@ -255,6 +290,32 @@ class Workspace:
                 self.guards.add(ObjectRange(item.kind, parent, item.prefix))
         elif (there := self._there(item)) is not None:
             self.guards.add(there)
+
+    def read_rows(self, rows: RowRange, *, are_returned: bool = True) -> None:
+        """Record rows as read; if they are returned to the caller, later writes may depend on them."""
+        self.rows_read.add(rows)
+        if are_returned:
+            self.streams_read.add(rows.stream)
+
+    def guard_rows(self, rows: RowRange) -> None:
+        """Conflict with concurrent changes of the rows at every isolation level."""
+        self.rows_guarded.add(rows)
+
+    def unrecorded(self) -> "Workspace":
+        """Return a view of this workspace whose reads and scans are not recorded."""
+        view = copy.copy(self)
+        view.reads, view.scans = set(), set()
+        return view
+
+    def guard_default_version(self, locator: TableLocator, table: TableEntry) -> None:
+        """Conflict with concurrent commits that change the default table version.
+
+        A transaction that writes the table itself conflicts with them anyway.
+        """
+        there = self._there(locator)
+        if isinstance(there, TableLocator) and locator not in self.staged.puts and table.default_version is not None:
+            identity = TableIdentity(table.namespace_id, table.id)
+            self.guards.add(DefaultVersion(there, identity, table.default_version))
 
     def move_namespace(self, old: NamespaceLocator, new: NamespaceLocator, value: NamespaceEntry) -> None:
         """Rename a namespace, including the objects that this transaction wrote in it."""
@@ -289,6 +350,8 @@ class Workspace:
             reads=frozenset(self.reads),
             scans=frozenset(self.scans),
             guards=frozenset(guards),
+            rows_read=frozenset(self.rows_read),
+            rows_guarded=frozenset(self.rows_guarded),
             settings=None if self.settings == self.snapshot.settings else self.settings,
             message=message,
             author=author,

@@ -72,8 +72,8 @@ _PARTITION: Final = "/tables/{name}/partitions/{partition}"
 _ROLLBACK: Final = "/history/{number}/rollback"
 _STATIC_FOLDER: Final = Path(__file__).with_name("static")
 _STATIC_TYPES: Final = {"explorer.css": "text/css", "mark.svg": "image/svg+xml"}
-_READ_ONLY: Final = "This server is read-only: start it with --writable and a token, or run mangrove rollback."
-_INVALID_FORM: Final = "The CSRF token of the form is invalid: open the preview again and submit its form."
+_READ_ONLY: Final = "This server is read-only; start it with --writable and a token, or run mangrove rollback."
+_INVALID_FORM: Final = "The CSRF token of the form is invalid; open the preview again and submit its form."
 _ERROR_RESPONSES: Final[dict[type[MangroveError], tuple[int, str]]] = {
     InvalidInputError: (400, "Invalid request"),
     NotFoundError: (404, "Not found"),

@@ -7,7 +7,7 @@ from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.versions import find_root_names
 from mangrove.metastore import Changes, Metastore
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import STRICT_TREE, LakehouseSettings
 from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract
 
 
@@ -19,11 +19,15 @@ class TestTreeMetastore(MetastoreContract):
         assert isinstance(request.param, TreeRevision)
         return request.param
 
+    @pytest.fixture(params=[{}, {STRICT_TREE: "true"}], ids=["extended", "strict"])
+    def settings(self, request: pytest.FixtureRequest) -> LakehouseSettings:
+        return LakehouseSettings(properties=request.param)
+
     @pytest.fixture
-    def make_metastore(self, revision: TreeRevision) -> MakeMetastore:
+    def make_metastore(self, revision: TreeRevision, settings: LakehouseSettings) -> MakeMetastore:
         def make(effects: Effects) -> Metastore:
             if find_root_names(effects.store) is not None:
                 return open_tree(effects)
-            return create_tree(effects, LakehouseSettings(), Changes("made"), revision)
+            return create_tree(effects, settings, Changes("made"), revision)
 
         return make

@@ -70,7 +70,7 @@ def statements(folder: Path) -> None:
     session.run("commit")
     found = session.run("select count(*) from s.t where id > 2")
     assert (found.rows(), session.in_transaction) == ([(1,)], False)
-    with pytest.raises(mangrove.InvalidInputError, match=r"line 2, column 2: there is no column `nope`"):
+    with pytest.raises(mangrove.InvalidInputError, match=r"line 2, column 2: column `nope` does not exist"):
         session.run("select id from s.t where\n nope = 1")
     with pytest.raises(mangrove.NotFoundError, match=r"did you mean s.t\?"):
         session.run("select x:a from s.tt")

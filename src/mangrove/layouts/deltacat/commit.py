@@ -23,7 +23,7 @@ from mangrove.betree.edit import apply_messages
 from mangrove.betree.node import Node
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
-from mangrove.layouts.deltacat.conflict_detection import build_validation_set
+from mangrove.layouts.deltacat.conflict_detection import build_validation_set, find_written_partitions
 from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.guards import (
     Guard,
@@ -40,12 +40,22 @@ from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import StagedCatalogWrite, stage_changes
 from mangrove.layouts.deltacat.transaction_log import build_transaction_id, encode_log
 from mangrove.layouts.lost_response import create_and_verify
-from mangrove.metastore import Changes, Commit, CommitResult, Isolation, check_deadline, commit_time_after
+from mangrove.metastore import (
+    Changes,
+    Commit,
+    CommitResult,
+    Isolation,
+    RowChangeDetector,
+    check_deadline,
+    commit_time_after,
+)
 from mangrove.model.version_search import check_no_gap
 from mangrove.rebase import (
     assign_positions,
     build_conflict_error,
     build_rollback_conflict_error,
+    check_default_versions,
+    check_rows,
     drop_identical_writes,
 )
 
@@ -90,7 +100,12 @@ class IndexNodeWriter:
 
 
 def commit_changes(
-    effects: Effects, files: DeltaCatFiles, base: DeltaCatSnapshot, changes: Changes, isolation: Isolation
+    effects: Effects,
+    files: DeltaCatFiles,
+    base: DeltaCatSnapshot,
+    changes: Changes,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
 ) -> CommitResult:
     """Publish the changes as the next version."""
     if not base.guard.is_foreign:
@@ -107,7 +122,8 @@ def commit_changes(
                 return CommitResult(DeltaCatSnapshot(files, guard), changes)
             # Pause before reading: otherwise the next attempt targets a version that is already taken.
             _pause(effects, attempt)
-            base, changes = rebase_on_newest(base, _read_concurrent_guards(files, base), changes, isolation)
+            concurrent_commits = _read_concurrent_guards(files, base)
+            base, changes = rebase_on_newest(base, concurrent_commits, changes, isolation, have_rows_changed)
         raise _too_many_attempts(changes.transaction_id)
 
 
@@ -279,7 +295,11 @@ def _delete(effects: Effects, paths: Iterable[str]) -> None:
 
 
 def rebase_on_newest(
-    base: DeltaCatSnapshot, concurrent_commits: Sequence[Guard], changes: Changes, isolation: Isolation
+    base: DeltaCatSnapshot,
+    concurrent_commits: Sequence[Guard],
+    changes: Changes,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
 ) -> tuple[DeltaCatSnapshot, Changes]:
     """Return the newest version and the changes rebased on it; raise `ConflictError` on a conflicting commit."""
     if not concurrent_commits:
@@ -300,6 +320,15 @@ def rebase_on_newest(
         touched = validation_set.detect_conflicts(concurrent_commit.written)
         if touched:
             raise build_conflict_error(concurrent_commit.commit, set(touched))
+    check_rows(
+        changes,
+        isolation,
+        base,
+        [DeltaCatSnapshot(base.files, guard) for guard in concurrent_commits],
+        lambda number, stream: find_written_partitions(concurrent_commits[number].written, stream),
+        have_rows_changed,
+    )
+    check_default_versions(changes, newest)
     return newest, assign_positions(changes, newest)
 
 

@@ -1,8 +1,9 @@
 """Validation that changes remain readable by DeltaCAT.
 
 DeltaCAT reads append and add deltas with data files below the root. It would return
-both the old and the new rows of an upsert, fail on a replace delta, and see neither
-views nor tables that moved to another namespace.
+both the old and the new rows of an upsert, fail on a replace delta, and not see views.
+Writes through the lakehouse API are copy-on-write here, so only other writers are
+rejected.
 """
 
 from typing import Final
@@ -14,16 +15,11 @@ from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocato
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, DeltaType, NamespaceEntry, Object, TableEntry, TableType
 from mangrove.model.paths import is_uri
-from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
+from mangrove.model.settings import READABLE_BY_DELTACAT
 
-__all__ = ["check_deltacat_readable", "is_deltacat_readable"]
+__all__ = ["check_deltacat_readable"]
 
 _READ: Final = frozenset({DeltaType.APPEND, DeltaType.ADD})
-
-
-def is_deltacat_readable(settings: LakehouseSettings) -> bool:
-    """Return whether the lakehouse must stay readable by DeltaCAT."""
-    return settings.properties.get(READABLE_BY_DELTACAT, "").lower() == "true"
 
 
 def check_deltacat_readable(base: DeltaCatSnapshot, changes: Changes) -> None:

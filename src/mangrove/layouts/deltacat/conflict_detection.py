@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from mangrove.betree.search import KeyRangeSet, merge_ranges
 from mangrove.layouts.deltacat.guards import WrittenKey
+from mangrove.layouts.deltacat.index import locator_from_key, range_below
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import WRITTEN_SETTINGS_KEY
 from mangrove.metastore import Changes, Isolation
-from mangrove.model.locators import Locator
+from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
 
-__all__ = ["IndexValidationSet", "build_validation_set"]
+__all__ = ["IndexValidationSet", "build_validation_set", "find_written_partitions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +38,10 @@ def build_validation_set(
         keys.add(WRITTEN_SETTINGS_KEY.key)
     ranges = [found for scan in scans if (found := base.range_of(scan)) is not None]
     return IndexValidationSet(frozenset(keys), merge_ranges(ranges))
+
+
+def find_written_partitions(written: Iterable[WrittenKey], stream: StreamLocator) -> set[PartitionLocator]:
+    """Return the partitions of a stream whose deltas are among the written keys."""
+    first, end = range_below(Kind.DELTA, stream, "", "", None)
+    found = (locator_from_key(one.key) for one in written if first <= one.key < end)
+    return {locator.parent for locator in found if isinstance(locator, DeltaLocator)}

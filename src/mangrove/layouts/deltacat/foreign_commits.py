@@ -25,7 +25,7 @@ from mangrove.layouts.deltacat.msgpack_maps import decode_map
 from mangrove.layouts.deltacat.paths import TAKEOVER_PATH, NumberedFile, parse_numbered_path
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.transaction_log import MINUTE_LOG, minute_folder_of, parse_log_path, start_time_of
-from mangrove.metastore import Changes, Commit, Isolation
+from mangrove.metastore import Changes, Commit, Isolation, RowChangeDetector
 
 __all__ = ["ForeignCatalog", "import_foreign_commits", "list_foreign_commits"]
 
@@ -54,7 +54,7 @@ class ForeignCatalog:
         return (self._history or self._read()).guards
 
     def take_over(
-        self, base: DeltaCatSnapshot, changes: Changes, isolation: Isolation
+        self, base: DeltaCatSnapshot, changes: Changes, isolation: Isolation, have_rows_changed: RowChangeDetector
     ) -> tuple[DeltaCatSnapshot, Changes]:
         """Fix the other program's transactions and their order, and return the base for the changes.
 
@@ -75,7 +75,9 @@ class ForeignCatalog:
                 f"another program concurrently committed to {self._files.store.uri}, with an end time before that of "
                 f"version {base.version}. Nothing was committed; repeat the transaction on the newest version"
             )
-        return rebase_on_newest(base, [*guards[base.version + 1 : -1], taken_over], changes, isolation)
+        return rebase_on_newest(
+            base, [*guards[base.version + 1 : -1], taken_over], changes, isolation, have_rows_changed
+        )
 
     def _guard_to_take_over(self) -> Guard:
         """Return the guard of the newest version, with its index written, that imports all versions before it."""

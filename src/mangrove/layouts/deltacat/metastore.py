@@ -38,6 +38,8 @@ from mangrove.metastore import (
     MetastoreSnapshot,
     Problem,
     RetiredVersion,
+    RowChangeDetector,
+    assume_rows_changed,
 )
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Object
@@ -123,18 +125,24 @@ class DeltaCatMetastore:
         if first > 0:
             yield from (guard.commit for guard in reversed(self._foreign.guards()[:following]))
 
-    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         own = self._own(base)
         if changes.is_empty:
             return CommitResult(own, changes)
         if own.guard.is_foreign:
-            own, changes = self._foreign.take_over(own, changes, isolation)
+            own, changes = self._foreign.take_over(own, changes, isolation, have_rows_changed)
         elif changes.resets_clock:
             self.import_foreign_commits(self._last_time_until_now())
         else:
             self._import_foreign_commits_periodically()
-        committed = commit_changes(self._effects, self._files, own, changes, isolation)
+        committed = commit_changes(self._effects, self._files, own, changes, isolation, have_rows_changed)
         assert isinstance(committed.snapshot, DeltaCatSnapshot)
         self._seen(committed.snapshot)
         return committed
@@ -195,7 +203,7 @@ class DeltaCatMetastore:
         target = self._own(to)
         newest = self.latest()
         if newest.guard.is_foreign:
-            newest, _ = self._foreign.take_over(newest, changes, Isolation.SNAPSHOT)
+            newest, _ = self._foreign.take_over(newest, changes, Isolation.SNAPSHOT, assume_rows_changed)
         self._guard(target.version)  # it may have expired since it was read
         return self._seen(roll_back(self._effects, newest, target, changes))
 

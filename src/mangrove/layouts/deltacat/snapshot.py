@@ -49,6 +49,8 @@ _PAGE_FIRST, _PAGE_MAX = 16, 512
 class DeltaCatSnapshot:
     """A version, pinned for reading."""
 
+    nests_tables_in_namespaces = True
+
     def __init__(self, files: DeltaCatFiles, guard: Guard) -> None:
         self.files = files
         self.guard = guard

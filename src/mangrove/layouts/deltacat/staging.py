@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from mangrove.betree.node import Message
+from mangrove.betree.search import scan
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.compatibility import check_deltacat_readable, is_deltacat_readable
+from mangrove.layouts.deltacat.compatibility import check_deltacat_readable
 from mangrove.layouts.deltacat.files import RevisionRef
 from mangrove.layouts.deltacat.guards import WrittenKey
 from mangrove.layouts.deltacat.index import (
@@ -21,9 +22,11 @@ from mangrove.layouts.deltacat.index import (
     key_of_locator,
     mapping_key,
     name_key,
+    name_of,
     object_key,
     parse_mapping_entry,
     parse_name_entry,
+    range_of_kind,
 )
 from mangrove.layouts.deltacat.msgpack_maps import MsgpackMap, compute_checksum, encode_map
 from mangrove.layouts.deltacat.object_codec import ObjectBody, encode_named_object
@@ -188,6 +191,14 @@ class WriteDraft:
         """Return the path of a numbered file in this format revision."""
         return self.base.files.revision.numbered_path(file.folder, file.number, file.file_name)
 
+    def table_names(self, namespace_id: str) -> list[tuple[str, NameEntry]]:
+        """Return the names of the tables of a namespace after the transaction, by index key."""
+        first, end = range_of_kind(Kind.TABLE, namespace_id)
+        keys = {key for key, _ in scan(self.base.guard.root, first, end, self.base.read_nodes)}
+        keys |= {key for key in self._values if first <= key < end}
+        values = [(key, self.value_of(key)) for key in sorted(keys)]
+        return [(key, parse_name_entry(value)) for key, value in values if value is not None]
+
     def mapping_target(self, folder: str) -> str:
         """Return the id that a mapping folder maps to, or an empty string."""
         return self._mapped(folder).target
@@ -225,6 +236,7 @@ def stage_named_objects(draft: WriteDraft, changes: Changes) -> None:
     for locator in sorted(changes.puts):
         if isinstance(locator, _Locator):
             staging.take(locator, changes.puts[locator])
+    staging.remap_tables()
     staging.write_objects()
 
 
@@ -247,8 +259,7 @@ class _NameStaging:
             self.draft.set(key, None)
             named = parse_name_entry(text)
             self._lose(named, locator)
-            paths = self.draft.unmap(named.mapping_folder, _id(named.folder))
-            self._mapping_paths.setdefault(named.folder, []).extend(paths)
+            self._unmap(named, locator)
 
     def take(self, locator: _Locator, value: Object) -> None:
         """Add a name to an object."""
@@ -264,12 +275,41 @@ class _NameStaging:
             return
         mapping_folder = self._mapping_folder(locator, namespace_id)
         if there is not None:
-            # An existing mapping continues its numbers, even under a former name.
-            mapping_folder = there.mapping_folder
             self._lose(there, locator)
-        self.draft.set(key, NameEntry(folder, mapping_folder).text)
+            self._unmap(there, locator, unless=mapping_folder)
         self._gained[folder] += 1
-        self._mapping_paths.setdefault(folder, []).extend(self.draft.map(mapping_folder, _id(folder)))
+        self._map(key, NameEntry(folder, mapping_folder))
+
+    def remap_tables(self) -> None:
+        """Map the tables of each renamed namespace: the canonical string of a table contains its name.
+
+        This is two empty files for each table of the namespace, and none where the
+        canonical string has no parents.
+        """
+        for folder, (locator, _) in list(self._put.items()):
+            stored = self._stored(folder)
+            if not isinstance(locator, NamespaceLocator) or stored is None or stored.name == self._keys[folder]:
+                continue
+            for key, named in self.draft.table_names(folder):
+                mapping_folder = self._mapping_folder(TableLocator(locator.name, name_of(key)), folder)
+                if mapping_folder != named.mapping_folder:
+                    self._unmap(named, TableLocator(name_of(stored.name), name_of(key)))
+                    self._map(key, NameEntry(named.folder, mapping_folder))
+
+    def _map(self, key: str, named: NameEntry) -> None:
+        self.draft.set(key, named.text)
+        paths = self.draft.map(named.mapping_folder, _id(named.folder))
+        self._mapping_paths.setdefault(named.folder, []).extend(paths)
+
+    def _unmap(self, named: NameEntry, locator: _Locator, unless: str = "") -> None:
+        """Remove the mapping of a name of the base version, from a folder other than `unless`.
+
+        An index that was rebuilt from the files of another program may know an earlier folder.
+        """
+        namespace_id = named.folder.partition("/")[0]
+        for folder in {named.mapping_folder, self._mapping_folder(locator, namespace_id)} - {unless}:
+            paths = self.draft.unmap(folder, _id(named.folder))
+            self._mapping_paths.setdefault(named.folder, []).extend(paths)
 
     def write_objects(self) -> None:
         """Write a revision of each changed object, and a delete revision of each object without a name."""
@@ -277,6 +317,8 @@ class _NameStaging:
         for folder, (_, value) in self._put.items():
             fields = encode_named_object(value, before.get(folder))
             self._write(folder, self._stored(folder), value, fields)
+        for folder in self._mapping_paths.keys() - self._put.keys() - self._left.keys():
+            self.draft.note_mapping(_id(folder), self._mapping_paths[folder])
         for folder, locator in self._left.items():
             stored = self._stored(folder)
             if folder in self._put or stored is None:
@@ -536,7 +578,7 @@ def stage_changes(base: DeltaCatSnapshot, changes: Changes, transaction: str) ->
     for locator in changes.puts:
         if locator.kind in NAMED_KINDS:
             settings.check_object_name(locator.kind, str(locator.parts[-1]))
-    if is_deltacat_readable(settings):
+    if settings.is_readable_by_deltacat:
         check_deltacat_readable(base, changes)
     draft = WriteDraft(base, transaction)
     stage_named_objects(draft, changes)

@@ -18,8 +18,9 @@ from mangrove.betree.node import Node, ReadNodes
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
 from mangrove.layouts.lost_response import create_and_verify
-from mangrove.layouts.tree.conflict_detection import build_validation_set
+from mangrove.layouts.tree.conflict_detection import build_validation_set, find_written_partitions
 from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.rewrites import NO_REWRITES, build_rewrites
 from mangrove.layouts.tree.root import Root, build_system_rows, encode_root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import (
@@ -30,13 +31,22 @@ from mangrove.layouts.tree.staging import (
     stage_changes,
 )
 from mangrove.layouts.tree.versions import encode_hint, read_root, read_roots
-from mangrove.metastore import Changes, CommitResult, Isolation, check_deadline, commit_time_after
+from mangrove.metastore import (
+    Changes,
+    CommitResult,
+    Isolation,
+    RowChangeDetector,
+    check_deadline,
+    commit_time_after,
+)
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.version_search import check_no_gap
 from mangrove.rebase import (
     assign_positions,
     build_conflict_error,
     build_rollback_conflict_error,
+    check_default_versions,
+    check_rows,
     drop_identical_writes,
 )
 
@@ -56,7 +66,12 @@ _PAUSE_SECONDS_MAX = 0.2
 
 
 def commit_changes(
-    effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes, isolation: Isolation
+    effects: Effects,
+    files: TreeFiles,
+    base: TreeSnapshot,
+    changes: Changes,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
 ) -> CommitResult:
     """Publish the changes as the next version."""
     names = base.root.revision.roots
@@ -72,8 +87,9 @@ def commit_changes(
         now = effects.now_millis()
         nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
         created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
-        root = build_next_root(base, staged, nodes, created_at_millis)
-        files.write(unwritten | nodes.files)
+        rewrites = build_rewrites(base, staged.changes, effects.new_id) if base.settings.is_strict_tree else NO_REWRITES
+        root = build_next_root(base, staged, rewrites, nodes, created_at_millis)
+        files.write({**unwritten, **rewrites.files, **nodes.files})
         unwritten = {}
         check_deadline(changes, effects.now_millis())
         if create_root(effects, root, base.settings):
@@ -82,7 +98,7 @@ def commit_changes(
             return CommitResult(TreeSnapshot(files, root), staged.changes)
         # Pause before reading: otherwise the next attempt targets a version that is already taken.
         pause_before_retry(effects, attempt)
-        base, staged = _rebase_on_newest(files, base, staged, isolation)
+        base, staged = _rebase_on_newest(files, base, staged, isolation, have_rows_changed)
     raise build_attempts_error(changes.transaction_id)
 
 
@@ -140,14 +156,18 @@ def _write_hint(effects: Effects, root: Root) -> None:
 
 
 def _rebase_on_newest(
-    files: TreeFiles, base: TreeSnapshot, staged: StagedTreeWrite, isolation: Isolation
+    files: TreeFiles,
+    base: TreeSnapshot,
+    staged: StagedTreeWrite,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
 ) -> tuple[TreeSnapshot, StagedTreeWrite]:
     """Return the newest version and the changes staged on it; raise `ConflictError` on a conflicting commit."""
     concurrent_commits = read_concurrent_roots(files, base)
     if not concurrent_commits:
         return base, staged
     newest = TreeSnapshot(files, concurrent_commits[-1])
-    written = {message.key for concurrent_commit in concurrent_commits for message in concurrent_commit.written}
+    written = {message.key for concurrent_commit in concurrent_commits for message in concurrent_commit.changed}
     following, commuting = drop_identical_writes(
         staged.changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
     )
@@ -156,13 +176,28 @@ def _rebase_on_newest(
     for before, concurrent_commit in zip([base.root, *concurrent_commits], concurrent_commits, strict=False):
         if concurrent_commit.is_rollback:
             raise build_rollback_conflict_error(concurrent_commit.commit)
-        touched = validation_set.detect_conflicts((message.key for message in concurrent_commit.written), base.keys)
+        touched = validation_set.detect_conflicts((message.key for message in concurrent_commit.changed), base.keys)
         if touched:
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
         if staged.changes.settings is not None and concurrent_commit.definition_path != before.definition_path:
             raise build_conflict_error(concurrent_commit.commit, ["the lakehouse definition"])
+    check_rows(
+        following,
+        isolation,
+        base,
+        [TreeSnapshot(files, root) for root in concurrent_commits],
+        lambda number, stream: find_written_partitions(
+            (message.key for message in concurrent_commits[number].written), stream, base.keys
+        ),
+        have_rows_changed,
+    )
+    check_default_versions(staged.changes, newest)
     changes = assign_positions(staged.changes, newest)
-    pointers = dict(zip(changes.puts, (staged.pointers[locator] for locator in staged.changes.puts), strict=True))
+    pointers = {
+        now: staged.pointers[locator]
+        for now, locator in zip(changes.puts, staged.changes.puts, strict=True)
+        if locator in staged.pointers
+    }
     return newest, replace(staged, changes=changes, pointers=pointers)
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from mangrove.betree.search import KeyRangeSet, merge_ranges
-from mangrove.layouts.tree.keys import LocatorKeyCodec, TreeKeyRange
-from mangrove.metastore import Changes, Isolation
-from mangrove.model.locators import Kind, Locator
+from mangrove.layouts.tree.keys import LocatorKeyCodec, TreeKeyRange, locator_of_parts
+from mangrove.metastore import Changes, Isolation, ObjectRange
+from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
 
-__all__ = ["TreeValidationSet", "build_validation_set"]
+__all__ = ["TreeValidationSet", "build_validation_set", "find_written_partitions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +41,16 @@ def build_validation_set(
         frozenset(keys.key_of(locator) for locator in single),
         {kind: merge_ranges(unmerged) for kind, unmerged in ranges.items()},
     )
+
+
+def find_written_partitions(
+    written: Iterable[str], stream: StreamLocator, keys: LocatorKeyCodec
+) -> set[PartitionLocator]:
+    """Return the partitions of a stream whose deltas are among the written keys."""
+    first, end = keys.range_of(ObjectRange(Kind.DELTA, stream))
+    found = (
+        locator_of_parts(keys.encoding.parts_of(key, keys.sizes), namespace_id=stream.namespace_id)
+        for key in written
+        if first <= key < end
+    )
+    return {locator.parent for locator in found if isinstance(locator, DeltaLocator)}

@@ -63,14 +63,20 @@ _OPTIONAL_SETTINGS: Final = (
 AnyEnum = TypeVar("AnyEnum", bound=Enum)
 
 
-def encode_definition(value: Object, carried: bytes = b"") -> bytes:
+def encode_definition(value: Object, carried: bytes = b"", table_version: TableVersion | None = None) -> bytes:
     """Return the bytes of the object's definition.
 
     `carried` holds the unknown fields from `decode_definition`; they are written back.
+    In a strict tree the definition of a table has a copy of the schema and keys of
+    `table_version`, which `decode_definition` ignores.
     """
     kind = kind_of(value)
     message = _MESSAGES[kind]()
     _WRITERS[kind](message, value)
+    if table_version is not None and table_version.schema is not None:
+        fill_schema(message.schema, table_version.schema)
+        message.primary_keys.extend(table_version.keys)
+        message.schema_table_version = table_version.version
     if carried:
         old = _MESSAGES[kind]()
         old.ParseFromString(carried)
@@ -156,6 +162,7 @@ def _table_of(message: pb.Table, locator: Locator | None) -> TableEntry:
     by_name = locator if isinstance(locator, TableLocator) else None
     name = message.name or (by_name.name if by_name else "")
     word = message.table_type or TableType.MANAGED.name
+    is_copied = message.HasField("schema_table_version")
     if word not in TableType.__members__:
         raise FormatError(f"unknown table_type {word!r}; expected one of {', '.join(TableType.__members__)}")
     return TableEntry(
@@ -170,8 +177,8 @@ def _table_of(message: pb.Table, locator: Locator | None) -> TableEntry:
         location=_optional(message, "location"),
         latest_table_version=_optional(message, "latest_table_version"),
         latest_active_table_version=_optional(message, "latest_active_table_version"),
-        schema=decode_schema(message.schema) if message.HasField("schema") else None,
-        keys=tuple(message.primary_keys),
+        schema=decode_schema(message.schema) if message.HasField("schema") and not is_copied else None,
+        keys=() if is_copied else tuple(message.primary_keys),
     )
 
 

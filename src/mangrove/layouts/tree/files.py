@@ -15,8 +15,8 @@ from mangrove.layouts.tree.definition_files import (
 from mangrove.layouts.tree.definitions import MANGROVE_DEFINITIONS
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.revision import TreeRevision
-from mangrove.model.locators import DeltaLocator, Kind, Locator
-from mangrove.model.objects import Delta
+from mangrove.model.locators import DeltaLocator, Kind, Locator, TableLocator
+from mangrove.model.objects import Delta, TableEntry
 from mangrove.storage.lru import LruCache
 from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
@@ -26,6 +26,8 @@ __all__ = ["TreeFiles"]
 _CACHE_BYTES_MAX = 128 * 1024 * 1024
 _DECODED_PER_STORED_BYTE = 3
 """The approximate size ratio of text in Python objects to text in an Arrow file."""
+_LOCATOR_BYTES = 400
+"""The approximate size of a table id with a locator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class TreeFiles:
         self._nodes: LruCache[Node] = LruCache(cache_bytes_max)
         self._definitions: LruCache[_Definition] = LruCache(cache_bytes_max // 4)
         self._settings: LruCache[DecodedSettings] = LruCache(cache_bytes_max // 64)
+        self._table_locators: LruCache[TableLocator] = LruCache(cache_bytes_max // 64)
 
     def nodes(self, pointers: Sequence[str], order: int, revisions: Iterable[TreeRevision]) -> list[Node]:
         """Return the nodes at these paths; those not cached are read in one batch."""
@@ -92,6 +95,10 @@ class TreeFiles:
             self._settings.put(path, settings, len(data) * _DECODED_PER_STORED_BYTE)
         return settings
 
+    def last_table_locator(self, table_id: str) -> TableLocator | None:
+        """Return the locator at which this process last read the table; it may have another name now."""
+        return self._table_locators.get(table_id)
+
     def cached_node(self, pointer: str) -> Node | None:
         """Return a cached node, or None; reads nothing from storage."""
         return self._nodes.get(pointer)
@@ -120,6 +127,8 @@ class TreeFiles:
             locator, codec.read(locator, verify_and_strip_checksum(data, locator.kind, pointer), pointer)
         )
         definition = _Definition(data, locator, read)
+        if isinstance(locator, TableLocator) and isinstance(read.value, TableEntry):
+            self._table_locators.put(read.value.id, locator, _LOCATOR_BYTES)
         self._definitions.put(pointer, definition, (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE)
         return definition.read
 

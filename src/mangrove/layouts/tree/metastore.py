@@ -21,6 +21,7 @@ from mangrove.layouts.tree.maintenance.reachability import is_layout_file, list_
 from mangrove.layouts.tree.maintenance.rollback import roll_back
 from mangrove.layouts.tree.paths import RootNames, lakehouse_definition_path
 from mangrove.layouts.tree.revision import NEWER, TreeRevision
+from mangrove.layouts.tree.rewrites import NO_REWRITES, build_rewrites
 from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import TreeNodeWriter, build_first_entries, rebuild_tree, scan_entries, stage_changes
@@ -43,6 +44,8 @@ from mangrove.metastore import (
     MetastoreSnapshot,
     Problem,
     RetiredVersion,
+    RowChangeDetector,
+    assume_rows_changed,
     check_deadline,
     commit_time_after,
 )
@@ -130,13 +133,19 @@ class TreeMetastore:
                 yield from (root.commit for root in read_live_roots(self._files.store, self._names, older[::-1]))
                 return
 
-    def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
+    def commit(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
         known = self._own(base)
         if changes.is_empty:
             return CommitResult(base, changes)
         known.root.revision.check_writable()
-        committed = commit_changes(self._effects, self._files, known, changes, isolation)
+        committed = commit_changes(self._effects, self._files, known, changes, isolation, have_rows_changed)
         assert isinstance(committed.snapshot, TreeSnapshot)
         self._seen(committed.snapshot)
         return committed
@@ -272,8 +281,9 @@ def create_tree(
     if changes.puts:
         base = TreeSnapshot(files, empty)
         staged = stage_changes(base, changes, effects.new_id)
-        files.write(staged.files)
-        entries = build_first_entries(base, staged)
+        rewrites = build_rewrites(base, changes, effects.new_id) if settings.is_strict_tree else NO_REWRITES
+        files.write({**staged.files, **rewrites.files})
+        entries = build_first_entries(base, {**staged.pointers, **rewrites.pointers})
     root = replace(empty, node=rebuild_tree(effects, files, empty, settings, entries))
     if not create_root(effects, root, settings):
         raise _already_there(effects)

@@ -21,7 +21,15 @@ from mangrove.layouts.tree.revision import (
 from mangrove.metastore import Changes, Commit
 from mangrove.model.settings import LakehouseSettings
 
-__all__ = ["Root", "build_expired_root", "build_system_rows", "decode_root", "encode_root", "shape_of"]
+__all__ = [
+    "REWRITTEN_MESSAGES",
+    "Root",
+    "build_expired_root",
+    "build_system_rows",
+    "decode_root",
+    "encode_root",
+    "shape_of",
+]
 
 _EXPIRED_AT_MILLIS = "expired_at_millis"
 _TRANSACTION = "transaction"
@@ -31,7 +39,10 @@ _PROPERTIES = "commit_properties"
 _RENAMED = "renamed_namespaces"
 _RETIRED_ROOT = "retired_root"
 _CLOCK_RESETS = "clock_resets"
-_OF_ONE_VERSION = (PREVIOUS_ROOT, ROLLBACK_FROM_ROOT, _TRANSACTION, _MESSAGE, _AUTHOR, _PROPERTIES)
+REWRITTEN_MESSAGES = "rewritten_messages"
+_OF_ONE_VERSION = (
+    PREVIOUS_ROOT, ROLLBACK_FROM_ROOT, _TRANSACTION, _MESSAGE, _AUTHOR, _PROPERTIES, REWRITTEN_MESSAGES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,15 @@ class Root:
         """The messages of the transaction; the root still has all of them."""
         transaction_id = self.transaction_id
         return [message for message in self.node.buffer if message.transaction == transaction_id]
+
+    @property
+    def changed(self) -> list[Message]:
+        """The messages of the transaction, without those that a strict tree added to rewrite names and schemas."""
+        text = self.system.get(REWRITTEN_MESSAGES, "0")
+        if not (text.isascii() and text.isdigit()):
+            raise FormatError(f"{self.path}: {REWRITTEN_MESSAGES} is {text[:40]!r}; expected a number")
+        written = self.written
+        return written[: max(0, len(written) - int(text))]
 
     @property
     def is_expired(self) -> bool:

@@ -24,6 +24,8 @@ _PAGE_FIRST, _PAGE_MAX = 16, 512
 class TreeSnapshot:
     """A version, pinned for reading."""
 
+    nests_tables_in_namespaces = False
+
     def __init__(self, files: TreeFiles, root: Root) -> None:
         self.files = files
         self.root = root

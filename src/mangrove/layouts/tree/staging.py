@@ -17,12 +17,13 @@ from mangrove.layouts.tree.keys import KeyNames, LocatorKeyCodec
 from mangrove.layouts.tree.node_file import encode_node
 from mangrove.layouts.tree.paths import definition_path, lakehouse_definition_path
 from mangrove.layouts.tree.revision import CREATED_AT_MILLIS, TreeRevision
-from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
+from mangrove.layouts.tree.rewrites import Rewrites, copies_schema, find_written_namespaces
+from mangrove.layouts.tree.root import REWRITTEN_MESSAGES, Root, build_system_rows, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
-from mangrove.model.locators import Kind, Locator, NamespaceLocator
-from mangrove.model.objects import Delta, NamespaceEntry, Object
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.locators import Kind, Locator
+from mangrove.model.objects import Delta, Object
+from mangrove.model.settings import STRICT_TREE, LakehouseSettings
 
 __all__ = [
     "StagedTreeWrite",
@@ -69,11 +70,14 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
     Unknown fields that were read with a definition are written back.
     """
     settings = base.settings
-    inline_max = _inline_bytes_max(settings)
+    strict = settings.is_strict_tree
+    inline_max = 0 if strict else _inline_bytes_max(settings)
     pointers: dict[Locator, str] = {}
     files: dict[str, bytes] = {}
     for locator, value in changes.puts.items():
         _check_names(locator, value, settings)
+        if strict and copies_schema(value):
+            continue  # `build_rewrites` writes it, because its definition depends on the version before it
         # The position of a delta is in its tree key only, because a rebase may change it.
         positionless = replace(value, position=None) if isinstance(value, Delta) else value
         data = encode_definition(positionless, base.carried(locator))
@@ -87,6 +91,10 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
         pointers[locator] = pointer
     settings_path = None
     if changes.settings is not None:
+        if changes.settings.is_strict_tree != strict:
+            raise InvalidInputError(
+                f"the property {STRICT_TREE} is fixed at creation; nothing was changed; convert the lakehouse instead"
+            )
         settings_path = lakehouse_definition_path(new_id())
         files[settings_path] = append_checksum(
             encode_definition(changes.settings, base.carried_settings), Kind.LAKEHOUSE
@@ -118,9 +126,9 @@ def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
 
 
-def build_first_entries(base: TreeSnapshot, staged: StagedTreeWrite) -> list[Entry]:
+def build_first_entries(base: TreeSnapshot, pointers: Mapping[Locator, str]) -> list[Entry]:
     """Return the sorted tree keys and pointers of a non-empty first version."""
-    return sorted(Entry(base.keys.key_of(locator), pointer) for locator, pointer in staged.pointers.items())
+    return sorted(Entry(base.keys.key_of(locator), pointer) for locator, pointer in pointers.items())
 
 
 class TreeNodeWriter:
@@ -143,13 +151,19 @@ class TreeNodeWriter:
         return path
 
 
-def build_next_root(base: TreeSnapshot, staged: StagedTreeWrite, nodes: TreeNodeWriter, created_at_millis: int) -> Root:
+def build_next_root(
+    base: TreeSnapshot, staged: StagedTreeWrite, rewrites: Rewrites, nodes: TreeNodeWriter, created_at_millis: int
+) -> Root:
     """Return the root that follows `base`; new nodes below it are added to `nodes`."""
-    names, keys = _names_after(base, staged.changes)
-    transaction = staged.changes.transaction_id
+    names, keys = (KeyNames(), base.keys) if base.settings.is_strict_tree else _names_after(base, staged.changes)
+    pointers = {**staged.pointers, **rewrites.pointers}
+    changed: dict[str, str | None] = {base.keys.key_of(locator): None for locator in sorted(staged.changes.deletes)}
+    changed |= dict.fromkeys(sorted(rewrites.replaced))
+    changed |= {keys.key_of(rewrites.locate(locator)): pointers[locator] for locator in staged.changes.puts}
     messages = [
-        *(Message(base.keys.key_of(locator), None, transaction) for locator in sorted(staged.changes.deletes)),
-        *(Message(keys.key_of(locator), staged.pointers[locator], transaction) for locator in staged.changes.puts),
+        Message(key, value, staged.changes.transaction_id)
+        for part in (changed, rewrites.entries)
+        for key, value in part.items()
     ]
     for message in messages:
         if message.key.startswith("\0"):
@@ -159,6 +173,8 @@ def build_next_root(base: TreeSnapshot, staged: StagedTreeWrite, nodes: TreeNode
     )
     settings_path = staged.settings_path or base.root.definition_path
     system = build_system_rows(base.root, staged.changes, settings_path, names, created_at_millis)
+    if rewrites.entries:
+        system[REWRITTEN_MESSAGES] = str(len(rewrites.entries))
     return Root(base.version + 1, node, system, base.root.revision, names)
 
 
@@ -168,16 +184,10 @@ def _names_after(base: TreeSnapshot, changes: Changes) -> tuple[KeyNames, Locato
     A locator of the changes may use the former name of a namespace that the same
     transaction renames.
     """
-    now = {
-        locator.name: value.id
-        for locator, value in changes.puts.items()
-        if isinstance(locator, NamespaceLocator) and isinstance(value, NamespaceEntry)
-    }
-    touched = [*now, *(locator.name for locator in changes.deletes if isinstance(locator, NamespaceLocator))]
-    if not touched:
+    namespaces = find_written_namespaces(base, changes)
+    before, now = namespaces.before, namespaces.after
+    if not (before or now):
         return base.root.key_names, base.keys
-    there = base.get_many([NamespaceLocator(name) for name in touched])
-    before = {name: value.id for name, value in zip(touched, there, strict=True) if isinstance(value, NamespaceEntry)}
     names = base.root.key_names.after(before, now, base.settings.namespace_name_max_size_bytes)
     former = {name: base.root.key_names.key_name_of(name) or name for name in before if name not in now}
     # Also namespaces renamed back to their key name, which may be a former name here.

@@ -59,7 +59,7 @@ class _DifferenceLog:
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def tell(self, what: str) -> None:
+    def add(self, what: str) -> None:
         if len(self.found) < _DIFFERENCES_MAX:
             self.found.append(what)
 
@@ -71,29 +71,29 @@ def compare_lakehouses(
     watch: ProgressCallback = ignore_progress,
 ) -> LakehouseComparison:
     """Return the differences between the source and the other lakehouse in all versions."""
-    told = _DifferenceLog()
+    log = _DifferenceLog()
     changes = 0
     numbers = range(len(matched.versions))
     pairs = zip(iterate_steps(source, matched.versions), iterate_steps(other, numbers), strict=True)
     for number, (theirs, ours) in enumerate(pairs):
         where = f"version {number}"
-        _compare_lines(theirs.commit, ours.commit, where, told)
+        _compare_lines(theirs.commit, ours.commit, where, log)
         if matched.expected_settings(theirs.after.settings) != ours.after.settings:
-            told.tell(f"{where}: the lakehouse definition differs")
-        wanted = _changed_objects(source, theirs, matched.expected)
-        changes += len(wanted)
-        _compare(wanted, _changed_objects(other, ours, lambda value: value), where, told)
+            log.add(f"{where}: the lakehouse definition differs")
+        expected = _changed_objects(source, theirs, matched.expected)
+        changes += len(expected)
+        _compare(expected, _changed_objects(other, ours, lambda value: value), where, log)
         watch(Progress("comparing versions", number + 1, len(numbers)))
-    counted, rows = _compare_newest(source, other, matched, told)
-    return LakehouseComparison(len(numbers), counted, changes, rows, tuple(told.found))
+    counted, rows = _compare_newest(source, other, matched, log)
+    return LakehouseComparison(len(numbers), counted, changes, rows, tuple(log.found))
 
 
-def _compare_lines(wanted: Commit, found: Commit, where: str, told: _DifferenceLog) -> None:
+def _compare_lines(expected: Commit, found: Commit, where: str, log: _DifferenceLog) -> None:
     for name in ("message", "author", "properties"):
-        if getattr(wanted, name) != getattr(found, name):
-            told.tell(f"{where}: its {name} is {getattr(found, name)!r}, not {getattr(wanted, name)!r}")
-    if wanted.transaction_id and wanted.transaction_id != found.transaction_id:
-        told.tell(f"{where}: its transaction is {found.transaction_id}, not {wanted.transaction_id}")
+        if getattr(expected, name) != getattr(found, name):
+            log.add(f"{where}: its {name} is {getattr(found, name)!r}, not {getattr(expected, name)!r}")
+    if expected.transaction_id and expected.transaction_id != found.transaction_id:
+        log.add(f"{where}: its transaction is {found.transaction_id}, not {expected.transaction_id}")
 
 
 def _changed_objects(
@@ -114,20 +114,20 @@ def _without_locator_fields(value: Object) -> Object:
 
 
 def _compare(
-    wanted: Mapping[Locator, Object | None], found: Mapping[Locator, Object | None], where: str, told: _DifferenceLog
+    expected: Mapping[Locator, Object | None], found: Mapping[Locator, Object | None], where: str, log: _DifferenceLog
 ) -> None:
-    for locator in sorted(wanted.keys() | found.keys()):
-        said = f"{where}: {locator.kind.word} {locator}"
+    for locator in sorted(expected.keys() | found.keys()):
+        subject = f"{where}: {locator.kind.word} {locator}"
         if locator not in found:
-            told.tell(f"{said} did not change")
-        elif locator not in wanted:
-            told.tell(f"{said} changed unexpectedly")
-        elif wanted[locator] != found[locator]:
-            told.tell(f"{said} differs")
+            log.add(f"{subject} did not change")
+        elif locator not in expected:
+            log.add(f"{subject} changed unexpectedly")
+        elif expected[locator] != found[locator]:
+            log.add(f"{subject} differs")
 
 
 def _compare_newest(
-    source: MaintenanceContext, other: MaintenanceContext, matched: VersionMapping, told: _DifferenceLog
+    source: MaintenanceContext, other: MaintenanceContext, matched: VersionMapping, log: _DifferenceLog
 ) -> tuple[dict[str, int], int]:
     """Compare the newest version in full, and return its object counts by kind and its row count."""
     counted: Counter[str] = Counter()
@@ -135,9 +135,9 @@ def _compare_newest(
     theirs = source.metastore.at_version(matched.versions[-1])
     ours = other.metastore.at_version(len(matched.versions) - 1)
     for kind in _KINDS:
-        wanted = dict(_objects(source.maintenance.objects(theirs, kind), matched.expected))
+        expected = dict(_objects(source.maintenance.objects(theirs, kind), matched.expected))
         found = dict(_objects(other.maintenance.objects(ours, kind), lambda value: value))
-        _compare(wanted, found, "the newest version", told)
+        _compare(expected, found, "the newest version", log)
         counted[kind.word] = len(found)
         rows += sum(value.manifest.row_count for value in found.values() if isinstance(value, Delta))
     return dict(counted), rows
@@ -147,6 +147,6 @@ def _objects(
     entries: Iterator[tuple[Locator, Object]], expected: Callable[[Object], Object | None]
 ) -> Iterator[tuple[Locator, Object]]:
     for locator, value in entries:
-        wanted = expected(_without_locator_fields(value))
-        if wanted is not None:
-            yield locator, wanted
+        converted = expected(_without_locator_fields(value))
+        if converted is not None:
+            yield locator, converted

@@ -172,7 +172,11 @@ class _LocationMap:
 def _build_mapping(versions: Sequence[int], history: HistoryMode, place: ConversionTarget) -> ConversionMapping:
     numbers = {version: number for number, version in enumerate(versions)}
     return ConversionMapping(
-        numbers, str, keeps_shared=history is HistoryMode.ALL, dropped_properties=place.unknown_properties
+        numbers,
+        str,
+        keeps_shared=history is HistoryMode.ALL,
+        dropped_properties=place.unknown_properties,
+        strict=place.strict,
     )
 
 
@@ -196,11 +200,15 @@ def _record(
             raise AlreadyExistsError(
                 f"{destination.uri} is not empty (it contains {other.path}); convert to another location"
             )
-        return ConversionRecord(source.store.uri, place.layout, history.value, data.value, first)
+        return ConversionRecord(source.store.uri, place.layout, history.value, data.value, first, place.strict)
     there = decode_conversion(found, f"{CONVERSION_PATH} in {destination.uri}")
-    if there != ConversionRecord(source.store.uri, place.layout, history.value, data.value, there.first_version):
+    same = ConversionRecord(
+        source.store.uri, place.layout, history.value, data.value, there.first_version, place.strict
+    )
+    if there != same:
         raise AlreadyExistsError(
-            f"{destination.uri} contains {there} in the {there.layout} layout; use another location or the same options"
+            f"{destination.uri} contains {there} in the {'strict ' if there.strict else ''}{there.layout} layout; "
+            "use another location or the same options"
         )
     if history is HistoryMode.ALL and there.first_version != first:
         raise ConflictError(

@@ -13,7 +13,7 @@ from mangrove.metastore import Changes, Commit, Difference, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, Object, SharedTransactionEntry, SharedTransactionState
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import STRICT_TREE, LakehouseSettings
 
 __all__ = [
     "ConversionMapping",
@@ -40,6 +40,8 @@ class ConversionMapping:
     """Whether shared transactions are converted; without their base version they cannot be published."""
     dropped_properties: frozenset[str] = frozenset()
     """Lakehouse properties without meaning in the destination layout."""
+    strict: bool = False
+    """Whether the destination is a strict tree."""
 
     def object(self, value: Object) -> Object | None:
         """Return the object for the destination, or None if it is not converted."""
@@ -58,7 +60,10 @@ class ConversionMapping:
     def settings(self, value: LakehouseSettings) -> LakehouseSettings:
         """Return the lakehouse definition for the destination."""
         ages = value.maximum_version_age_millis_overrides
-        properties = {name: text for name, text in value.properties.items() if name not in self.dropped_properties}
+        dropped = self.dropped_properties | {STRICT_TREE}
+        properties = {name: text for name, text in value.properties.items() if name not in dropped}
+        if self.strict:
+            properties[STRICT_TREE] = "true"
         return replace(
             value,
             properties=properties,

@@ -52,10 +52,13 @@ class ConversionRecord:
     data: str
     first_version: int
     """The source version that became version 0; it determines all other version numbers."""
+    strict: bool = False
+    """Whether the destination is a strict tree."""
 
     def __post_init__(self) -> None:
         texts = (self.source, self.layout, self.history, self.data)
-        if not all(isinstance(text, str) for text in texts) or type(self.first_version) is not int:
+        numbers = (type(self.first_version), type(self.strict))
+        if not all(isinstance(text, str) for text in texts) or numbers != (int, bool):
             raise FormatError(f"invalid types in a conversion record: {self!r}")
 
     def __str__(self) -> str:
@@ -97,6 +100,8 @@ class ConversionTarget:
     """Whether the layout does not support ids with a dot."""
     unknown_properties: frozenset[str]
     """Lakehouse properties that the layout does not support."""
+    strict: bool
+    """Whether the destination is a strict tree."""
     make: Callable[[Effects, LakehouseSettings, Changes], MaintainedMetastore]
     open: Callable[[Effects], MaintainedMetastore | None]
     """Returns the existing lakehouse, or None."""

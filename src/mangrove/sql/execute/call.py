@@ -28,26 +28,26 @@ def execute_call(statement: CallStatement, lake: Lakehouse, namespace: str) -> I
     procedure = PROCEDURES.get(name)
     if procedure is None or len(statement.name.parts) > 2:
         raise NotFoundError(
-            f"there is no procedure {'.'.join(statement.name.parts)}; there are: {', '.join(sorted(PROCEDURES))}"
+            f"unknown procedure {'.'.join(statement.name.parts)}; expected one of {', '.join(sorted(PROCEDURES))}"
         )
     return procedure.run(lake, namespace, _bind_arguments(name, procedure, statement))
 
 
 def _bind_arguments(name: str, procedure: Procedure, statement: CallStatement) -> dict[str, SqlLiteral]:
-    wanted = ", ".join(procedure.arguments)
+    signature = ", ".join(procedure.arguments)
     if len(statement.positional) > len(procedure.arguments):
-        raise InvalidInputError(f"{name} has {len(statement.positional)} arguments: it takes ({wanted})")
-    given: dict[str, SqlLiteral] = dict(zip(procedure.arguments, statement.positional, strict=False))
+        raise InvalidInputError(f"{name} takes ({signature}), but {len(statement.positional)} arguments are given")
+    arguments: dict[str, SqlLiteral] = dict(zip(procedure.arguments, statement.positional, strict=False))
     for key, value in statement.named.items():
         if key not in procedure.arguments:
-            raise InvalidInputError(f"{name} has no argument {key}: it takes ({wanted})")
-        if key in given:
-            raise InvalidInputError(f"{name} is given {key} by its place and by its name: leave one out")
-        given[key] = value
-    missing = [key for key in procedure.arguments[: procedure.required] if given.get(key) is None]
+            raise InvalidInputError(f"{name} has no argument {key}; it takes ({signature})")
+        if key in arguments:
+            raise InvalidInputError(f"argument {key} of {name} is given by position and by name; remove one of them")
+        arguments[key] = value
+    missing = [key for key in procedure.arguments[: procedure.required] if arguments.get(key) is None]
     if missing:
-        raise InvalidInputError(f"{name} needs {missing[0]}: it takes ({wanted})")
-    return {key: value for key, value in given.items() if value is not None}
+        raise InvalidInputError(f"{name} requires {missing[0]}; it takes ({signature})")
+    return {key: value for key, value in arguments.items() if value is not None}
 
 
 def _compact(lake: Lakehouse, namespace: str, given: Mapping[str, Any]) -> InlineResult:

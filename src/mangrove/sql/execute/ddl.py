@@ -45,7 +45,7 @@ DdlStatement = CreateNamespace | AlterNamespace | CreateTable | AlterTable | Cre
 
 
 class _Bound(Protocol):
-    """Gives the rows of a query; `above` names the view of which it is the query, so that it cannot read itself."""
+    """Returns the rows of a query; `above` is the view that it defines, to detect cycles."""
 
     def __call__(self, query: Query, above: tuple[str, ...] = ()) -> BoundQuery: ...
 
@@ -61,7 +61,7 @@ def execute_ddl(statement: DdlStatement, catalog: Transaction, resolver: NameRes
                 description=statement.comment,
                 if_not_exists=statement.if_not_exists,
             )
-            return f"namespace {namespace} is there"
+            return f"created namespace {namespace}"
         case AlterNamespace():
             return _alter_namespace(statement, catalog, resolver)
         case CreateTable():
@@ -83,83 +83,88 @@ def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: 
     match statement.action:
         case RenameTo(name):
             catalog.rename_namespace(namespace, resolver.namespace_of(name))
-            return f"namespace {namespace} is now {resolver.namespace_of(name)}"
+            return f"renamed namespace {namespace} to {resolver.namespace_of(name)}"
         case SetProperties(properties):
             catalog.alter_namespace(namespace, properties)
         case UnsetProperties(names, if_exists):
-            there = catalog.namespace(namespace).properties
-            catalog.alter_namespace(namespace, remove=_to_remove(names, there, if_exists=if_exists))
+            existing = catalog.namespace(namespace).properties
+            catalog.alter_namespace(namespace, remove=_names_to_remove(names, existing, if_exists=if_exists))
         case SetComment(comment):
             catalog.alter_namespace(namespace, description=comment)
         case _:
             assert_never(statement.action)
-    return f"namespace {namespace} is altered"
+    return f"altered namespace {namespace}"
 
 
 def _create_table(statement: CreateTable, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.table(statement.name)
-    there = catalog.reading().get(locator)
-    if isinstance(there, TableEntry) and statement.if_not_exists:
-        return f"table {locator} was there already"
-    if statement.must_exist and not isinstance(there, TableEntry):
+    existing = catalog.reading().get(locator)
+    if isinstance(existing, TableEntry) and statement.if_not_exists:
+        return f"table {locator} already exists"
+    if statement.must_exist and not isinstance(existing, TableEntry):
         raise NotFoundError(f"table {locator} does not exist; use CREATE OR REPLACE TABLE")
-    said = _build_create_arguments(statement, catalog, resolver)
+    arguments = _build_create_arguments(statement, catalog, resolver)
     rows: Frame | None = None
     if statement.query is not None:
         if statement.columns is not None:
-            raise InvalidInputError(f"{locator} is made of a query, which says its columns: leave them out")
+            raise InvalidInputError(f"the columns of {locator} are those of its query; remove the column list")
         rows = bound(statement.query).frame
-    catalog.create_table(locator, as_=rows, replace=statement.or_replace, **said)
-    return f"table {locator} is there"
+    catalog.create_table(locator, as_=rows, replace=statement.or_replace, **arguments)
+    return f"created table {locator}"
 
 
 def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolver: NameResolver) -> dict[str, Any]:
     """Return the arguments of `create_table`."""
-    said: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
+    arguments: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
     if statement.like is not None:
         with locate_errors_at(resolver.text, statement.like.start):
-            said |= _like(catalog.table(resolver.table(statement.like)))
+            arguments |= _copy_definition(catalog.table(resolver.table(statement.like)))
     if statement.columns is not None:
-        said["schema"] = statement.columns
+        arguments["schema"] = statement.columns
     for name, value in {
         "keys": statement.keys,
         "partition_by": statement.partition_by,
     }.items():
         if value:
-            said[name] = list(value)
+            arguments[name] = list(value)
     if statement.cluster_by:
         schema = None if statement.columns is None else parse_schema(statement.columns)
-        said["properties"] = {**statement.properties, CLUSTER_BY: _resolve_cluster_by(statement.cluster_by, schema)}
+        arguments["properties"] = {
+            **statement.properties,
+            CLUSTER_BY: _resolve_cluster_by(statement.cluster_by, schema),
+        }
     if statement.checks:
-        said["checks"] = _name_checks(statement.checks)
+        arguments["checks"] = _name_checks(statement.checks)
     if statement.is_external or statement.location is not None:
-        said |= {
+        arguments |= {
             "table_type": "external",
             "location": statement.location,
             "table_format": statement.table_format or "parquet",
             "format_properties": statement.options,
         }
-    return said
+    return arguments
 
 
-def _like(table: Table) -> dict[str, Any]:
-    said: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
+def _copy_definition(table: Table) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
     if table.table_type.value == "managed":
-        said |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
-    return said
+        arguments |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
+    return arguments
 
 
 def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
-    named: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     numbers = count(1)
     for check in checks:
         name = check.name or next(
-            free for number in numbers if (free := f"check_{number}") not in {one.name for one in checks} | named.keys()
+            free
+            for number in numbers
+            if (free := f"check_{number}") not in {one.name for one in checks} | conditions.keys()
         )
-        if name in named:
-            raise InvalidInputError(f"two constraints are called {name!r}: give each a name of its own")
-        named[name] = check.condition
-    return named
+        if name in conditions:
+            raise InvalidInputError(f"two constraints have the name {name!r}; give each its own name")
+        conditions[name] = check.condition
+    return conditions
 
 
 def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameResolver) -> str:
@@ -167,13 +172,13 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
     match statement.action:
         case RenameTo(name):
             with locate_errors_at(resolver.text, name.start):
-                new = resolver.table(_beside(name, table))
+                new = resolver.table(_qualify_new_name(name, table))
                 catalog.rename_table(table.locator, new)
-            return f"table {table} is now {new}"
+            return f"renamed table {table} to {new}"
         case SetProperties(properties):
             table.alter(properties)
         case UnsetProperties(names, if_exists):
-            table.alter(remove=_to_remove(names, table.properties, if_exists=if_exists))
+            table.alter(remove=_names_to_remove(names, table.properties, if_exists=if_exists))
         case SetComment(comment):
             table.alter(description=comment)
         case AddColumns(columns):
@@ -190,7 +195,7 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
         case AlterColumn():
             _alter_column(table, statement.action)
         case AddCheck(check):
-            table.update_schema().add_check(check.name or _free_check(table), check.condition).commit()
+            table.update_schema().add_check(check.name or _find_free_check_name(table), check.condition).commit()
         case DropCheck(name, if_exists):
             if not if_exists or name in table.checks:
                 table.update_schema().drop_check(name).commit()
@@ -201,7 +206,7 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
                 table.alter(remove=(CLUSTER_BY,))
         case _:
             assert_never(statement.action)
-    return f"table {table} is altered"
+    return f"altered table {table}"
 
 
 def _alter_column(table: Table, action: AlterColumn) -> None:
@@ -227,7 +232,7 @@ def _alter_column(table: Table, action: AlterColumn) -> None:
             raise AssertionError(other)
 
 
-def _free_check(table: Table) -> str:
+def _find_free_check_name(table: Table) -> str:
     return next(name for number in count(1) if (name := f"check_{number}") not in table.checks)
 
 
@@ -242,14 +247,14 @@ def _resolve_cluster_by(columns: tuple[str, ...], schema: Schema | None) -> str:
 def _create_view(statement: CreateView, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.view(statement.name)
     if statement.if_not_exists and catalog.reading().get(locator) is not None:
-        return f"view {locator} was there already"
+        return f"view {locator} already exists"
     query = bound(statement.query, (str(locator),))
     text = _check_view_query(statement.query)
     if statement.columns:
-        found = len(query.frame.columns)
-        if found != len(statement.columns):
+        column_count = len(query.frame.columns)
+        if column_count != len(statement.columns):
             raise InvalidInputError(
-                f"view {locator} names {len(statement.columns)} columns, and its query has {found}: name each"
+                f"view {locator} lists {len(statement.columns)} columns, but its query has {column_count}"
             )
         names = ", ".join(f"`{name.replace('`', '``')}`" for name, _ in statement.columns)
         text = f"SELECT * FROM (\n{text}\n) AS view_query({names})"  # noqa: S608 - the user's own query
@@ -261,14 +266,15 @@ def _create_view(statement: CreateView, catalog: Transaction, resolver: NameReso
         description=statement.comment,
         or_replace=statement.or_replace,
     )
-    return f"view {locator} is there"
+    return f"created view {locator}"
 
 
 def _check_view_query(query: Query) -> str:
     """Return the text of a view's query; a lakehouse-wide AS OF clause is not allowed in a view."""
     if query.at is not None:
         raise InvalidInputError(
-            "a view cannot stand AT LAKE VERSION: say VERSION AS OF behind each table, or read the view AT LAKE VERSION"
+            "the query of a view cannot have AT LAKE VERSION; use VERSION AS OF after each table, or read the view "
+            "AT LAKE VERSION"
         )
     return query.piece.text
 
@@ -281,11 +287,11 @@ def _alter_view(statement: AlterView, catalog: Transaction, resolver: NameResolv
             parts = name.parts if len(name.parts) > 1 else (locator.namespace, *name.parts)
             with locate_errors_at(resolver.text, name.start):
                 catalog.rename_view(locator, resolver.view(SqlName(parts, 0, 0)))
-            return f"view {locator} is now {join_name(*parts)}"
+            return f"renamed view {locator} to {join_name(*parts)}"
         case SetProperties(properties):
             catalog.alter_view(locator, properties)
         case UnsetProperties(names, if_exists):
-            catalog.alter_view(locator, remove=_to_remove(names, view.properties, if_exists=if_exists))
+            catalog.alter_view(locator, remove=_names_to_remove(names, view.properties, if_exists=if_exists))
         case SetComment(comment):
             catalog.alter_view(locator, description=comment)
         case Query():
@@ -300,38 +306,38 @@ def _alter_view(statement: AlterView, catalog: Transaction, resolver: NameResolv
             )
         case _:
             assert_never(statement.action)
-    return f"view {locator} is altered"
+    return f"altered view {locator}"
 
 
 def _drop(statement: DropObject, catalog: Transaction, resolver: NameResolver) -> str:
     if statement.kind == "namespace":
         namespace = resolver.namespace_of(statement.name)
         catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)
-        return f"namespace {namespace} is dropped"
+        return f"dropped namespace {namespace}"
     table, view = resolver.table(statement.name), resolver.view(statement.name)
     is_table = catalog.reading().get(table) is not None
     is_view = catalog.reading().get(view) is not None
     if statement.kind == "table":
         if is_view and not is_table:
-            raise InvalidInputError(f"{view} is a view: write DROP VIEW")
+            raise InvalidInputError(f"{view} is a view; use DROP VIEW")
         catalog.drop_table(table, if_exists=statement.if_exists)
     else:
         if is_table and not is_view:
-            raise InvalidInputError(f"{table} is a table: write DROP TABLE")
+            raise InvalidInputError(f"{table} is a table; use DROP TABLE")
         catalog.drop_view(view, if_exists=statement.if_exists)
-    return f"{statement.kind} {table} is dropped"
+    return f"dropped {statement.kind} {table}"
 
 
-def _beside(name: SqlName, table: Table) -> SqlName:
+def _qualify_new_name(name: SqlName, table: Table) -> SqlName:
     """Return a new name; an unqualified one is in the namespace of the table."""
     return name if len(name.parts) > 1 else SqlName((table.locator.namespace, *name.parts), name.start, name.end)
 
 
-def _to_remove(names: tuple[str, ...], there: Any, *, if_exists: bool) -> tuple[str, ...]:
-    missing = [name for name in names if name not in there]
+def _names_to_remove(names: tuple[str, ...], existing: Any, *, if_exists: bool) -> tuple[str, ...]:
+    missing = [name for name in names if name not in existing]
     if missing and not if_exists:
         raise NotFoundError(f"property {missing[0]!r} does not exist; use IF EXISTS to ignore that")
-    return tuple(name for name in names if name in there)
+    return tuple(name for name in names if name in existing)
 
 
 def _has_column(schema: Schema | None, path: tuple[str, ...]) -> bool:

@@ -50,10 +50,10 @@ _HEAD: Final = "SELECT "
 
 
 def qualify_columns(text: str, columns: Collection[str], name: str) -> str:
-    """Return the text with a table's name before the bare names of some columns, which are given in small letters.
+    """Return the text with unqualified names of these case-folded columns qualified by a table name.
 
-    Names inside subqueries and lambdas are left alone. What sqlglot does not
-    understand stays as it is: Spark says then that a name is ambiguous.
+    Names inside subqueries and lambdas stay unchanged. So does a text that sqlglot cannot
+    parse; Spark then reports ambiguous names.
 
     >>> qualify_columns("id + f(t.id, x -> x + n)", {"id", "n"}, "s")
     '`s`.id + f(t.id, x -> x + n)'
@@ -65,8 +65,8 @@ def qualify_columns(text: str, columns: Collection[str], name: str) -> str:
     places = []
     for column in tree.find_all(exp.Column):
         start = column.parts[0].meta.get("start")
-        is_own = column.find_ancestor(exp.Select) is tree and column.find_ancestor(exp.Lambda) is None
-        if len(column.parts) == 1 and is_own and column.name.casefold() in columns and isinstance(start, int):
+        is_outermost = column.find_ancestor(exp.Select) is tree and column.find_ancestor(exp.Lambda) is None
+        if len(column.parts) == 1 and is_outermost and column.name.casefold() in columns and isinstance(start, int):
             places.append(start - len(_HEAD))
     quoted = "`{}`".format(name.replace("`", "``"))
     for place in sorted(places, reverse=True):
@@ -83,7 +83,7 @@ def execute_update_delete_merge(
         return _execute_change(statement, table, expressions)
     except InvalidInputError as error:
         # Spark saw pieces of the statement only. A look at each finds the place that it means.
-        _find_refusal(statement, table, expressions)
+        _raise_located_error(statement, table, expressions)
         raise error from error.__cause__
 
 
@@ -99,29 +99,29 @@ def _execute_change(statement: Update | Delete | Merge, table: Table, expression
             assert_never(statement)
 
 
-def _find_refusal(statement: Update | Delete | Merge, table: Table, expressions: StatementExpressions) -> None:
+def _raise_located_error(statement: Update | Delete | Merge, table: Table, expressions: StatementExpressions) -> None:
     """Raise Spark's error for a condition or value, with its position in the statement."""
     quoted = quote_name(statement.alias or statement.table.parts[-1])
     tables = f"{quote_name(table.locator.namespace)}.{quote_name(table.name)} AS {quoted}"
     requested = [(statement.condition, tables)] if statement.condition is not None else []
-    looked_at: list[tuple[SqlFragment, str]] = []
+    values: list[tuple[SqlFragment, str]] = []
     if isinstance(statement, Update):
-        looked_at += [(assignment.value, tables) for assignment in statement.assignments]
+        values += [(assignment.value, tables) for assignment in statement.assignments]
     elif isinstance(statement, Merge):
         alias = "" if statement.source_alias is None else f" AS {quote_name(statement.source_alias)}"
         names = f"({', '.join(map(quote_name, statement.source_columns))})" if statement.source_columns else ""
         source = f"{statement.source.text}{alias}{names}"
         both = f"{tables}, {source}"
         requested = [(piece, both) for piece, _ in requested]
-        seen = {"matched": both, "not matched": source, "not matched by source": tables}
+        tables_by_group = {"matched": both, "not matched": source, "not matched by source": tables}
         for clause in statement.clauses:
-            requested += [(clause.condition, seen[clause.group])] if clause.condition is not None else []
-            looked_at += [(assignment.value, seen[clause.group]) for assignment in clause.assignments]
+            requested += [(clause.condition, tables_by_group[clause.group])] if clause.condition is not None else []
+            values += [(assignment.value, tables_by_group[clause.group]) for assignment in clause.assignments]
     for piece, over in requested:
-        expressions.try_out(piece, over, is_condition=True)
-    for piece, over in looked_at:
+        expressions.analyze(piece, over, is_condition=True)
+    for piece, over in values:
         if piece.text.strip().upper() != "DEFAULT":
-            expressions.try_out(piece, over)
+            expressions.analyze(piece, over)
 
 
 def _delete(statement: Delete, table: Table, expressions: StatementExpressions) -> RowCounts:
@@ -137,15 +137,15 @@ def _delete(statement: Delete, table: Table, expressions: StatementExpressions) 
 
 def _update(statement: Update, table: Table, expressions: StatementExpressions) -> RowCounts:
     schema = require_schema(table)
-    names = _names(statement.table, statement.alias)
+    names = _list_qualifiers(statement.table, statement.alias)
     values = _build_assignments(statement.assignments, schema, names, expressions, table)
     condition = None if statement.condition is None else expressions.text(statement.condition)
     if any(map(has_subquery, [*values.values(), condition or ""])):
         full = _full_name(statement.table, table, statement.alias)
         merge = _merge_single_row(table, statement.table, statement.alias, expressions)
-        spoken = {name: Expr(rewrite_qualifiers(value, full)) for name, value in values.items()}
+        qualified = {name: Expr(rewrite_qualifiers(value, full)) for name, value in values.items()}
         return merge.when_matched_update(
-            spoken, None if condition is None else rewrite_qualifiers(condition, full)
+            qualified, None if condition is None else rewrite_qualifiers(condition, full)
         ).execute()
     bare = {name: Expr(rewrite_qualifiers(value, dict.fromkeys(names))) for name, value in values.items()}
     where = None if condition is None else _where(condition, statement, table, expressions)
@@ -162,9 +162,9 @@ def _where(
     predicate = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=True)
     if predicate is not None:
         return predicate
-    bare = rewrite_qualifiers(condition, dict.fromkeys(_names(statement.table, statement.alias)))
-    # In these words it is no predicate of ours, which might take literals otherwise than this session of Spark's,
-    # and Spark refuses what is neither true nor false, where IS TRUE would take the text 'yes'.
+    bare = rewrite_qualifiers(condition, dict.fromkeys(_list_qualifiers(statement.table, statement.alias)))
+    # CASE keeps the text from being parsed as a predicate, which may interpret literals differently than this
+    # Spark session. Unlike IS TRUE, it rejects conditions that are not boolean, such as the string 'yes'.
     text = f"CASE WHEN ({bare}) THEN TRUE ELSE FALSE END"
     certain = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=False)
     return text if certain is None else SparkCondition(text, certain)
@@ -183,12 +183,14 @@ def _merge(statement: Merge, table: Table, expressions: StatementExpressions) ->
     if statement.with_schema_evolution:
         table.evolve(source.select(*map(quote_name, _find_used_columns(statement, source.columns))))
     target = statement.alias or statement.table.parts[-1]
-    parts = _source_parts(statement.source)
+    parts = _parse_source_name(statement.source)
     other = statement.source_alias or (parts[-1] if parts else "source")
     names: dict[tuple[str, ...], str | None] = dict(_full_name(statement.table, table, statement.alias))
     if other.casefold() == target.casefold():
         if statement.source_alias is not None or not parts:
-            raise InvalidInputError(f"the table and the source of the merge are both called {target!r}: rename one")
+            raise InvalidInputError(
+                f"the target and the source of the merge have the same name {target!r}; give one of them an alias"
+            )
         other = join_name(*parts)
     if parts and not statement.source_alias:
         names[tuple(part.casefold() for part in parts)] = other
@@ -201,7 +203,7 @@ def _merge(statement: Merge, table: Table, expressions: StatementExpressions) ->
     )
     schema = require_schema(table)
     for clause in statement.clauses:
-        merge = _with_clause(merge, clause, schema, source.columns, (table, statement, expressions, names))
+        merge = _add_clause(merge, clause, schema, source.columns, (table, statement, expressions, names))
     return merge.execute()
 
 
@@ -213,7 +215,7 @@ def _find_used_columns(statement: Merge, source_columns: list[str]) -> list[str]
     return [name for name in source_columns if name.casefold() in named]
 
 
-def _with_clause(
+def _add_clause(
     merge: TableMerge,
     clause: MergeWhenClause,
     schema: Schema,
@@ -224,19 +226,21 @@ def _with_clause(
     shared = {column.name.casefold() for column in schema.columns} & {name.casefold() for name in source_columns}
     side = {"not matched": merge.plan.source_name, "not matched by source": merge.plan.target_name}.get(clause.group)
 
-    def spoken(text: str) -> str:
-        # Where a row has no match, a bare name can mean a column of the one side alone.
+    def qualify(text: str) -> str:
+        # A row without a match has columns of one side only, so an unqualified name is that side's.
         return rewrite_qualifiers(text if side is None else qualify_columns(text, shared, side), names)
 
-    where = None if clause.condition is None else spoken(expressions.text(clause.condition))
+    where = None if clause.condition is None else qualify(expressions.text(clause.condition))
     assignments = _resolve_positional_columns(clause.assignments, schema, table)
-    assigned = _build_assignments(assignments, schema, _names(statement.table, statement.alias), expressions, table)
-    values = {name: Expr(spoken(value)) for name, value in assigned.items()}
+    assigned = _build_assignments(
+        assignments, schema, _list_qualifiers(statement.table, statement.alias), expressions, table
+    )
+    values = {name: Expr(qualify(value)) for name, value in assigned.items()}
     if clause.action in ("update all", "insert all") and not statement.with_schema_evolution:
-        there = {name.casefold() for name in source_columns}
-        missing = [column.name for column in schema.columns if column.name.casefold() not in there]
+        available = {name.casefold() for name in source_columns}
+        missing = [column.name for column in schema.columns if column.name.casefold() not in available]
         if missing:
-            raise InvalidInputError(f"the source of the merge has no column {missing[0]!r}: name the columns to set")
+            raise InvalidInputError(f"the source of the merge has no column {missing[0]!r}; list the columns to set")
     match clause.group, clause.action:
         case "matched", "delete":
             return merge.when_matched_delete(where)
@@ -258,8 +262,8 @@ def _resolve_positional_columns(
         return assignments
     if len(assignments) != len(schema.columns):
         raise InvalidInputError(
-            f"an INSERT of the merge has {len(assignments)} values, and {table} has {len(schema.columns)} columns: "
-            "name the columns to set"
+            f"the INSERT of the merge has {len(assignments)} values, but {table} has {len(schema.columns)} columns; "
+            "list the columns to set"
         )
     return tuple(replace(one, column=(to.name,)) for one, to in zip(assignments, schema.columns, strict=True))
 
@@ -272,7 +276,7 @@ def _build_assignments(
     table: Table,
 ) -> dict[str, str]:
     """Return the new value of each column; assigning a struct field rebuilds the struct."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     fields: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for assignment in assignments:
         path = assignment.column
@@ -282,46 +286,46 @@ def _build_assignments(
                 break
         with locate_errors_at(expressions.source.text, assignment.start):
             column = schema.column(path[0])
-            if column.name in found or (column.name in fields and len(path) == 1):
+            if column.name in values or (column.name in fields and len(path) == 1):
                 raise InvalidInputError(f"column {column.name!r} of {table} is set twice")
         text = expressions.text(assignment.value)
         if text.strip().upper() == "DEFAULT":
             text = schema.column(*path).default or "NULL"
         if len(path) == 1:
-            found[column.name] = text
+            values[column.name] = text
         else:
             fields.setdefault(column.name, []).append((path[1:], text))
     for whole, changed in fields.items():
-        found[whole] = _struct_text(schema.column(whole).type, quote_name(whole), changed)
-    return found
+        values[whole] = _struct_text(schema.column(whole).type, quote_name(whole), changed)
+    return values
 
 
-def _struct_text(data_type: object, here: str, changed: list[tuple[tuple[str, ...], str]]) -> str:
+def _struct_text(data_type: object, path_text: str, changed: list[tuple[tuple[str, ...], str]]) -> str:
     """Return an expression for a struct with some fields changed."""
     if not isinstance(data_type, Struct):
-        raise InvalidInputError(f"{here} is no struct: set it as a whole")
+        raise InvalidInputError(f"{path_text} is not a struct and has no fields to set; set the whole column")
     by_field: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for path, text in changed:
         by_field.setdefault(path[0].casefold(), []).append((path[1:], text))
-    known = {column.name.casefold() for column in data_type.columns}
-    for name in by_field.keys() - known:
-        raise InvalidInputError(f"{here} has no field {name!r}")
+    field_names = {column.name.casefold() for column in data_type.columns}
+    for name in by_field.keys() - field_names:
+        raise InvalidInputError(f"{path_text} has no field {name!r}")
     parts = []
     for column in data_type.columns:
-        inner = f"{here}.{quote_name(column.name)}"
-        given = by_field.get(column.name.casefold(), [])
-        if any(not path for path, _ in given):
-            if len(given) > 1:
+        inner = f"{path_text}.{quote_name(column.name)}"
+        changes = by_field.get(column.name.casefold(), [])
+        if any(not path for path, _ in changes):
+            if len(changes) > 1:
                 raise InvalidInputError(f"{inner} is set twice")
-            value = f"({given[0][1]})"
+            value = f"({changes[0][1]})"
         else:
-            value = _struct_text(column.type, inner, given) if given else inner
+            value = _struct_text(column.type, inner, changes) if changes else inner
         name = column.name.replace("'", "\\'")
         parts.append(f"'{name}', {value}")
     return f"named_struct({', '.join(parts)})"
 
 
-def _names(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
+def _list_qualifiers(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
     """Return the valid qualifiers of the table's columns; an alias replaces the table name."""
     if alias is not None:
         return [(alias.casefold(),)]
@@ -330,14 +334,14 @@ def _names(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
 
 
 def _full_name(name: SqlName, table: Table, alias: str | None) -> dict[tuple[str, ...], str | None]:
-    """Return how a name with its namespace is said where the table goes by one name."""
+    """Return the rewriting of the fully qualified table name to its single name."""
     if alias is not None:
         return {}
     full = (table.locator.namespace.casefold(), table.name.casefold())
     return {full: name.parts[-1]}
 
 
-def _source_parts(source: SqlFragment) -> tuple[str, ...]:
+def _parse_source_name(source: SqlFragment) -> tuple[str, ...]:
     tokens = tokenize(source.text)
     return parse_name_chain(tokens, 0)[0] if tokens[0].is_name else ()
 
@@ -382,6 +386,6 @@ def execute_dml(
 
 def format_row_counts(counts: RowCounts) -> str:
     """Return a readable message of the row counts."""
-    words = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
-    found = [f"{number:,} {word}" for word, number in words.items() if number]
-    return f"rows: {', '.join(found)}" if found else "no row was changed"
+    numbers = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+    parts = [f"{number:,} {word}" for word, number in numbers.items() if number]
+    return f"rows: {', '.join(parts)}" if parts else "no row was changed"

@@ -1,7 +1,7 @@
 """Parameters, qualified names and CTEs in the expressions of DML statements.
 
-Such texts reach Spark as parts of a plan and not as statements, so tables in their
-subqueries get temporary names, and parameters are written out.
+Spark receives such expressions as parts of a plan, not as statements. Therefore tables in
+their subqueries are registered as temporary views, and parameters are replaced by literals.
 """
 
 import datetime
@@ -40,7 +40,7 @@ def rewrite_qualifiers(text: str, names: Mapping[tuple[str, ...], str | None]) -
     'id = `t`.x + f(y)'
     """
     tokens = tokenize(text)
-    made, done, place = "", 0, 0
+    result, copied, place = "", 0, 0
     while tokens[place].kind is not SqlTokenKind.END:
         follows_dot = place > 0 and tokens[place - 1].text == "."
         if not tokens[place].is_name or follows_dot:
@@ -48,14 +48,14 @@ def rewrite_qualifiers(text: str, names: Mapping[tuple[str, ...], str | None]) -
             continue
         parts, after = parse_name_chain(tokens, place)
         folded = tuple(part.casefold() for part in parts)
-        known = next((name for name in names if folded[: len(name)] == name and len(parts) > len(name)), None)
-        if known is not None:
-            rest = tokens[place + 2 * len(known)].start
-            new = names[known]
-            made += text[done : tokens[place].start] + ("" if new is None else f"`{new.replace('`', '``')}`.")
-            done = rest
+        matched = next((name for name in names if folded[: len(name)] == name and len(parts) > len(name)), None)
+        if matched is not None:
+            rest = tokens[place + 2 * len(matched)].start
+            new = names[matched]
+            result += text[copied : tokens[place].start] + ("" if new is None else f"`{new.replace('`', '``')}`.")
+            copied = rest
         place = after
-    return made + text[done:]
+    return result + text[copied:]
 
 
 @dataclass
@@ -69,34 +69,34 @@ class StatementExpressions:
 
     def text(self, piece: SqlFragment) -> str:
         """Return a condition or value as Spark SQL."""
-        written = self._written_out(piece)
+        written = self._substitute_arguments(piece)
         if not has_subquery(written):
             return written
         if self.common is not None:
-            written = _with_common(written, self._written_out(self.common))
-        return self._with_views(written, piece)
+            written = _add_with_clause(written, self._substitute_arguments(self.common))
+        return self._register_tables(written, piece)
 
     def rows(self, piece: SqlFragment) -> Frame:
         """Return the rows of a table or of a subquery."""
-        # The place of the text stays what it is, whatever we write before it.
-        head = f"{self._common()}SELECT * FROM "  # noqa: S608 - the user's own query
+        # The position of the fragment is independent of the text before it.
+        head = f"{self._with_clause()}SELECT * FROM "  # noqa: S608 - the user's own query
         return self.binder.query(
             SqlFragment(head + self._to_spark_text(piece), piece.start - len(head)), self.source.text
         ).frame
 
-    def try_out(self, piece: SqlFragment, tables: str, *, is_condition: bool = False) -> None:
+    def analyze(self, piece: SqlFragment, tables: str, *, is_condition: bool = False) -> None:
         """Let Spark analyze a condition or value over some tables, without running it."""
         start, end = (f"1 FROM {tables} WHERE (", ")") if is_condition else ("(", f") FROM {tables}")
-        head = f"{self._common()}SELECT {start}"
-        looked_at = f"{head}{self._to_spark_text(piece)}{end}"
-        self.binder.query(SqlFragment(looked_at, piece.start - len(head)), self.source.text)
+        head = f"{self._with_clause()}SELECT {start}"
+        text = f"{head}{self._to_spark_text(piece)}{end}"
+        self.binder.query(SqlFragment(text, piece.start - len(head)), self.source.text)
 
-    def _common(self) -> str:
+    def _with_clause(self) -> str:
         return "" if self.common is None else f"{self._to_spark_text(self.common)} "
 
     def _to_spark_text(self, piece: SqlFragment) -> str:
         """Return a text without positional parameters, whose positions may shift."""
-        return piece.text if isinstance(self.source.arguments, Mapping) else self._written_out(piece)
+        return piece.text if isinstance(self.source.arguments, Mapping) else self._substitute_arguments(piece)
 
     def close(self) -> None:
         """Drop the temporary views."""
@@ -104,41 +104,41 @@ class StatementExpressions:
             drop_temporary_view(self.binder.engine.session, name)
         self._views.clear()
 
-    def _with_views(self, text: str, piece: SqlFragment) -> str:
+    def _register_tables(self, text: str, piece: SqlFragment) -> str:
         tokens = tokenize(_HEAD + text)
         parsed = parse_query_tables(_HEAD + text, tokens)
         if not parsed.is_known:
             raise build_error_at(
-                self.source.text, piece.start, "the subquery cannot be taken apart: put it into a temporary view first"
+                self.source.text, piece.start, "cannot parse the subquery; create a temporary view of it first"
             )
-        made, done = "", 0
+        result, copied = "", 0
         for table_ref in find_table_refs(parsed, tokens):
             frame = self.binder.frame_at(table_ref, self.source.text, piece.start)
             if frame is None:
                 continue
-            made += (_HEAD + text)[done : table_ref.start] + quote_name(self._view(frame))
-            done = table_ref.end
+            result += (_HEAD + text)[copied : table_ref.start] + quote_name(self._create_view(frame))
+            copied = table_ref.end
             if table_ref.alias_place is not None:
-                made += (_HEAD + text)[done : table_ref.alias_place] + f" AS {quote_name(table_ref.parts[-1])}"
-                done = table_ref.alias_place
-        return (made + (_HEAD + text)[done:])[len(_HEAD) :]
+                result += (_HEAD + text)[copied : table_ref.alias_place] + f" AS {quote_name(table_ref.parts[-1])}"
+                copied = table_ref.alias_place
+        return (result + (_HEAD + text)[copied:])[len(_HEAD) :]
 
-    def _view(self, frame: Frame) -> str:
+    def _create_view(self, frame: Frame) -> str:
         name = f"mangrove_{self.binder.resolver.new_id().replace('-', '_')}"
         create_temporary_view(frame, name, or_replace=False, is_global=False)
         self._views.append(name)
         return name
 
-    def _written_out(self, piece: SqlFragment) -> str:
+    def _substitute_arguments(self, piece: SqlFragment) -> str:
         """Return the text with its parameters replaced by values."""
         arguments = self.source.arguments
         if not arguments:
             return piece.text
         tokens = tokenize(piece.text)
-        made, done = "", 0
+        result, copied = "", 0
         for place, token in enumerate(tokens):
             if token.text == "?" and isinstance(arguments, Sequence):
-                value = self._numbered(arguments, piece.start + token.start)
+                value = self._positional_argument(arguments, piece.start + token.start)
                 end = token.end
             elif _is_parameter(tokens, place) and isinstance(arguments, Mapping):
                 value, end = (
@@ -147,35 +147,37 @@ class StatementExpressions:
                 )
             else:
                 continue
-            made += piece.text[done : token.start] + _literal(value)
-            done = end
-        return made + piece.text[done:]
+            result += piece.text[copied : token.start] + _literal(value)
+            copied = end
+        return result + piece.text[copied:]
 
-    def _numbered(self, arguments: Sequence[Any], position: int) -> object:
+    def _positional_argument(self, arguments: Sequence[Any], position: int) -> object:
         before = tokenize(self.source.text, self.source.start)
         number = sum(1 for token in before if token.text == "?" and token.start < position)
         if number >= len(arguments):
             raise build_error_at(
-                self.source.text, position, f"only {len(arguments)} arguments were given, and this is more"
+                self.source.text,
+                position,
+                f"the statement has more parameters than the {len(arguments)} given arguments",
             )
         return arguments[number]
 
 
-def _with_common(text: str, common: str) -> str:
+def _add_with_clause(text: str, common: str) -> str:
     """Return the text with a WITH clause in each of its outermost subqueries."""
     tokens = tokenize(text)
-    made, done, depth, inside = "", 0, 0, 0
+    result, copied, depth, inside = "", 0, 0, 0
     for place, token in enumerate(tokens[:-1]):
         if token.text == "(":
             depth += 1
             if not inside and tokens[place + 1].word in _QUERY_STARTS:
                 inside = depth
-                made += text[done : token.end] + f"{common} "
-                done = token.end
+                result += text[copied : token.end] + f"{common} "
+                copied = token.end
         elif token.text == ")":
             inside = 0 if inside == depth else inside
             depth -= 1
-    return made + text[done:]
+    return result + text[copied:]
 
 
 def _is_parameter(tokens: Sequence[SqlToken], place: int) -> bool:
@@ -188,9 +190,9 @@ def _is_parameter(tokens: Sequence[SqlToken], place: int) -> bool:
 
 def _find_named_argument(arguments: Mapping[str, Any], token: SqlToken, piece: SqlFragment, whole: str) -> object:
     if token.name not in arguments:
-        known = ", ".join(arguments)
+        matched = ", ".join(arguments)
         raise build_error_at(
-            whole, piece.start + token.start, f"no argument {token.name!r} was given; there are: {known}"
+            whole, piece.start + token.start, f"no argument for parameter {token.name!r}; given arguments: {matched}"
         )
     return arguments[token.name]
 
@@ -201,5 +203,5 @@ def _literal(value: object) -> str:
     if value is None or isinstance(value, bool | int | float | decimal.Decimal | bytes | datetime.date):
         return f"({to_spark_sql(value)})"
     raise InvalidInputError(
-        f"an argument is a {type(value).__name__}: give a number, a text, a date, a time, bytes, true, false or None"
+        f"unsupported argument type {type(value).__name__}; expected a number, string, date, time, bytes, bool or None"
     )

@@ -40,7 +40,7 @@ class PreparedInsert:
     table: Table
     rows: Frame
     fixed: dict[str, str]
-    """The values of partition columns that the statement says, as SQL."""
+    """The values of partition columns in the statement, as SQL."""
 
 
 def prepare_insert(
@@ -53,20 +53,20 @@ def prepare_insert(
     """Return the rows of the query in the form of the table."""
     table = load_managed_table(transaction, resolver, statement.table)
     schema = require_schema(table)
-    _check_named(statement, schema, expressions.source.text)
+    _check_columns(statement, schema, expressions.source.text)
     fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
-    rows = bound(_with_defaults(statement.query, schema, _targets(statement, schema, fixed))).frame
+    rows = bound(_substitute_defaults(statement.query, schema, _list_target_columns(statement, schema, fixed))).frame
     return PreparedInsert(statement, table, _fit_rows(statement, table, schema, rows, fixed), fixed)
 
 
-def _check_named(statement: Insert, schema: Schema, text: str) -> None:
+def _check_columns(statement: Insert, schema: Schema, text: str) -> None:
     """Raise an error at its position for a column that does not exist or is named twice."""
     seen: set[str] = set()
     for name, place in zip(statement.columns, statement.column_places, strict=True):
         with locate_errors_at(text, place):
             schema.column(name)
             if name.casefold() in seen:
-                raise InvalidInputError(f"column {name!r} is filled twice")
+                raise InvalidInputError(f"column {name!r} is given twice")
         seen.add(name.casefold())
 
 
@@ -89,23 +89,25 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
     locator = resolver.table(name)
     if transaction.reading().get(resolver.view_at(locator)) is not None:
-        raise InvalidInputError(f"{locator} is a view, whose rows are those of its tables: write to these")
+        raise InvalidInputError(f"{locator} is a view and cannot be written to; write to its tables")
     try:
         table = transaction.table(locator)
     except NotFoundError:
         hint = suggest_table_name(transaction, resolver.namespace, (locator.namespace, locator.name))
         raise NotFoundError(f"table {locator} does not exist{hint}") from None
     if table.table_type is not TableType.MANAGED:
-        raise InvalidInputError(f"{locator} is {table.table_type.value}: its rows are not ours to write")
+        raise InvalidInputError(
+            f"table {locator} is {table.table_type.value} and cannot be written to; only managed tables can"
+        )
     return table
 
 
-def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
+def _substitute_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:
     """Return the query with DEFAULT in a list of values replaced by the column defaults."""
     tokens = tokenize(query.piece.text)
     if tokens[0].word != "VALUES" or not any(token.word == "DEFAULT" for token in tokens):
         return query
-    text, done, depth, place = "", 0, 0, 0
+    text, copied, depth, place = "", 0, 0, 0
     used: list[str] = []
     for number, token in enumerate(tokens):
         if token.text == "(":
@@ -117,22 +119,22 @@ def _with_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Quer
             place += 1
         elif token.word == "DEFAULT" and tokens[number - 1].text in ("(", ",") and place < len(targets):
             if tokens[number + 1].text not in (",", ")"):
-                raise InvalidInputError("DEFAULT is a whole value, and no part of one: write it alone")
+                raise InvalidInputError("DEFAULT cannot be part of an expression; use it as the whole value")
             value = schema.column(targets[place]).default or "NULL"
             used.append(value)
-            text += f"{query.piece.text[done : token.start]}({value})"
-            done = token.end
-    text += query.piece.text[done:]
-    # Spark computes a list of values when it plans, and refuses there what is new in each row, such as uuid().
+            text += f"{query.piece.text[copied : token.start]}({value})"
+            copied = token.end
+    text += query.piece.text[copied:]
+    # Spark evaluates VALUES during planning and rejects functions that differ by row, such as uuid().
     return Query(
-        SqlFragment(_as_rows(text) if any("(" in value for value in used) else text, query.piece.start), query.at
+        SqlFragment(_split_values(text) if any("(" in value for value in used) else text, query.piece.start), query.at
     )
 
 
-def _as_rows(values: str) -> str:
+def _split_values(values: str) -> str:
     """Return a list of values as one SELECT per row.
 
-    >>> _as_rows("values (1, uuid()), (2, 'x')")
+    >>> _split_values("values (1, uuid()), (2, 'x')")
     "SELECT 1, uuid() UNION ALL SELECT 2, 'x'"
     """
     tokens, depth, start = tokenize(values)[1:-1], 0, 0
@@ -147,12 +149,12 @@ def _as_rows(values: str) -> str:
     return " UNION ALL ".join(f"SELECT {row}" for row in rows)
 
 
-def _targets(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[str]:
+def _list_target_columns(statement: Insert, schema: Schema, fixed: dict[str, str]) -> list[str]:
     """Return the columns that the query fills, in its order."""
     if statement.columns:
         return list(statement.columns)
-    said = {name.casefold() for name in fixed}
-    return [column.name for column in schema.columns if column.name.casefold() not in said]
+    fixed_names = {name.casefold() for name in fixed}
+    return [column.name for column in schema.columns if column.name.casefold() not in fixed_names]
 
 
 def _fit_rows(
@@ -162,16 +164,16 @@ def _fit_rows(
     rows: Frame,
     fixed: dict[str, str],
 ) -> Frame:
-    names = list(rows.columns) if statement.by_name else _targets(statement, schema, fixed)
+    names = list(rows.columns) if statement.by_name else _list_target_columns(statement, schema, fixed)
     folded = [name.casefold() for name in names]
     for name in names:
         schema.column(name)
         if folded.count(name.casefold()) > 1:
-            raise InvalidInputError(f"column {name!r} is filled twice")
+            raise InvalidInputError(f"column {name!r} is given twice")
     constants = [(schema.column(name), value) for name, value in fixed.items()]
     for column, _ in constants:
         if column.name.casefold() in folded:
-            raise InvalidInputError(f"column {column.name!r} is filled by PARTITION and by the query: leave one out")
+            raise InvalidInputError(f"column {column.name!r} is set by PARTITION and by the query; remove one of them")
     fitted = cast_for_assignment(rows, names, schema, str(table), fields_by_name=statement.by_name)
     return add_literal_columns(fitted, {column.name: text for column, text in constants}, schema)
 
@@ -202,5 +204,7 @@ def require_schema(table: Table) -> Schema:
     """Return the columns of a table; raise an error if it has none yet."""
     schema = table.schema
     if schema is None:
-        raise InvalidInputError(f"{join_name(table.locator.namespace, table.name)} has no columns yet: alter it first")
+        raise InvalidInputError(
+            f"{join_name(table.locator.namespace, table.name)} has no columns; add some with ALTER TABLE"
+        )
     return schema

@@ -61,7 +61,7 @@ from mangrove.sql.statement_cache import (
 )
 from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-from mangrove.tables.table_state import TableState
+from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
 from mangrove.transaction.catalog import VIEW_NAMESPACE
 
 __all__ = [
@@ -86,13 +86,13 @@ class QueryScan:
     state: TableState
     predicate: Predicate | None
     columns: tuple[str, ...] | None = None
-    """The columns that our own readers read; None for all, or where Spark reads, which leaves out others itself."""
+    """The columns that the worker reader reads; None for all, or if Spark prunes columns itself."""
 
     def plan(self) -> ScanPlan:
         """Return the scan plan: which files are read, and why others are skipped."""
         return plan_scan(self.state, self.predicate)
 
-    def explained(self) -> str:
+    def explain(self) -> str:
         """Return a readable summary of the files read and skipped, and the predicate."""
         plan = self.plan()
         why = "" if self.predicate is None else f", by {render_predicate_sql(self.predicate, self.state.schema)}"
@@ -106,7 +106,7 @@ class ScanRequirements:
 
     rows: PushedPredicate = ()
     columns: NamesOf = require_all_columns
-    """Found out only where it is asked for: Spark's own reader needs no such list."""
+    """Computed on demand; Spark's own reader does not need it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +116,9 @@ class ResolvedName:
     catalog: Catalog
     locator: TableLocator | ViewLocator
     value: TableEntry | ViewEntry
-    moment: int | str | None = None
+    as_of: int | str | None = None
     state: TableState | None = None
-    """That of a table whose files are in the lakehouse."""
+    """The state of a managed table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +126,9 @@ class ResolvedQuery:
     """A query text and its resolved names by position; names outside the lakehouse are not included."""
 
     read: AnalyzedQuery
-    found: Mapping[int, ResolvedName]
-    inside: Callable[[ResolvedName], "ResolvedQuery"]
-    """Looks into a view."""
+    resolved: Mapping[int, ResolvedName]
+    resolve_view: Callable[[ResolvedName], "ResolvedQuery"]
+    """Resolves the query of a view."""
 
     @cached_property
     def columns(self) -> TypedColumns | None:
@@ -136,10 +136,10 @@ class ResolvedQuery:
         is_prunable = self.read.parsed.is_prunable
         return PredicatePushdown(self._columns_of).scopes.columns(self.read.parsed.tree) if is_prunable else None
 
-    def wanted(self, above: ScanRequirements) -> Callable[[TableRef], ScanRequirements]:
+    def requirements_by_table(self, above: ScanRequirements) -> Callable[[TableRef], ScanRequirements]:
         """Return the scan requirements of each table reference, given those of the query itself."""
         parsed = self.read.parsed
-        # Behind a pipe, other rows may come than those of which something is asked here.
+        # A later pipe operator may see other rows than those that are filtered here.
         pushed_predicates = PredicatePushdown(self._columns_of, above.rows if parsed.is_prunable else ())
         needed = ColumnPruning(self.read, above.columns)
 
@@ -154,16 +154,16 @@ class ResolvedQuery:
         return of
 
     @cached_property
-    def _places(self) -> dict[int, int]:
+    def _positions(self) -> dict[int, int]:
         return {id(table): place for place, table in self.read.parsed.requested.items()}
 
     def _columns_of(self, table: exp.Table) -> TypedColumns | None:
-        found = self.found.get(self._places.get(id(table), -1))
-        if found is None:
+        resolved = self.resolved.get(self._positions.get(id(table), -1))
+        if resolved is None:
             return None
-        if isinstance(found.value, ViewEntry):
-            return self.inside(found).columns
-        return None if found.state is None else [(one.name, one.type) for one in found.state.schema.columns]
+        if isinstance(resolved.value, ViewEntry):
+            return self.resolve_view(resolved).columns
+        return None if resolved.state is None else [(one.name, one.type) for one in resolved.state.schema.columns]
 
 
 _CACHED_TEXT_MAX: Final = 20_000
@@ -180,10 +180,9 @@ class BoundQuery:
 
 @dataclass(frozen=True)
 class QueryBinder:
-    """Where names are looked up for one statement.
+    """Binds the names in the queries of one statement to tables and views.
 
-    All tables are read from one catalog, so that a query sees one version of the
-    lakehouse, unless it says another moment for a table.
+    All tables are read from one catalog version, except those with an AS OF clause.
     """
 
     engine: SparkEngine
@@ -191,32 +190,32 @@ class QueryBinder:
     arguments: Arguments = None
     prunes: bool = True
     start: int = 0
-    """Where the statement begins in its script: parameters without names are counted from there."""
+    """The start of the statement in its script, from which positional parameters are counted."""
     includes_session_views: bool = True
-    """Whether Spark's temporary views come first; a view of the lakehouse does not see them."""
+    """Whether temporary views of Spark take precedence; the query of a view does not see them."""
     above: tuple[str, ...] = ()
-    """The views inside which this query stands."""
+    """The views that contain this query, outermost first."""
     scans: list[QueryScan] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     _frames: dict[tuple[object, ...], Frame] = field(default_factory=dict)
     _views: dict[tuple[object, ...], ResolvedQuery] = field(default_factory=dict)
-    _made_of: list[list[TextReplacement]] = field(default_factory=list)
-    """Kept, so that no other frame has the id of one that a view was made of."""
+    _view_inputs: list[list[TextReplacement]] = field(default_factory=list)
+    """References that keep the frames alive, so that their ids in cache keys stay unique."""
     _as_of_cache: dict[tuple[object, ...], int | str] = field(default_factory=dict)
-    _of_session: dict[str, bool] = field(default_factory=dict)
-    """Which names are those of temporary views, as far as they were looked up."""
+    _session_views: dict[str, bool] = field(default_factory=dict)
+    """Whether a name is a temporary view, for the names looked up so far."""
 
     @cached_property
-    def kept(self) -> StatementCache:
+    def statement_cache(self) -> StatementCache:
         """The cache of earlier statements on the lakehouse."""
         return statement_cache_of(self.engine)
 
     def query(self, piece: SqlFragment, whole: str, head: str = "") -> BoundQuery:
         """Return the rows of a query; `whole` is the full statement, `head` the text before the query."""
-        looked_up = self._resolve_query(piece, whole)
-        constants = ConstantResolver(cache(self.time_zone), self._used_arguments(looked_up.read.tokens, piece, whole))
-        replacements = list(self._build_replacements(looked_up, piece, whole, ScanRequirements(), constants))
-        frame = self._run(looked_up.read.tokens, piece, whole, replacements, head)
+        query = self._resolve_query(piece, whole)
+        constants = ConstantResolver(cache(self.time_zone), self._used_arguments(query.read.tokens, piece, whole))
+        replacements = list(self._build_replacements(query, piece, whole, ScanRequirements(), constants))
+        frame = self._run(query.read.tokens, piece, whole, replacements, head)
         return BoundQuery(frame, tuple(self.scans), tuple(dict.fromkeys(self.names)))
 
     def _run(
@@ -230,92 +229,100 @@ class QueryBinder:
         """Return the rows of a query, with its replacements and those for names that only Spark recognizes."""
         for _ in range(len(tokens) + 1):
             pieces = [PositionedText(head, None), *apply_replacements(piece, replacements)]
-            outcome = run_sql_text(self.kept.names, pieces, self._used_arguments(tokens, piece, whole, replacements))
+            outcome = run_sql_text(
+                self.statement_cache.names, pieces, self._used_arguments(tokens, piece, whole, replacements)
+            )
             if not isinstance(outcome, SparkErrorInfo):
                 return outcome
             replacements.append(self._resolve_missing(outcome, tokens, piece, whole, replacements))
-        raise AssertionError("each round finds a name at another place")
+        raise AssertionError("each iteration resolves another name")
 
     def frame_at(self, table_ref: TableRef, whole: str, start: int) -> Frame | None:
         """Return the rows of a table reference in a part of the statement that begins at `start`."""
         piece = SqlFragment("", start - table_ref.start)
-        found = self._resolve_table_ref(table_ref, piece, whole)
-        return None if found is None else self._rows_at(found, table_ref, piece, whole)
+        resolved = self._resolve_table_ref(table_ref, piece, whole)
+        return None if resolved is None else self._rows_at(resolved, table_ref, piece, whole)
 
     def frame_of(self, name: tuple[str, ...]) -> Frame | None:
         """Return the rows of a table or view by name, or None if it does not exist in the lakehouse."""
-        found = self._found(TableRef(name, 0, 0, None, None))
-        return None if found is None else self._rows(found, ScanRequirements())
+        resolved = self._resolve_name(TableRef(name, 0, 0, None, None))
+        return None if resolved is None else self._rows(resolved, ScanRequirements())
 
     def _used_arguments(
         self, tokens: list[SqlToken], piece: SqlFragment, whole: str, replacements: Sequence[TextReplacement] = ()
     ) -> Arguments:
-        """Return the arguments, but none to a text without parameters, such as that of a view.
+        """Return the arguments of the parameters in this fragment; None if it has none, such as a view's query.
 
-        Those that go by their places are only those of this piece of the statement.
+        Positional arguments are reduced to those of this fragment.
         """
         if self.above or not any(token.text in (":", "?") for token in tokens):
             return None
         if self.arguments is None or isinstance(self.arguments, Mapping):
             return self.arguments
-        gone = [(splice.start, splice.end) for splice in replacements]
+        replaced = [(splice.start, splice.end) for splice in replacements]
         requested = [
             token.start
             for token in tokens
-            if token.text == "?" and not any(start <= token.start < end for start, end in gone)
+            if token.text == "?" and not any(start <= token.start < end for start, end in replaced)
         ]
         everywhere = [token.start for token in tokenize(whole, self.start) if token.text == "?"]
         places = [piece.start + start for start in requested]
         numbers = [everywhere.index(place) for place in places if place in everywhere]
         if len(numbers) < len(requested):
-            # Defaults were written into a list of values; the order is still that of the statement.
+            # DEFAULT was replaced in a list of values; the order is still that of the statement.
             before = sum(place < piece.start for place in everywhere)
             numbers = list(range(before, before + len(requested)))
         return [self.arguments[number] for number in numbers if number < len(self.arguments)]
 
-    def _read(self, text: str) -> AnalyzedQuery:
-        """Return the query taken apart, as it was for an earlier statement; rows written out in a text are not kept."""
-        return self.kept.texts.got(text if len(text) <= _CACHED_TEXT_MAX else None, lambda: analyze_query(text))
+    def _analyze(self, text: str) -> AnalyzedQuery:
+        """Return the cached analysis of a query; long texts, such as lists of values, are not cached."""
+        return self.statement_cache.texts.get_or_create(
+            text if len(text) <= _CACHED_TEXT_MAX else None, lambda: analyze_query(text)
+        )
 
     def _resolve_query(self, piece: SqlFragment, whole: str) -> ResolvedQuery:
         """Resolve the names of a query."""
         try:
-            read = self._read(piece.text)
+            read = self._analyze(piece.text)
         except InvalidAsOfError as error:
             raise build_error_at(whole, piece.start + error.start, str(error)) from error
-        bare = {table_ref.parts[0] for table_ref in read.table_refs if len(table_ref.parts) == 1}
-        if bare and self.includes_session_views:
-            self._look_into_session(bare)
-        found = {table_ref.start: self._resolve_table_ref(table_ref, piece, whole) for table_ref in read.table_refs}
-        return ResolvedQuery(read, {place: one for place, one in found.items() if one is not None}, self._inside)
+        unqualified = {table_ref.parts[0] for table_ref in read.table_refs if len(table_ref.parts) == 1}
+        if unqualified and self.includes_session_views:
+            self._load_session_views(unqualified)
+        resolved = {table_ref.start: self._resolve_table_ref(table_ref, piece, whole) for table_ref in read.table_refs}
+        return ResolvedQuery(
+            read, {place: one for place, one in resolved.items() if one is not None}, self._resolve_view
+        )
 
     def _build_replacements(
         self,
-        looked_up: ResolvedQuery,
+        query: ResolvedQuery,
         piece: SqlFragment,
         whole: str,
         above: ScanRequirements,
         constants: ConstantResolver,
     ) -> Iterator[TextReplacement]:
         """Yield the replacement of each table reference; `above` are the requirements of the query itself."""
-        parsed, tokens, found = looked_up.read.parsed, looked_up.read.tokens, looked_up.read.table_refs
-        called = assign_aliases(found)
+        parsed, tokens, table_refs = query.read.parsed, query.read.tokens, query.read.table_refs
+        aliases = assign_aliases(table_refs)
         ours: set[tuple[str, ...]] = set()
-        wanted_at = looked_up.wanted(above)
-        for table_ref in found:
-            thing = looked_up.found.get(table_ref.start)
-            if thing is not None:
-                wanted = wanted_at(table_ref) if self.prunes else ScanRequirements()
+        requirements_at = query.requirements_by_table(above)
+        for table_ref in table_refs:
+            resolved = query.resolved.get(table_ref.start)
+            if resolved is not None:
+                requirements = requirements_at(table_ref) if self.prunes else ScanRequirements()
                 ours.add(table_ref.parts)
                 yield replace_table_name(
-                    table_ref, self._rows_at(thing, table_ref, piece, whole, wanted, constants), called[table_ref.parts]
+                    table_ref,
+                    self._rows_at(resolved, table_ref, piece, whole, requirements, constants),
+                    aliases[table_ref.parts],
                 )
         for place, token in enumerate(tokens[:-1]):
             if token.word.lower() in TABLE_FUNCTIONS and tokens[place - 1].word in ("FROM", "JOIN") and place:
-                yield self._function(tokens, place, piece, whole)
+                yield self._replace_function(tokens, place, piece, whole)
         for parts, start, end in parsed.qualified:
-            if parts[:2] in ours and called[parts[:2]] != quote_name(parts[1]):
-                yield TextReplacement(start, end, called[parts[:2]])
+            if parts[:2] in ours and aliases[parts[:2]] != quote_name(parts[1]):
+                yield TextReplacement(start, end, aliases[parts[:2]])
             elif parts[:2] in ours:
                 yield TextReplacement(start, end, quote_name(parts[1]))
 
@@ -335,17 +342,19 @@ class QueryBinder:
         if refusal.condition == "TABLE_OR_VIEW_NOT_FOUND":
             parts, after = find_unresolved_name(refusal, tokens, place)
             table_ref = parse_table_ref(tokens, parts, place, after)
-            found = self._resolve_table_ref(table_ref, piece, whole)
-            if found is None:
+            resolved = self._resolve_table_ref(table_ref, piece, whole)
+            if resolved is None:
                 hint = suggest_table_name(self.resolver.catalog, self.resolver.namespace, parts)
                 message = f"table or view {join_name(*parts)} does not exist{hint}"
                 raise NotFoundError(format_with_caret(whole, refusal.start or 0, message))
-            return replace_table_name(table_ref, self._rows_at(found, table_ref, piece, whole), quote_name(parts[-1]))
+            return replace_table_name(
+                table_ref, self._rows_at(resolved, table_ref, piece, whole), quote_name(parts[-1])
+            )
         if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in TABLE_FUNCTIONS:
-            return self._function(tokens, place, piece, whole)
+            return self._replace_function(tokens, place, piece, whole)
         raise build_statement_error(refusal, whole)
 
-    def _function(self, tokens: list[SqlToken], place: int, piece: SqlFragment, whole: str) -> TextReplacement:
+    def _replace_function(self, tokens: list[SqlToken], place: int, piece: SqlFragment, whole: str) -> TextReplacement:
         with locate_errors_at(whole, piece.start + tokens[place].start):
             call = parse_table_function(piece.text, tokens, place)
             rows = run_table_function(
@@ -359,168 +368,179 @@ class QueryBinder:
     def _resolve_table_ref(self, table_ref: TableRef, piece: SqlFragment, whole: str) -> ResolvedName | None:
         with locate_errors_at(whole, piece.start + table_ref.start):
             if table_ref.computed is not None:
-                table_ref = replace(table_ref, moment=self._computed(table_ref.computed, piece, whole))
-            return self._found(table_ref)
+                table_ref = replace(table_ref, as_of=self._evaluate_as_of(table_ref.computed, piece, whole))
+            return self._resolve_name(table_ref)
 
     def _rows_at(
         self,
-        found: ResolvedName,
+        resolved: ResolvedName,
         table_ref: TableRef,
         piece: SqlFragment,
         whole: str,
-        wanted: ScanRequirements | None = None,
+        requirements: ScanRequirements | None = None,
         constants: ConstantResolver | None = None,
     ) -> Frame:
         with locate_errors_at(whole, piece.start + table_ref.start):
-            return self._rows(found, wanted or ScanRequirements(), constants)
+            return self._rows(resolved, requirements or ScanRequirements(), constants)
 
-    def resolve_as_of(self, moment: AsOfExpression, whole: str) -> int | str:
+    def resolve_as_of(self, as_of: AsOfExpression, whole: str) -> int | str:
         """Evaluate an AS OF expression at a position of the whole statement."""
-        return self._computed(moment, SqlFragment("", 0), whole)
+        return self._evaluate_as_of(as_of, SqlFragment("", 0), whole)
 
-    def _computed(self, moment: AsOfExpression, piece: SqlFragment, whole: str) -> int | str:
+    def _evaluate_as_of(self, as_of: AsOfExpression, piece: SqlFragment, whole: str) -> int | str:
         """Return the value of the AS OF expression; equal texts have equal values within a statement."""
-        key = (moment.kind, moment.text) if "?" not in moment.text else (moment, piece.start)
+        key = (as_of.kind, as_of.text) if "?" not in as_of.text else (as_of, piece.start)
         if key not in self._as_of_cache:
-            tokens = tokenize(whole[: piece.start + moment.end], piece.start + moment.start)
-            is_given = any(mark in moment.text for mark in ":?")
-            arguments = self._used_arguments(tokens, SqlFragment("", 0), whole) if is_given else None
+            tokens = tokenize(whole[: piece.start + as_of.end], piece.start + as_of.start)
+            has_parameters = any(mark in as_of.text for mark in ":?")
+            arguments = self._used_arguments(tokens, SqlFragment("", 0), whole) if has_parameters else None
             self._as_of_cache[key] = evaluate_as_of(
-                moment, lambda text: run_sql_text(self.kept.names, [PositionedText(text, None)], arguments)
+                as_of, lambda text: run_sql_text(self.statement_cache.names, [PositionedText(text, None)], arguments)
             )
         return self._as_of_cache[key]
 
-    def _found(self, table_ref: TableRef) -> ResolvedName | None:
+    def _resolve_name(self, table_ref: TableRef) -> ResolvedName | None:
         """Resolve a name; None if it is not in the lakehouse."""
-        namespace, name = self._resolved(table_ref.parts)
-        if namespace is None or (len(table_ref.parts) == 1 and self._is_of_session(name)):
+        namespace, name = self._split_name(table_ref.parts)
+        if namespace is None or (len(table_ref.parts) == 1 and self._is_session_view(name)):
             return None
-        catalog = self.resolver.catalog if table_ref.moment is None else self.resolver.at(table_ref.moment)
+        catalog = self.resolver.catalog if table_ref.as_of is None else self.resolver.at(table_ref.as_of)
         try:
             check_name(namespace)
             check_name(name)
         except InvalidInputError:
-            # A path, as in parquet.`/some/folder`, which is Spark's business.
+            # A path, as in parquet.`/some/folder`, which Spark resolves.
             return None
         table, view = catalog.reading().get_many([TableLocator(namespace, name), ViewLocator(namespace, name)])
-        found = join_name(namespace, name)
+        full_name = join_name(namespace, name)
         if isinstance(table, TableEntry):
-            self.names.append(found)
+            self.names.append(full_name)
             locator = TableLocator(namespace, name)
-            return ResolvedName(catalog, locator, table, table_ref.moment, self._state(catalog, locator, table))
+            return ResolvedName(catalog, locator, table, table_ref.as_of, self._state(catalog, locator, table))
         if isinstance(view, ViewEntry):
-            self.names.append(found)
-            return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.moment)
-        if table_ref.moment is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
-            raise NotFoundError(f"table or view {found} does not exist as of {table_ref.moment!r}")
+            self.names.append(full_name)
+            return ResolvedName(catalog, ViewLocator(namespace, name), view, table_ref.as_of)
+        if table_ref.as_of is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
+            raise NotFoundError(f"table or view {full_name} does not exist as of {table_ref.as_of!r}")
         return None
 
     def _state(self, catalog: Catalog, locator: TableLocator, value: TableEntry) -> TableState | None:
         """Return the cached state of a managed table."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
-                raise InvalidInputError(f"{locator} lies in another catalog: read it there")
+                raise InvalidInputError(f"table {locator} is in another catalog and cannot be read here; read it there")
             return None
         version = _version_of(catalog)
-        return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
+        return self.statement_cache.states.get_or_create(
+            None if version is None else (version, locator),
+            lambda: load_table_state(catalog.reading(), locator, is_recorded=False),
+        )
 
-    def _rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver | None = None) -> Frame:
+    def _rows(
+        self, resolved: ResolvedName, requirements: ScanRequirements, constants: ConstantResolver | None = None
+    ) -> Frame:
         """Return the rows of a table or view, at least the required ones."""
-        value = found.value
-        if is_cached(self.engine, join_name(found.locator.namespace, found.locator.name)):
-            # Spark finds what it keeps only where the same columns are read.
-            wanted = replace(wanted, columns=require_all_columns)
+        value = resolved.value
+        if is_cached(self.engine, join_name(resolved.locator.namespace, resolved.locator.name)):
+            # Spark uses cached rows only if the same columns are read.
+            requirements = replace(requirements, columns=require_all_columns)
         if isinstance(value, ViewEntry):
-            return self._view_rows(found, wanted, constants or ConstantResolver(self.time_zone))
-        if found.state is None:
+            return self._view_rows(resolved, requirements, constants or ConstantResolver(self.time_zone))
+        if resolved.state is None:
             return read_external_files(
                 self.engine.session, value.table_format, str(value.location), value.format_properties
             )
-        requested = build_table_predicate(wanted.rows, found.state.schema, constants) if constants is not None else None
-        # Spark's own reader finds out by itself which columns it needs.
-        is_seen = not self.engine.reads_in_workers and not self._has_foreign_files(found, found.state)
-        columns = None if is_seen else select_read_columns(found.state.schema, wanted.columns())
-        return self._table_rows(found, QueryScan(str(found.locator), found.state, requested, columns))
+        requested = (
+            build_table_predicate(requirements.rows, resolved.state.schema, constants)
+            if constants is not None
+            else None
+        )
+        assert isinstance(resolved.locator, TableLocator)
+        record_rows_read(resolved.catalog.reading(), resolved.locator, requested)
+        # Spark's own reader prunes columns itself.
+        is_pruned_by_spark = not self.engine.reads_in_workers and not self._has_foreign_files(resolved, resolved.state)
+        columns = None if is_pruned_by_spark else select_read_columns(resolved.state.schema, requirements.columns())
+        return self._table_rows(resolved, QueryScan(str(resolved.locator), resolved.state, requested, columns))
 
-    def _has_foreign_files(self, found: ResolvedName, state: TableState) -> bool:
+    def _has_foreign_files(self, resolved: ResolvedName, state: TableState) -> bool:
         """Return whether a table has files of other programs, which workers read."""
-        version = _version_of(found.catalog)
-        return self.kept.foreign.got(
-            None if version is None else (version, found.locator), lambda: has_foreign_files(state)
+        version = _version_of(resolved.catalog)
+        return self.statement_cache.foreign.get_or_create(
+            None if version is None else (version, resolved.locator), lambda: has_foreign_files(state)
         )
 
-    def _table_rows(self, found: ResolvedName, scan: QueryScan) -> Frame:
-        key = (found.locator, found.moment, scan.predicate, scan.columns)
+    def _table_rows(self, resolved: ResolvedName, scan: QueryScan) -> Frame:
+        key = (resolved.locator, resolved.as_of, scan.predicate, scan.columns)
         if key not in self._frames:
-            frames, version = self.kept.frames, _version_of(found.catalog)
+            frames, version = self.statement_cache.frames, _version_of(resolved.catalog)
 
-            def made() -> Frame:
+            def read_frame() -> Frame:
                 files = plan_pruned_scan(scan.state, scan.predicate)
-                return frames.got(
+                return frames.get_or_create(
                     (frame_cache_key_of(scan.state, files), scan.columns),
                     lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
-            known = None if version is None else (version, found.locator, scan.predicate, scan.columns)
-            self._frames[key] = frames.got(known, made)
+            version_key = None if version is None else (version, resolved.locator, scan.predicate, scan.columns)
+            self._frames[key] = frames.get_or_create(version_key, read_frame)
             self.scans.append(scan)
         return self._frames[key]
 
-    def _inside(self, found: ResolvedName) -> ResolvedQuery:
+    def _resolve_view(self, resolved: ResolvedName) -> ResolvedQuery:
         """Resolve the names in a view's query; each view is resolved once."""
-        key = (found.locator, found.moment)
-        inner = self._within(found)
+        key = (resolved.locator, resolved.as_of)
+        inner = self._create_view_binder(resolved)
         if key not in self._views:
-            with annotate_view_errors(str(found.locator)):
-                self._views[key] = inner._resolve_query(_whole(found), _whole(found).text)
+            with annotate_view_errors(str(resolved.locator)):
+                self._views[key] = inner._resolve_query(_view_fragment(resolved), _view_fragment(resolved).text)
         return self._views[key]
 
-    def _within(self, found: ResolvedName) -> "QueryBinder":
+    def _create_view_binder(self, resolved: ResolvedName) -> "QueryBinder":
         """Return the binder for the names in a view's query."""
-        namespace = found.value.properties.get(VIEW_NAMESPACE, found.locator.namespace)
-        is_now = found.moment is None
+        namespace = resolved.value.properties.get(VIEW_NAMESPACE, resolved.locator.namespace)
+        is_now = resolved.as_of is None
         return replace(
             self,
-            resolver=replace(self.resolver, catalog=found.catalog, namespace=namespace),
+            resolver=replace(self.resolver, catalog=resolved.catalog, namespace=namespace),
             includes_session_views=False,
-            above=enter_view(self.above, str(found.locator)),
+            above=enter_view(self.above, str(resolved.locator)),
             names=[],
             _frames=self._frames if is_now else {},
             _views=self._views if is_now else {},
         )
 
-    def _view_rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver) -> Frame:
+    def _view_rows(self, resolved: ResolvedName, requirements: ScanRequirements, constants: ConstantResolver) -> Frame:
         """Return the rows of a view, computed once per set of input rows."""
-        inner, looked_up, piece = self._within(found), self._inside(found), _whole(found)
-        with annotate_view_errors(str(found.locator)):
-            replacements = list(inner._build_replacements(looked_up, piece, piece.text, wanted, constants))
-            key = (found.locator, found.moment, *(_identity(splice.instead) for splice in replacements))
+        inner, query, piece = self._create_view_binder(resolved), self._resolve_view(resolved), _view_fragment(resolved)
+        with annotate_view_errors(str(resolved.locator)):
+            replacements = list(inner._build_replacements(query, piece, piece.text, requirements, constants))
+            key = (resolved.locator, resolved.as_of, *(_identity(splice.instead) for splice in replacements))
             if key not in self._frames:
-                self._frames[key] = inner._run(looked_up.read.tokens, piece, piece.text, replacements)
-                self._made_of.append(replacements)
+                self._frames[key] = inner._run(query.read.tokens, piece, piece.text, replacements)
+                self._view_inputs.append(replacements)
         return self._frames[key]
 
-    def _resolved(self, parts: tuple[str, ...]) -> tuple[str | None, str]:
+    def _split_name(self, parts: tuple[str, ...]) -> tuple[str | None, str]:
         if len(parts) == 1:
             return self.resolver.namespace, parts[0]
         return (parts[0], parts[1]) if len(parts) == 2 else (None, parts[-1])
 
-    def _is_of_session(self, name: str) -> bool:
-        if self.includes_session_views and name not in self._of_session:
-            self._look_into_session([name])
-        return self.includes_session_views and self._of_session[name]
+    def _is_session_view(self, name: str) -> bool:
+        if self.includes_session_views and name not in self._session_views:
+            self._load_session_views([name])
+        return self.includes_session_views and self._session_views[name]
 
-    def _look_into_session(self, names: Collection[str]) -> None:
+    def _load_session_views(self, names: Collection[str]) -> None:
         """Find the names of temporary views, which take precedence."""
-        found = self.kept.names.temporary_views(names)
-        self._of_session.update((name, name in found) for name in names)
+        temporary_views = self.statement_cache.names.temporary_views(names)
+        self._session_views.update((name, name in temporary_views) for name in names)
 
     def time_zone(self) -> str:
         """Return the session time zone, which applies to times without a zone."""
         return str(self.engine.session.conf.get("spark.sql.session.timeZone"))
 
 
-def _whole(view: ResolvedName) -> SqlFragment:
+def _view_fragment(view: ResolvedName) -> SqlFragment:
     """Return the text of a view."""
     assert isinstance(view.value, ViewEntry)
     return SqlFragment(view.value.sql, 0)
@@ -544,7 +564,7 @@ def evaluate_text(piece: SqlFragment, binder: QueryBinder, whole: str) -> str:
     """Return the string value of an expression."""
     value = evaluate_constant(piece, binder, whole)
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInputError(f"{piece.text} is {value!r}: it must be a text")
+        raise InvalidInputError(f"{piece.text} is {value!r}; expected a string")
     return value
 
 
@@ -558,7 +578,7 @@ def evaluate_immediate_arguments(statement: ExecuteImmediate, binder: QueryBinde
 
 def set_variables(into: SqlFragment, frame: Frame, names: SessionNames, whole: str) -> None:
     """Set session variables to the columns of the only row; without a row, to null."""
-    # Two columns of one name would have no place in a frame that has one.
+    # Distinct names, because the result may have two columns with the same name.
     numbered = rename_columns(frame, [f"column {number}" for number in range(len(frame.columns))])
     pieces = [
         PositionedText("SET VAR (", None),

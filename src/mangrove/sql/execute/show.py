@@ -94,7 +94,7 @@ def build_file_result(table: TableSnapshot) -> InlineResult:
             scan.file.location,
             scan.file.kind.value,
             scan.position,
-            _partition(scan.log_values or scan.file.partition_values or (), [field.name for field in scheme]),
+            _format_partition(scan.log_values or scan.file.partition_values or (), [field.name for field in scheme]),
             scan.file.row_count,
             scan.file.size_bytes,
             len(scan.equality_deletes),
@@ -117,18 +117,18 @@ def build_partition_result(table: TableSnapshot) -> InlineResult:
     """Return a row for each partition."""
     state = table.state()
     names = [field.name for field in state.version.partition_scheme.fields]
-    found: dict[str, list[int]] = {}
+    totals: dict[str, list[int]] = {}
     for scan in plan_scan(state).scans:
         values = scan.log_values or scan.file.partition_values or ()
-        entry = found.setdefault(_partition(values, names) or "", [0, 0, 0])
+        entry = totals.setdefault(_format_partition(values, names) or "", [0, 0, 0])
         entry[0] += 1
         entry[1] += scan.file.row_count
         entry[2] += scan.file.size_bytes
-    rows = tuple((partition, *numbers) for partition, numbers in sorted(found.items()))
+    rows = tuple((partition, *numbers) for partition, numbers in sorted(totals.items()))
     return InlineResult("partition string, files bigint, rows bigint, size_bytes bigint", rows)
 
 
-def _partition(values: tuple[Value | None, ...], names: list[str]) -> str | None:
+def _format_partition(values: tuple[Value | None, ...], names: list[str]) -> str | None:
     if not values:
         return None
     return "/".join(
@@ -147,20 +147,22 @@ def execute_show(statement: ShowStatement, resolver: NameResolver, view_columns:
         case "namespaces":
             names = [namespace.name for namespace in catalog.namespaces()]
             return InlineResult(
-                "namespace string", tuple((name,) for name in names if _is_like(name, statement.pattern))
+                "namespace string", tuple((name,) for name in names if _matches_pattern(name, statement.pattern))
             )
         case "tables":
-            found = (
+            target = (
                 []
-                if _is_nowhere(statement, resolver)
+                if _lacks_default_namespace(statement, resolver)
                 else _names(catalog.tables(resolver.namespace_of(statement.name)))
             )
-            return _list_names(found, resolver.namespace_of(statement.name).name, "tableName", statement.pattern)
+            return _list_names(target, resolver.namespace_of(statement.name).name, "tableName", statement.pattern)
         case "views":
-            found = (
-                [] if _is_nowhere(statement, resolver) else _names(catalog.views(resolver.namespace_of(statement.name)))
+            target = (
+                []
+                if _lacks_default_namespace(statement, resolver)
+                else _names(catalog.views(resolver.namespace_of(statement.name)))
             )
-            return _list_names(found, resolver.namespace_of(statement.name).name, "viewName", statement.pattern)
+            return _list_names(target, resolver.namespace_of(statement.name).name, "viewName", statement.pattern)
         case "history":
             limit = _HISTORY_LINES if statement.limit is None else statement.limit
             lines = (
@@ -171,38 +173,38 @@ def execute_show(statement: ShowStatement, resolver: NameResolver, view_columns:
             return InlineResult("namespace string", ((resolver.namespace,),))
         case _:
             assert statement.name is not None
-            return _about(statement, resolver, view_columns)
+            return _show_object(statement, resolver, view_columns)
 
 
-def _is_nowhere(statement: ShowStatement, resolver: NameResolver) -> bool:
+def _lacks_default_namespace(statement: ShowStatement, resolver: NameResolver) -> bool:
     """Return whether the default namespace does not exist; then the result is empty."""
     return statement.name is None and resolver.catalog.reading().get(resolver.namespace_of(None)) is None
 
 
-def _names(found: Iterable[TableSnapshot | ViewSnapshot]) -> list[str]:
-    return [str(one.name) for one in found]
+def _names(target: Iterable[TableSnapshot | ViewSnapshot]) -> list[str]:
+    return [str(one.name) for one in target]
 
 
-def _about(statement: ShowStatement, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
+def _show_object(statement: ShowStatement, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
     assert statement.name is not None
-    found = _table_or_view(resolver, resolver.table(statement.name))
+    target = _load_table_or_view(resolver, resolver.table(statement.name))
     match statement.kind:
         case "columns":
             return InlineResult(
-                "col_name string", tuple((column.name,) for column in _schema(found, view_columns).columns)
+                "col_name string", tuple((column.name,) for column in _schema_of(target, view_columns).columns)
             )
         case "properties":
-            rows = [(key, value) for key, value in sorted(found.properties.items())]
+            rows = [(key, value) for key, value in sorted(target.properties.items())]
             if statement.pattern is not None:
-                value = found.properties.get(statement.pattern)
-                rows = [(statement.pattern, value or f"{found} has no property {statement.pattern!r}")]
+                value = target.properties.get(statement.pattern)
+                rows = [(statement.pattern, value or f"{target} has no property {statement.pattern!r}")]
             return InlineResult("key string, value string", tuple(rows))
         case "create":
-            return InlineResult("createtab_stmt string", ((render_create_statement(found),),))
+            return InlineResult("createtab_stmt string", ((render_create_statement(target),),))
         case "partitions":
-            if isinstance(found, ViewSnapshot):
-                raise InvalidInputError(f"{found} is a view, which has no partitions")
-            return build_partition_result(found)
+            if isinstance(target, ViewSnapshot):
+                raise InvalidInputError(f"{target} is a view, which has no partitions")
+            return build_partition_result(target)
         case other:
             raise AssertionError(other)
 
@@ -217,8 +219,8 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
         if statement.is_extended:
             rows += [("Id", namespace.id), *((f"Property {key}", value) for key, value in namespace.properties.items())]
         return InlineResult("info_name string, info_value string", tuple(rows))
-    found = _table_or_view(resolver, resolver.table(statement.name))
-    schema = _schema(found, view_columns)
+    target = _load_table_or_view(resolver, resolver.table(statement.name))
+    schema = _schema_of(target, view_columns)
     if statement.column:
         column = schema.column(*statement.column)
         facts = [
@@ -230,63 +232,63 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
         ]
         return InlineResult("info_name string, info_value string", tuple(facts))
     columns: list[ResultRow] = [(column.name, format_type(column.type), column.comment) for column in schema.columns]
-    if isinstance(found, TableSnapshot) and found.table_type is TableType.MANAGED and found.partition_by:
+    if isinstance(target, TableSnapshot) and target.table_type is TableType.MANAGED and target.partition_by:
         columns += [("# Partitioning", "", None)]
-        columns += [(f"Part {place}", text, None) for place, text in enumerate(found.partition_by)]
+        columns += [(f"Part {place}", text, None) for place, text in enumerate(target.partition_by)]
     if statement.is_extended:
-        columns += [("# Detailed Information", "", None), *_details(found)]
+        columns += [("# Detailed Information", "", None), *_describe_details(target)]
     return InlineResult("col_name string, data_type string, comment string", tuple(columns))
 
 
-def render_create_statement(found: TableSnapshot | ViewSnapshot) -> str:
+def render_create_statement(target: TableSnapshot | ViewSnapshot) -> str:
     """Return the CREATE statement of a table or view."""
-    name = f"{quote_name(found.locator.namespace)}.{quote_name(found.name)}"
-    if isinstance(found, ViewSnapshot):
-        comment = "" if found.description is None else f"\nCOMMENT {quote_text(found.description)}"
-        return f"CREATE VIEW {name}{comment}\nAS {found.sql}"
-    schema = found.schema
+    name = f"{quote_name(target.locator.namespace)}.{quote_name(target.name)}"
+    if isinstance(target, ViewSnapshot):
+        comment = "" if target.description is None else f"\nCOMMENT {quote_text(target.description)}"
+        return f"CREATE VIEW {name}{comment}\nAS {target.sql}"
+    schema = target.schema
     columns = [] if schema is None else [f"  {format_schema(Schema((column,)))}" for column in schema.columns]
-    if found.keys:
-        columns.append(f"  PRIMARY KEY ({', '.join(map(quote_name, found.keys))})")
-    is_managed = found.table_type is TableType.MANAGED
+    if target.keys:
+        columns.append(f"  PRIMARY KEY ({', '.join(map(quote_name, target.keys))})")
+    is_managed = target.table_type is TableType.MANAGED
     if is_managed:
-        columns += [f"  CONSTRAINT {quote_name(name)} CHECK ({text})" for name, text in found.checks.items()]
+        columns += [f"  CONSTRAINT {quote_name(name)} CHECK ({text})" for name, text in target.checks.items()]
     lines = [f"CREATE {'' if is_managed else 'EXTERNAL '}TABLE {name} (", ",\n".join(columns), ")"]
-    if is_managed and found.partition_by:
-        lines.append(f"PARTITIONED BY ({', '.join(found.partition_by)})")
-    if CLUSTER_BY in found.properties:
-        lines.append(f"CLUSTER BY ({found.properties[CLUSTER_BY]})")
+    if is_managed and target.partition_by:
+        lines.append(f"PARTITIONED BY ({', '.join(target.partition_by)})")
+    if CLUSTER_BY in target.properties:
+        lines.append(f"CLUSTER BY ({target.properties[CLUSTER_BY]})")
     if not is_managed:
-        lines += [f"USING {found.value.table_format}", f"LOCATION {quote_text(found.location or '')}"]
-    if found.description is not None:
-        lines.append(f"COMMENT {quote_text(found.description)}")
-    shown = {key: value for key, value in sorted(found.properties.items()) if key != CLUSTER_BY}
-    if shown:
-        pairs = (f"{quote_text(key)} = {quote_text(value)}" for key, value in shown.items())
+        lines += [f"USING {target.value.table_format}", f"LOCATION {quote_text(target.location or '')}"]
+    if target.description is not None:
+        lines.append(f"COMMENT {quote_text(target.description)}")
+    listed = {key: value for key, value in sorted(target.properties.items()) if key != CLUSTER_BY}
+    if listed:
+        pairs = (f"{quote_text(key)} = {quote_text(value)}" for key, value in listed.items())
         lines.append(f"TBLPROPERTIES ({', '.join(pairs)})")
     return "\n".join(lines)
 
 
-def _details(found: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
+def _describe_details(target: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
     rows: list[ResultRow] = [
-        ("Name", str(found), None),
-        ("Id", found.id, None),
-        ("Comment", found.description or "", None),
+        ("Name", str(target), None),
+        ("Id", target.id, None),
+        ("Comment", target.description or "", None),
     ]
-    if isinstance(found, ViewSnapshot):
-        rows += [("Type", "view", None), ("View Text", found.sql, None), ("Reads", ", ".join(found.reads), None)]
+    if isinstance(target, ViewSnapshot):
+        rows += [("Type", "view", None), ("View Text", target.sql, None), ("Reads", ", ".join(target.reads), None)]
     else:
-        rows += [("Type", found.table_type.value, None), ("Primary Key", ", ".join(found.keys), None)]
-        if found.table_type is TableType.MANAGED:
-            rows += [("Sorted By", ", ".join(found.sort_by), None)]
-            rows += [(f"Constraint {name}", f"CHECK ({text})", None) for name, text in found.checks.items()]
+        rows += [("Type", target.table_type.value, None), ("Primary Key", ", ".join(target.keys), None)]
+        if target.table_type is TableType.MANAGED:
+            rows += [("Sorted By", ", ".join(target.sort_by), None)]
+            rows += [(f"Constraint {name}", f"CHECK ({text})", None) for name, text in target.checks.items()]
         else:
-            rows += [("Location", found.location or "", None), ("Provider", found.value.table_format, None)]
-    rows += [(f"Property {key}", value, None) for key, value in sorted(found.properties.items())]
+            rows += [("Location", target.location or "", None), ("Provider", target.value.table_format, None)]
+    rows += [(f"Property {key}", value, None) for key, value in sorted(target.properties.items())]
     return rows
 
 
-def _table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapshot | ViewSnapshot:
+def _load_table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapshot | ViewSnapshot:
     view = resolver.catalog.reading().get(resolver.view_at(locator))
     if isinstance(view, ViewEntry):
         return resolver.catalog.view(resolver.view_at(locator))
@@ -299,19 +301,19 @@ def _table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapsh
         ) from None
 
 
-def _schema(found: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:
-    schema = view_columns(found) if isinstance(found, ViewSnapshot) else found.schema
+def _schema_of(target: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:
+    schema = view_columns(target) if isinstance(target, ViewSnapshot) else target.schema
     if schema is None:
-        raise InvalidInputError(f"{found} does not say its columns: its files do, so read some of its rows")
+        raise InvalidInputError(f"{target} has no declared columns; read some of its rows to see those of its files")
     return schema
 
 
 def _list_names(names: list[str], namespace: str, column: str, pattern: str | None) -> InlineResult:
-    rows = tuple((namespace, name) for name in names if _is_like(name, pattern))
+    rows = tuple((namespace, name) for name in names if _matches_pattern(name, pattern))
     return InlineResult(f"namespace string, {column} string", rows)
 
 
-def _is_like(name: str, pattern: str | None) -> bool:
+def _matches_pattern(name: str, pattern: str | None) -> bool:
     """Return whether a name matches Spark's pattern: `*` is any text, `|` is or; `%` is supported too."""
     if pattern is None:
         return True

@@ -24,7 +24,7 @@ from mangrove.sql.resolver import NameResolver
 __all__ = ["TABLE_FUNCTIONS", "TableFunctionCall", "parse_table_function", "run_table_function"]
 
 TABLE_FUNCTIONS: Final = {"changes": (2, 3), "deltas": (1, 1), "files": (1, 1), "history": (0, 1), "partitions": (1, 1)}
-"""How many arguments each takes at least and at most."""
+"""The minimum and maximum number of arguments of each function."""
 _HISTORY_MAX: Final = 10_000
 _AtArgument: TypeAlias = Callable[[int], AbstractContextManager[None]]
 
@@ -36,7 +36,7 @@ class TableFunctionCall:
     name: str
     arguments: tuple[int | str, ...]
     places: tuple[int, ...]
-    """Where each argument stands."""
+    """The position of each argument in the text."""
     start: int
     end: int
 
@@ -45,7 +45,7 @@ def parse_table_function(text: str, tokens: list[SqlToken], place: int) -> Table
     """Return the call that begins at this token index."""
     cursor = TokenCursor(text)
     cursor.tokens, cursor.place = tokens, place
-    start, name = cursor.next.start, cursor.single_name().lower()
+    start, name = cursor.next.start, cursor.expect_single_name().lower()
     arguments: list[int | str] = []
     places: list[int] = []
     cursor.expect("(")
@@ -58,8 +58,8 @@ def parse_table_function(text: str, tokens: list[SqlToken], place: int) -> Table
         arguments.append(_argument(cursor))
     least, most = TABLE_FUNCTIONS[name]
     if not least <= len(arguments) <= most:
-        wanted = str(least) if least == most else f"{least} or {most}"
-        raise InvalidInputError(f"{name} has {len(arguments)} arguments: it takes {wanted}")
+        expected = str(least) if least == most else f"{least} or {most}"
+        raise InvalidInputError(f"{name} takes {expected}, but {len(arguments)} arguments are given")
     return TableFunctionCall(name, tuple(arguments), tuple(places), start, cursor.peek(-1).end)
 
 
@@ -91,7 +91,7 @@ def _argument(cursor: TokenCursor) -> int | str:
     if token.kind is SqlTokenKind.TEXT:
         cursor.place += 1
         return parse_text_literal(token)
-    return cursor.whole_number()
+    return cursor.expect_integer()
 
 
 def _table(resolver: NameResolver, name: str) -> TableSnapshot:

@@ -39,28 +39,30 @@ class AsOfExpression:
         return "VERSION AS OF" if self.kind == "version" else "TIMESTAMP AS OF"
 
 
-def evaluate_as_of(moment: AsOfExpression, run: Callable[[str], Frame | SparkErrorInfo]) -> int | str:
-    """Return the version, the export's name or the time that Spark finds the expression to be.
+def evaluate_as_of(expression: AsOfExpression, run: Callable[[str], Frame | SparkErrorInfo]) -> int | str:
+    """Return the version, the export name or the timestamp to which Spark evaluates the expression.
 
-    A date is its midnight and a time without a zone is one where the session is, as
-    in Spark; a text means what it means when it is written out.
+    As in Spark, a date is its midnight, and a timestamp without a zone is in the time
+    zone of the session. A string is treated like a literal.
     """
-    outcome = run(f"SELECT ({moment.text}) AS moment")
+    outcome = run(f"SELECT ({expression.text}) AS as_of")
     if isinstance(outcome, SparkErrorInfo):
         if outcome.condition.startswith("UNRESOLVED_COLUMN"):
             raise InvalidInputError(
-                f"{moment.clause} is computed before any row is read, so it has no columns such as "
-                f"{outcome.parameters.get('objectName')}: write a value, a function or a parameter"
+                f"{expression.clause} is evaluated before any row is read and cannot use column "
+                f"{outcome.parameters.get('objectName')}; use a value, a function or a parameter"
             )
-        raise InvalidInputError(f"{moment.clause} cannot be computed: {format_spark_error(outcome)}")
+        raise InvalidInputError(f"cannot evaluate {expression.clause}: {format_spark_error(outcome)}")
     value = read_as_of_value(outcome)
-    if isinstance(value, timedelta) and moment.kind == "time":
+    if isinstance(value, timedelta) and expression.kind == "time":
         return (_EPOCH + value).isoformat()
-    is_version = isinstance(value, int | str) and not isinstance(value, bool) and moment.kind == "version"
-    if is_version or (isinstance(value, str) and moment.kind == "time"):
+    is_version = isinstance(value, int | str) and not isinstance(value, bool) and expression.kind == "version"
+    if is_version or (isinstance(value, str) and expression.kind == "time"):
         return value  # type: ignore[return-value]
-    wanted = "a version's number or an export's name" if moment.kind == "version" else "a time, a date or a text"
-    raise InvalidInputError(f"{moment.clause} {moment.text} is {value!r}: it takes {wanted}")
+    expected = (
+        "a version number or an export name" if expression.kind == "version" else "a timestamp, a date or a string"
+    )
+    raise InvalidInputError(f"{expression.clause} {expression.text} is {value!r}; expected {expected}")
 
 
 def find_expression_end(tokens: Sequence[SqlToken], place: int) -> int:
@@ -77,10 +79,12 @@ def find_expression_end(tokens: Sequence[SqlToken], place: int) -> int:
 def parse_as_of_expression(kind: str, tokens: Sequence[SqlToken]) -> AsOfExpression:
     """Return the AS OF expression of these tokens; raise an error for a subquery."""
     # Between two tokens is a blank, so that nothing but the places inside is lost.
-    moment = AsOfExpression(kind, " ".join(token.text for token in tokens), tokens[0].start, tokens[-1].end)
+    expression = AsOfExpression(kind, " ".join(token.text for token in tokens), tokens[0].start, tokens[-1].end)
     if any(one.text == "(" and other.word in _QUERY_STARTS for one, other in itertools.pairwise(tokens)):
-        raise InvalidInputError(f"{moment.clause} takes no query: run it first, and give its value as a parameter")
-    return moment
+        raise InvalidInputError(
+            f"{expression.clause} cannot contain a subquery; run it first and pass its value as a parameter"
+        )
+    return expression
 
 
 def _operand_end(tokens: Sequence[SqlToken], place: int) -> int:

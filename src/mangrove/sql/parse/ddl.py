@@ -51,159 +51,157 @@ _CONSTRAINTS: Final = ("PRIMARY", "CONSTRAINT", "CHECK", "UNIQUE", "FOREIGN")
 
 
 def parse_create_table(cursor: TokenCursor, *, or_replace: bool, must_exist: bool, is_external: bool) -> CreateTable:
-    """Take what follows CREATE TABLE."""
-    said: dict[str, Any] = {"or_replace": or_replace, "must_exist": must_exist, "is_external": is_external}
-    said["if_not_exists"] = cursor.accept("IF", "NOT", "EXISTS")
+    """Parse the rest of CREATE TABLE."""
+    arguments: dict[str, Any] = {"or_replace": or_replace, "must_exist": must_exist, "is_external": is_external}
+    arguments["if_not_exists"] = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name()
     if cursor.accept("LIKE"):
-        said["like"] = cursor.name()
+        arguments["like"] = cursor.name()
     elif cursor.is_next("("):
-        said |= _columns(cursor)
+        arguments |= _parse_columns(cursor)
     while not cursor.is_at_end:
         if cursor.accept("AS") or cursor.next.word in ("SELECT", "WITH", "FROM", "VALUES"):
-            said["query"] = parse_query(cursor)
+            arguments["query"] = parse_query(cursor)
             break
-        said |= _clause(cursor)
-    return CreateTable(name, **said)
+        arguments |= _parse_clause(cursor)
+    return CreateTable(name, **arguments)
 
 
 def parse_alter_table(cursor: TokenCursor) -> AlterTable:
-    """Take what follows ALTER TABLE."""
+    """Parse the rest of ALTER TABLE."""
     name = cursor.name()
-    action = _action(cursor)
+    action = _parse_table_action(cursor)
     cursor.expect_end()
     return AlterTable(name, action)
 
 
 def parse_properties(cursor: TokenCursor) -> Mapping[str, str]:
-    """Take properties between brackets; names may be bare, dotted or between quotes."""
+    """Parse properties in parentheses; names may be unquoted, dotted or quoted."""
 
     def entry() -> tuple[str, str]:
-        key = _property_name(cursor)
+        key = _parse_property_name(cursor)
         cursor.accept("=")
-        return key, _property_value(cursor)
+        return key, _parse_property_value(cursor)
 
-    return dict(cursor.listed(entry))
+    return dict(cursor.expect_list(entry))
 
 
 def parse_property_names(cursor: TokenCursor) -> tuple[str, ...]:
-    """Take names of properties between brackets."""
-    return cursor.listed(lambda: _property_name(cursor))
+    """Parse property names in parentheses."""
+    return cursor.expect_list(lambda: _parse_property_name(cursor))
 
 
-def _property_name(cursor: TokenCursor) -> str:
+def _parse_property_name(cursor: TokenCursor) -> str:
     if cursor.next.kind is SqlTokenKind.TEXT:
         return cursor.expect_text()
     first = cursor.name()
     end = first.end
     while cursor.next.text == "-" and cursor.next.start == end:
-        # write.target-size needs no quotes in Spark's grammar either.
+        # Spark also accepts write.target-size without quotes.
         cursor.place += 1
         end = cursor.name().end
     return cursor.text[first.start : end]
 
 
-def _property_value(cursor: TokenCursor) -> str:
+def _parse_property_value(cursor: TokenCursor) -> str:
     if cursor.next.kind is SqlTokenKind.TEXT:
         return cursor.expect_text()
-    piece = cursor.piece_until(",", ")")
+    piece = cursor.take_until(",", ")")
     return piece.text.lower() if piece.text.lower() in ("true", "false") else piece.text
 
 
-def _clause(cursor: TokenCursor) -> dict[str, Any]:
-    """Take one clause behind the columns."""
+def _parse_clause(cursor: TokenCursor) -> dict[str, Any]:
+    """Parse one clause after the columns."""
     clauses: dict[tuple[str, ...], Callable[[], dict[str, Any]]] = {
-        ("USING",): lambda: {"table_format": cursor.single_name()},
-        ("PARTITIONED", "BY"): lambda: {"partition_by": _texts(cursor)},
-        ("CLUSTER", "BY"): lambda: {"cluster_by": _texts(cursor)},
-        ("CLUSTERED", "BY"): lambda: {"cluster_by": _texts(cursor)},
+        ("USING",): lambda: {"table_format": cursor.expect_single_name()},
+        ("PARTITIONED", "BY"): lambda: {"partition_by": _parse_text_list(cursor)},
+        ("CLUSTER", "BY"): lambda: {"cluster_by": _parse_text_list(cursor)},
+        ("CLUSTERED", "BY"): lambda: {"cluster_by": _parse_text_list(cursor)},
         ("LOCATION",): lambda: {"location": cursor.expect_text()},
         ("COMMENT",): lambda: {"comment": cursor.expect_text()},
         ("TBLPROPERTIES",): lambda: {"properties": parse_properties(cursor)},
         ("OPTIONS",): lambda: {"options": parse_properties(cursor)},
     }
-    for words, take in clauses.items():
-        if cursor.accept(*words):
-            return take()
-    wanted = ", ".join(" ".join(words) for words in clauses)
-    raise cursor.refusal(f"{wanted} or AS")
+    for keywords, parse_clause in clauses.items():
+        if cursor.accept(*keywords):
+            return parse_clause()
+    expected = ", ".join(" ".join(keywords) for keywords in clauses)
+    raise cursor.unexpected(f"{expected} or AS")
 
 
-def _texts(cursor: TokenCursor) -> tuple[str, ...]:
-    return cursor.listed(lambda: cursor.piece_until(",", ")").text)
+def _parse_text_list(cursor: TokenCursor) -> tuple[str, ...]:
+    return cursor.expect_list(lambda: cursor.take_until(",", ")").text)
 
 
-def _columns(cursor: TokenCursor) -> dict[str, Any]:
-    """Take the columns and constraints between brackets."""
+def _parse_columns(cursor: TokenCursor) -> dict[str, Any]:
+    """Parse the columns and constraints in parentheses."""
     columns: list[str] = []
     keys: list[str] = []
     checks: list[CheckConstraint] = []
 
     def entry() -> None:
         if cursor.next.word in _CONSTRAINTS and cursor.peek().text != ".":
-            _constraint(cursor, keys, checks)
+            _parse_constraint(cursor, keys, checks)
         else:
-            columns.append(_column(cursor, keys, checks))
+            columns.append(_parse_column(cursor, keys, checks))
 
-    cursor.listed(entry)
+    cursor.expect_list(entry)
     return {"columns": ", ".join(columns) or None, "keys": tuple(keys), "checks": tuple(checks)}
 
 
-def _constraint(cursor: TokenCursor, keys: list[str], checks: list[CheckConstraint]) -> None:
-    name = cursor.single_name() if cursor.accept("CONSTRAINT") else None
+def _parse_constraint(cursor: TokenCursor, keys: list[str], checks: list[CheckConstraint]) -> None:
+    name = cursor.expect_single_name() if cursor.accept("CONSTRAINT") else None
     refuse_unsupported_constraints(cursor)
     at = cursor.next.start
     if cursor.accept("PRIMARY", "KEY"):
-        _take_keys(cursor, keys, cursor.listed(cursor.single_name), at)
+        _add_keys(cursor, keys, cursor.expect_list(cursor.expect_single_name), at)
         cursor.accept("NOT", "ENFORCED")
         cursor.accept("RELY")
     elif cursor.accept("CHECK"):
-        checks.append(CheckConstraint(name, _condition(cursor)))
+        checks.append(CheckConstraint(name, _parse_check_condition(cursor)))
     else:
-        raise cursor.refusal("PRIMARY KEY or CHECK")
+        raise cursor.unexpected("PRIMARY KEY or CHECK")
 
 
-def _take_keys(cursor: TokenCursor, keys: list[str], names: Sequence[str], at: int) -> None:
-    """Add the columns of the key, of which a table has one."""
+def _add_keys(cursor: TokenCursor, keys: list[str], names: Sequence[str], at: int) -> None:
+    """Add the columns of the primary key; raise an error for a second key or duplicate columns."""
     if keys:
-        raise build_error_at(
-            cursor.text, at, "a table has one primary key: for several columns write PRIMARY KEY (a, b)"
-        )
+        raise build_error_at(cursor.text, at, "a table has one primary key; for several columns use PRIMARY KEY (a, b)")
     if len({name.casefold() for name in names}) < len(names):
-        raise build_error_at(cursor.text, at, f"the primary key names a column twice: {', '.join(names)}")
+        raise build_error_at(cursor.text, at, f"the primary key has a duplicate column: {', '.join(names)}")
     keys += names
 
 
-def _condition(cursor: TokenCursor) -> str:
-    """Take the condition of a check, which is asked of each row alone."""
-    piece = cursor.bracketed()
+def _parse_check_condition(cursor: TokenCursor) -> str:
+    """Parse the condition of a check, which must not contain a subquery."""
+    piece = cursor.expect_parenthesized()
     place = find_subquery(piece.text)
     if place is not None:
         raise build_error_at(cursor.text, piece.start + place, f"a check {SUBQUERY_REFUSED}")
     return piece.text
 
 
-def _column(cursor: TokenCursor, keys: list[str], checks: list[CheckConstraint]) -> str:
-    """Take a column, and return it without the constraints that the model's schemas have no words for."""
-    name = cursor.single_name()
-    kept = [quote_name(name)]
+def _parse_column(cursor: TokenCursor, keys: list[str], checks: list[CheckConstraint]) -> str:
+    """Parse a column and return its text without PRIMARY KEY and CHECK, which are collected separately."""
+    name = cursor.expect_single_name()
+    parts = [quote_name(name)]
     while not cursor.is_at_end and not cursor.is_next(",") and not cursor.is_next(")"):
-        if len(kept) > 1:
+        if len(parts) > 1:
             refuse_unsupported_constraints(cursor)
         at = cursor.next.start
         if cursor.accept("PRIMARY", "KEY"):
-            _take_keys(cursor, keys, [name], at)
+            _add_keys(cursor, keys, [name], at)
         elif cursor.next.word in ("CONSTRAINT", "CHECK"):
-            _constraint(cursor, keys, checks)
+            _parse_constraint(cursor, keys, checks)
         else:
-            kept.append(_parse_type_text(cursor))
-    if len(kept) == 1:
-        raise cursor.refusal(f"the type of column {name!r}")
-    return " ".join(kept)
+            parts.append(_parse_type_text(cursor))
+    if len(parts) == 1:
+        raise cursor.unexpected(f"the type of column {name!r}")
+    return " ".join(parts)
 
 
 def _parse_type_text(cursor: TokenCursor) -> str:
-    """Take the type, or one word of what follows it, with whatever lies in its brackets."""
+    """Parse a type or one of the options after it, including nested brackets."""
     first, depth = cursor.place, 0
     while not cursor.is_at_end:
         token = cursor.next
@@ -219,13 +217,13 @@ def _ends_type_text(cursor: TokenCursor) -> bool:
     return cursor.is_next("PRIMARY", "KEY") or cursor.next.word in ("CONSTRAINT", "CHECK", *UNSUPPORTED_CONSTRAINTS)
 
 
-def _action(cursor: TokenCursor) -> TableAction:
+def _parse_table_action(cursor: TokenCursor) -> TableAction:
     if cursor.accept("RENAME", "TO"):
         return RenameTo(cursor.name())
     if cursor.accept("RENAME", "COLUMN"):
         path = cursor.name().parts
         cursor.expect("TO")
-        return RenameColumn(path, cursor.single_name())
+        return RenameColumn(path, cursor.expect_single_name())
     if cursor.accept("ADD"):
         return _parse_add_action(cursor)
     if cursor.accept("DROP"):
@@ -234,7 +232,7 @@ def _action(cursor: TokenCursor) -> TableAction:
         cursor.accept("COLUMN")
         return _parse_alter_column(cursor)
     if cursor.accept("CLUSTER", "BY"):
-        return SetClusterBy(() if cursor.accept("NONE") else _texts(cursor))
+        return SetClusterBy(() if cursor.accept("NONE") else _parse_text_list(cursor))
     if cursor.accept("SET", "TBLPROPERTIES"):
         return SetProperties(parse_properties(cursor))
     if cursor.accept("SET", "COMMENT"):
@@ -242,25 +240,25 @@ def _action(cursor: TokenCursor) -> TableAction:
     if cursor.accept("UNSET", "TBLPROPERTIES"):
         if_exists = cursor.accept("IF", "EXISTS")
         return UnsetProperties(parse_property_names(cursor), if_exists)
-    raise cursor.refusal("RENAME, ADD, DROP, ALTER COLUMN, CLUSTER BY, SET or UNSET")
+    raise cursor.unexpected("RENAME, ADD, DROP, ALTER COLUMN, CLUSTER BY, SET or UNSET")
 
 
 def _parse_add_action(cursor: TokenCursor) -> TableAction:
     if cursor.is_next("CONSTRAINT") or cursor.is_next("CHECK"):
-        name = cursor.single_name() if cursor.accept("CONSTRAINT") else None
+        name = cursor.expect_single_name() if cursor.accept("CONSTRAINT") else None
         cursor.expect("CHECK")
-        return AddCheck(CheckConstraint(name, _condition(cursor)))
+        return AddCheck(CheckConstraint(name, _parse_check_condition(cursor)))
     if cursor.accept_one_of("COLUMN", "COLUMNS") is None:
-        raise cursor.refusal("COLUMN, COLUMNS or CONSTRAINT")
+        raise cursor.unexpected("COLUMN, COLUMNS or CONSTRAINT")
     if cursor.is_next("("):
-        return AddColumns(cursor.listed(lambda: _new_column(cursor)))
-    found = [_new_column(cursor)]
+        return AddColumns(cursor.expect_list(lambda: _parse_new_column(cursor)))
+    columns = [_parse_new_column(cursor)]
     while cursor.accept(","):
-        found.append(_new_column(cursor))
-    return AddColumns(tuple(found))
+        columns.append(_parse_new_column(cursor))
+    return AddColumns(tuple(columns))
 
 
-def _new_column(cursor: TokenCursor) -> NewColumn:
+def _parse_new_column(cursor: TokenCursor) -> NewColumn:
     path = cursor.name().parts
     first, depth = cursor.place, 0
     while not cursor.is_at_end:
@@ -271,22 +269,22 @@ def _new_column(cursor: TokenCursor) -> NewColumn:
         depth += (token.text in ("(", "<")) - (token.text in (")", ">"))
         cursor.place += 1
     if first == cursor.place:
-        raise cursor.refusal(f"the type of column {join_name(*path)}")
-    words = " ".join(token.text for token in cursor.tokens[first : cursor.place])
+        raise cursor.unexpected(f"the type of column {join_name(*path)}")
+    type_text = " ".join(token.text for token in cursor.tokens[first : cursor.place])
     if cursor.accept("FIRST"):
-        return NewColumn(path, words, is_first=True)
-    return NewColumn(path, words, after=cursor.single_name() if cursor.accept("AFTER") else None)
+        return NewColumn(path, type_text, is_first=True)
+    return NewColumn(path, type_text, after=cursor.expect_single_name() if cursor.accept("AFTER") else None)
 
 
 def _parse_drop_action(cursor: TokenCursor) -> TableAction:
     if cursor.accept("CONSTRAINT"):
         if_exists = cursor.accept("IF", "EXISTS")
-        return DropCheck(cursor.single_name(), if_exists)
+        return DropCheck(cursor.expect_single_name(), if_exists)
     if cursor.accept_one_of("COLUMN", "COLUMNS") is None:
-        raise cursor.refusal("COLUMN, COLUMNS or CONSTRAINT")
+        raise cursor.unexpected("COLUMN, COLUMNS or CONSTRAINT")
     if_exists = cursor.accept("IF", "EXISTS")
     if cursor.is_next("("):
-        return DropColumns(cursor.listed(lambda: cursor.name().parts), if_exists)
+        return DropColumns(cursor.expect_list(lambda: cursor.name().parts), if_exists)
     paths = [cursor.name().parts]
     while cursor.accept(","):
         paths.append(cursor.name().parts)
@@ -296,23 +294,23 @@ def _parse_drop_action(cursor: TokenCursor) -> TableAction:
 def _parse_alter_column(cursor: TokenCursor) -> AlterColumn:
     path = cursor.name().parts
     if cursor.accept("TYPE"):
-        return AlterColumn(path, "type", cursor.rest().text)
+        return AlterColumn(path, "type", cursor.take_rest().text)
     if cursor.accept("COMMENT"):
         return AlterColumn(path, "comment", cursor.expect_text())
     if cursor.accept("FIRST"):
         return AlterColumn(path, "first")
     if cursor.accept("AFTER"):
-        return AlterColumn(path, "after", cursor.single_name())
+        return AlterColumn(path, "after", cursor.expect_single_name())
     if cursor.accept("SET", "DEFAULT"):
-        return AlterColumn(path, "default", cursor.rest().text)
-    for words, what in {
+        return AlterColumn(path, "default", cursor.take_rest().text)
+    for keywords, what in {
         ("DROP", "DEFAULT"): "drop default",
         ("SET", "NOT", "NULL"): "not null",
         ("DROP", "NOT", "NULL"): "null",
     }.items():
-        if cursor.accept(*words):
+        if cursor.accept(*keywords):
             return AlterColumn(path, what)
-    raise cursor.refusal("TYPE, COMMENT, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL")
+    raise cursor.unexpected("TYPE, COMMENT, FIRST, AFTER, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL")
 
 
 _NAMESPACE: Final = ("NAMESPACE", "SCHEMA", "DATABASE")
@@ -320,19 +318,19 @@ _PROPERTIES: Final = ("PROPERTIES", "DBPROPERTIES", "TBLPROPERTIES")
 
 
 def parse_create(cursor: TokenCursor) -> CreateNamespace | CreateTable | CreateView | TemporaryView | None:
-    """Take CREATE; None where it makes something that only Spark knows, such as a function."""
+    """Parse CREATE; return None for objects that only Spark supports, such as functions."""
     must_exist = cursor.accept("REPLACE")
     or_replace = must_exist
     if not must_exist:
         cursor.expect("CREATE")
         or_replace = cursor.accept("OR", "REPLACE")
     if not or_replace and cursor.accept_one_of(*_NAMESPACE):
-        return _create_namespace(cursor)
+        return _parse_create_namespace(cursor)
     is_global = cursor.accept("GLOBAL")
     if cursor.accept_one_of("TEMP", "TEMPORARY"):
-        return _temporary_view(cursor, or_replace=or_replace, is_global=is_global)
+        return _parse_temporary_view(cursor, or_replace=or_replace, is_global=is_global)
     if not must_exist and cursor.accept("VIEW"):
-        return _create_view(cursor, or_replace=or_replace)
+        return _parse_create_view(cursor, or_replace=or_replace)
     is_external = cursor.accept("EXTERNAL")
     if cursor.accept("TABLE"):
         return parse_create_table(cursor, or_replace=or_replace, must_exist=must_exist, is_external=is_external)
@@ -340,18 +338,18 @@ def parse_create(cursor: TokenCursor) -> CreateNamespace | CreateTable | CreateV
 
 
 def parse_alter(cursor: TokenCursor) -> AlterNamespace | AlterTable | AlterView | None:
-    """Take ALTER."""
+    """Parse ALTER."""
     cursor.expect("ALTER")
     if cursor.accept_one_of(*_NAMESPACE):
         name = cursor.name()
-        statement = AlterNamespace(name, _common_action(cursor))
+        statement = AlterNamespace(name, _parse_common_action(cursor))
         cursor.expect_end()
         return statement
     if cursor.accept("VIEW"):
         name = cursor.name()
         if cursor.accept("AS"):
             return AlterView(name, parse_query(cursor))
-        view = AlterView(name, _common_action(cursor))
+        view = AlterView(name, _parse_common_action(cursor))
         cursor.expect_end()
         return view
     if cursor.accept("TABLE"):
@@ -360,18 +358,18 @@ def parse_alter(cursor: TokenCursor) -> AlterNamespace | AlterTable | AlterView 
 
 
 def parse_comment_on(cursor: TokenCursor) -> AlterNamespace | AlterTable | AlterView:
-    """Take COMMENT ON."""
+    """Parse COMMENT ON."""
     cursor.expect("COMMENT", "ON")
     kind = cursor.accept_one_of(*_NAMESPACE, "TABLE", "VIEW", "COLUMN")
     if kind is None:
-        raise cursor.refusal("NAMESPACE, TABLE, VIEW or COLUMN")
+        raise cursor.unexpected("NAMESPACE, TABLE, VIEW or COLUMN")
     name = cursor.name()
     cursor.expect("IS")
     action = SetComment("" if cursor.accept("NULL") else cursor.expect_text())
     cursor.expect_end()
     if kind == "COLUMN":
         if len(name.parts) < 2:
-            raise build_error_at(cursor.text, name.start, "a column is named with its table: write table.column")
+            raise build_error_at(cursor.text, name.start, "the table of the column is missing; write table.column")
         table = SqlName(name.parts[:-1], name.start, name.end)
         return AlterTable(table, AlterColumn(name.parts[-1:], "comment", action.comment))
     if kind == "TABLE":
@@ -380,7 +378,7 @@ def parse_comment_on(cursor: TokenCursor) -> AlterNamespace | AlterTable | Alter
 
 
 def parse_drop(cursor: TokenCursor) -> DropObject | None:
-    """Take DROP; None where it drops something that only Spark knows."""
+    """Parse DROP; return None for objects that only Spark supports."""
     cursor.expect("DROP")
     kind = cursor.accept_one_of(*_NAMESPACE, "TABLE", "VIEW")
     if kind is None:
@@ -393,7 +391,7 @@ def parse_drop(cursor: TokenCursor) -> DropObject | None:
 
 
 def parse_describe(cursor: TokenCursor) -> Describe | None:
-    """Take DESCRIBE; None for functions and queries, which Spark describes."""
+    """Parse DESCRIBE; return None for functions and queries, which Spark describes."""
     cursor.place += 1
     if cursor.accept_one_of(*_NAMESPACE):
         is_extended = cursor.accept("EXTENDED")
@@ -413,7 +411,7 @@ def parse_describe(cursor: TokenCursor) -> Describe | None:
 
 
 def parse_show(cursor: TokenCursor) -> ShowStatement | None:
-    """Take SHOW; None for what only Spark can list, such as functions."""
+    """Parse SHOW; return None for lists that only Spark supports, such as functions."""
     cursor.expect("SHOW")
     if cursor.accept_one_of("NAMESPACES", "SCHEMAS", "DATABASES"):
         return _parse_show_list(cursor, "namespaces")
@@ -421,19 +419,19 @@ def parse_show(cursor: TokenCursor) -> ShowStatement | None:
         if cursor.accept(word):
             return _parse_show_list(cursor, word.lower())
     if cursor.accept("COLUMNS"):
-        return _parse_view_columns(cursor)
+        return _parse_show_columns(cursor)
     if cursor.accept("CREATE", "TABLE"):
-        return _about(cursor, "create")
+        return _parse_show_of_table(cursor, "create")
     if cursor.accept("TBLPROPERTIES"):
         name = cursor.name()
-        key = cursor.listed(cursor.expect_text)[0] if cursor.is_next("(") else None
+        key = cursor.expect_list(cursor.expect_text)[0] if cursor.is_next("(") else None
         cursor.expect_end()
         return ShowStatement("properties", name, key)
     if cursor.accept("PARTITIONS"):
-        return _about(cursor, "partitions")
+        return _parse_show_of_table(cursor, "partitions")
     if cursor.accept("HISTORY"):
         of_table = cursor.name() if cursor.accept_one_of("FOR", "OF", "IN", "FROM") else None
-        limit = cursor.whole_number() if cursor.accept("LIMIT") else None
+        limit = cursor.expect_integer() if cursor.accept("LIMIT") else None
         cursor.expect_end()
         return ShowStatement("history", of_table, limit=limit)
     if cursor.accept("EXPORTS"):
@@ -453,9 +451,9 @@ def _parse_show_list(cursor: TokenCursor, kind: str) -> ShowStatement:
     return ShowStatement(kind, name, pattern)
 
 
-def _parse_view_columns(cursor: TokenCursor) -> ShowStatement:
+def _parse_show_columns(cursor: TokenCursor) -> ShowStatement:
     if cursor.accept_one_of("FROM", "IN") is None:
-        raise cursor.refusal("FROM or IN")
+        raise cursor.unexpected("FROM or IN")
     name = cursor.name()
     if cursor.accept_one_of("FROM", "IN"):
         name = SqlName((*cursor.name().parts, name.parts[-1]), name.start, name.end)
@@ -463,13 +461,13 @@ def _parse_view_columns(cursor: TokenCursor) -> ShowStatement:
     return ShowStatement("columns", name)
 
 
-def _about(cursor: TokenCursor, kind: str) -> ShowStatement:
+def _parse_show_of_table(cursor: TokenCursor, kind: str) -> ShowStatement:
     statement = ShowStatement(kind, cursor.name())
     cursor.expect_end()
     return statement
 
 
-def _create_namespace(cursor: TokenCursor) -> CreateNamespace:
+def _parse_create_namespace(cursor: TokenCursor) -> CreateNamespace:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name()
     comment: str | None = None
@@ -479,36 +477,40 @@ def _create_namespace(cursor: TokenCursor) -> CreateNamespace:
             comment = cursor.expect_text()
         elif cursor.accept("WITH"):
             if cursor.accept_one_of(*_PROPERTIES) is None:
-                raise cursor.refusal("PROPERTIES")
+                raise cursor.unexpected("PROPERTIES")
             properties = parse_properties(cursor)
         else:
-            raise cursor.refusal("COMMENT, WITH PROPERTIES or the end")
+            raise cursor.unexpected("COMMENT, WITH PROPERTIES or the end")
     return CreateNamespace(name, if_not_exists, comment, properties)
 
 
-def _temporary_view(cursor: TokenCursor, *, or_replace: bool, is_global: bool) -> TemporaryView | None:
+def _parse_temporary_view(cursor: TokenCursor, *, or_replace: bool, is_global: bool) -> TemporaryView | None:
     if not cursor.accept("VIEW"):
         return None
     name = cursor.name()
     if len(name.parts) > 1:
-        message = "a temporary view is the session's, and in no namespace: give it one name"
+        message = "a temporary view belongs to the session, not to a namespace; give it a name without a namespace"
         raise build_error_at(cursor.text, name.start, message)
-    columns = cursor.listed(cursor.single_name) if cursor.is_next("(") and not cursor.is_next("(", "SELECT") else ()
+    columns = (
+        cursor.expect_list(cursor.expect_single_name)
+        if cursor.is_next("(") and not cursor.is_next("(", "SELECT")
+        else ()
+    )
     if not columns and cursor.is_next("USING"):
-        # A view of files is Spark's own.
+        # Spark handles views of files.
         return None
     cursor.expect("AS")
     return TemporaryView(name, parse_query(cursor), or_replace, is_global, columns)
 
 
-def _create_view(cursor: TokenCursor, *, or_replace: bool) -> CreateView:
+def _parse_create_view(cursor: TokenCursor, *, or_replace: bool) -> CreateView:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.name()
 
     def column() -> tuple[str, str | None]:
-        return cursor.single_name(), cursor.expect_text() if cursor.accept("COMMENT") else None
+        return cursor.expect_single_name(), cursor.expect_text() if cursor.accept("COMMENT") else None
 
-    columns = cursor.listed(column) if cursor.is_next("(") else ()
+    columns = cursor.expect_list(column) if cursor.is_next("(") else ()
     comment: str | None = None
     properties: Mapping[str, str] = {}
     while not cursor.accept("AS"):
@@ -517,11 +519,11 @@ def _create_view(cursor: TokenCursor, *, or_replace: bool) -> CreateView:
         elif cursor.accept("TBLPROPERTIES"):
             properties = parse_properties(cursor)
         else:
-            raise cursor.refusal("COMMENT, TBLPROPERTIES or AS")
+            raise cursor.unexpected("COMMENT, TBLPROPERTIES or AS")
     return CreateView(name, parse_query(cursor), columns, comment, properties, if_not_exists, or_replace)
 
 
-def _common_action(cursor: TokenCursor) -> SetProperties | UnsetProperties | SetComment | RenameTo:
+def _parse_common_action(cursor: TokenCursor) -> SetProperties | UnsetProperties | SetComment | RenameTo:
     if cursor.accept("RENAME", "TO"):
         return RenameTo(cursor.name())
     if cursor.accept("SET"):
@@ -529,8 +531,8 @@ def _common_action(cursor: TokenCursor) -> SetProperties | UnsetProperties | Set
             return SetComment(cursor.expect_text())
         if cursor.accept_one_of(*_PROPERTIES):
             return SetProperties(parse_properties(cursor))
-        raise cursor.refusal("PROPERTIES or COMMENT")
+        raise cursor.unexpected("PROPERTIES or COMMENT")
     if cursor.accept("UNSET") and cursor.accept_one_of(*_PROPERTIES):
         if_exists = cursor.accept("IF", "EXISTS")
         return UnsetProperties(parse_property_names(cursor), if_exists)
-    raise cursor.refusal("SET, UNSET or RENAME TO")
+    raise cursor.unexpected("SET, UNSET or RENAME TO")

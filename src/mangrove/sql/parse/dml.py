@@ -24,26 +24,26 @@ _AFTER_TABLE: Final = frozenset({"SET", "WHERE", "USING", "ON", "WHEN"})
 
 
 def parse_insert(cursor: TokenCursor, common: SqlFragment | None) -> Insert:
-    """Take INSERT INTO or INSERT OVERWRITE."""
+    """Parse INSERT INTO or INSERT OVERWRITE."""
     cursor.expect("INSERT")
     overwrite = cursor.accept("OVERWRITE")
     if not overwrite:
         cursor.expect("INTO")
     cursor.accept("TABLE")
     table = cursor.name()
-    partition = cursor.listed(lambda: _partition_value(cursor)) if cursor.accept("PARTITION") else ()
+    partition = cursor.expect_list(lambda: _parse_partition_value(cursor)) if cursor.accept("PARTITION") else ()
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     by_name = cursor.accept("BY", "NAME")
     columns: tuple[tuple[str, int], ...] = ()
     if cursor.is_next("(") and cursor.peek().is_name and cursor.peek().word not in _QUERY_STARTS:
-        columns = cursor.listed(lambda: (cursor.single_name(), cursor.peek(-1).start))
+        columns = cursor.expect_list(lambda: (cursor.expect_single_name(), cursor.peek(-1).start))
     by_name = by_name or cursor.accept("BY", "NAME")
     where = None
     if cursor.accept("REPLACE", "WHERE"):
-        where = cursor.piece_until(*_QUERY_STARTS)
+        where = cursor.take_until(*_QUERY_STARTS)
     query = parse_query(cursor)
     if common is not None:
-        # Blanks take the place of what stands between, so that every place stays what it is.
+        # Spaces replace the text in between, so that all positions stay the same.
         between = " " * (query.piece.start - common.start - len(common.text))
         query = replace(query, piece=SqlFragment(common.text + between + query.piece.text, common.start))
     names, places = tuple(name for name, _ in columns), tuple(place for _, place in columns)
@@ -51,7 +51,7 @@ def parse_insert(cursor: TokenCursor, common: SqlFragment | None) -> Insert:
 
 
 def parse_multi_insert(cursor: TokenCursor) -> MultiInsert | None:
-    """Take `FROM … INSERT … SELECT … INSERT … SELECT …`, also behind a WITH clause; None where it is a query."""
+    """Parse `FROM … INSERT … SELECT … INSERT … SELECT …`, also after a WITH clause; return None for a query."""
     tokens, depth, begins, inserts = cursor.tokens, 0, None, []
     for place in range(cursor.place, len(tokens) - 1):
         token = tokens[place]
@@ -74,62 +74,64 @@ def parse_multi_insert(cursor: TokenCursor) -> MultiInsert | None:
 
 
 def parse_update(cursor: TokenCursor, common: SqlFragment | None) -> Update:
-    """Take UPDATE."""
+    """Parse UPDATE."""
     cursor.expect("UPDATE")
-    table, alias = cursor.name(), _alias(cursor)
+    table, alias = cursor.name(), _parse_alias(cursor)
     cursor.expect("SET")
-    assignments = _assignments(cursor, "WHERE")
-    condition = cursor.piece_until() if cursor.accept("WHERE") else None
+    assignments = _parse_assignments(cursor, "WHERE")
+    condition = cursor.take_until() if cursor.accept("WHERE") else None
     cursor.expect_end()
     return Update(table, alias, assignments, condition, common)
 
 
 def parse_delete(cursor: TokenCursor, common: SqlFragment | None) -> Delete:
-    """Take DELETE."""
+    """Parse DELETE."""
     cursor.expect("DELETE", "FROM")
-    table, alias = cursor.name(), _alias(cursor)
+    table, alias = cursor.name(), _parse_alias(cursor)
     if cursor.is_next("USING"):
-        message = "DELETE takes no USING: write MERGE INTO … USING … ON … WHEN MATCHED THEN DELETE"
+        message = "DELETE … USING is not supported; use MERGE INTO … USING … ON … WHEN MATCHED THEN DELETE"
         raise build_error_at(cursor.text, cursor.next.start, message)
-    condition = cursor.piece_until() if cursor.accept("WHERE") else None
+    condition = cursor.take_until() if cursor.accept("WHERE") else None
     cursor.expect_end()
     return Delete(table, alias, condition, common)
 
 
 def parse_merge(cursor: TokenCursor, common: SqlFragment | None) -> Merge:
-    """Take MERGE INTO with all its clauses."""
+    """Parse MERGE INTO with all its clauses."""
     cursor.expect("MERGE")
     evolves = cursor.accept("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
-    table, alias = cursor.name(), _alias(cursor)
+    table, alias = cursor.name(), _parse_alias(cursor)
     cursor.expect("USING")
-    source = _source(cursor)
-    source_alias = _alias(cursor)
-    source_columns = cursor.listed(cursor.single_name) if source_alias is not None and cursor.is_next("(") else ()
+    source = _parse_source(cursor)
+    source_alias = _parse_alias(cursor)
+    source_columns = (
+        cursor.expect_list(cursor.expect_single_name) if source_alias is not None and cursor.is_next("(") else ()
+    )
     cursor.expect("ON")
-    condition = cursor.piece_until("WHEN")
+    condition = cursor.take_until("WHEN")
     clauses = []
     while cursor.accept("WHEN"):
-        clauses.append(_merge_clause(cursor))
+        clauses.append(_parse_merge_clause(cursor))
     cursor.expect_end()
     if not clauses:
-        raise cursor.refusal("WHEN MATCHED or WHEN NOT MATCHED")
+        raise cursor.unexpected("WHEN MATCHED or WHEN NOT MATCHED")
     return Merge(table, alias, source, source_alias, condition, tuple(clauses), common, evolves, source_columns)
 
 
 def parse_truncate(cursor: TokenCursor) -> TruncateStatement:
-    """Take TRUNCATE TABLE."""
+    """Parse TRUNCATE TABLE."""
     cursor.expect("TRUNCATE", "TABLE")
     statement = TruncateStatement(cursor.name())
     cursor.expect_end()
     return statement
 
 
-def _source(cursor: TokenCursor) -> SqlFragment:
-    """Take the source of a merge: a table's name with its time, or a query between brackets."""
+def _parse_source(cursor: TokenCursor) -> SqlFragment:
+    """Parse the source of a merge: a table name with AS OF, or a query in parentheses."""
     if cursor.is_next("("):
         first = cursor.next.start
-        cursor.bracketed()
+        cursor.expect_parenthesized()
         return SqlFragment(cursor.text[first : cursor.peek(-1).end], first)
     name = cursor.name()
     cursor.accept("FOR")
@@ -139,7 +141,7 @@ def _source(cursor: TokenCursor) -> SqlFragment:
     return SqlFragment(cursor.text[name.start : cursor.peek(-1).end], name.start)
 
 
-def _merge_clause(cursor: TokenCursor) -> MergeWhenClause:
+def _parse_merge_clause(cursor: TokenCursor) -> MergeWhenClause:
     if cursor.accept("MATCHED"):
         group = "matched"
     else:
@@ -149,71 +151,73 @@ def _merge_clause(cursor: TokenCursor) -> MergeWhenClause:
             group = "not matched by source"
         else:
             cursor.accept("BY", "TARGET")
-    condition = cursor.piece_until("THEN") if cursor.accept("AND") else None
+    condition = cursor.take_until("THEN") if cursor.accept("AND") else None
     cursor.expect("THEN")
     if group == "not matched":
-        return _insert_clause(cursor, condition)
+        return _parse_insert_clause(cursor, condition)
     if cursor.accept("DELETE"):
         return MergeWhenClause(group, "delete", condition)
     cursor.expect("UPDATE", "SET")
     if group == "matched" and cursor.accept("*"):
         return MergeWhenClause(group, "update all", condition)
-    return MergeWhenClause(group, "update", condition, _assignments(cursor, "WHEN"))
+    return MergeWhenClause(group, "update", condition, _parse_assignments(cursor, "WHEN"))
 
 
-def _insert_clause(cursor: TokenCursor, condition: SqlFragment | None) -> MergeWhenClause:
+def _parse_insert_clause(cursor: TokenCursor, condition: SqlFragment | None) -> MergeWhenClause:
     cursor.expect("INSERT")
     if cursor.accept("*"):
         return MergeWhenClause("not matched", "insert all", condition)
     at = cursor.next.start
-    columns = () if cursor.is_next("VALUES") else cursor.listed(cursor.name)
+    columns = () if cursor.is_next("VALUES") else cursor.expect_list(cursor.name)
     cursor.expect("VALUES")
-    values = cursor.listed(lambda: cursor.piece_until(",", ")"))
+    values = cursor.expect_list(lambda: cursor.take_until(",", ")"))
     if not columns:
         return MergeWhenClause(
             "not matched", "insert", condition, tuple(Assignment((), value, value.start) for value in values)
         )
     if len(columns) != len(values):
         cursor.place = next(place for place, token in enumerate(cursor.tokens) if token.start == at)
-        raise cursor.refusal(f"as many columns as values, and there are {len(columns)} and {len(values)}")
+        raise cursor.unexpected(f"as many values as columns ({len(columns)} columns, {len(values)} values)")
     assigned = tuple(Assignment(name.parts, value, name.start) for name, value in zip(columns, values, strict=True))
     return MergeWhenClause("not matched", "insert", condition, assigned)
 
 
-def _assignments(cursor: TokenCursor, *stops: str) -> tuple[Assignment, ...]:
-    found = []
+def _parse_assignments(cursor: TokenCursor, *stops: str) -> tuple[Assignment, ...]:
+    assignments = []
     while True:
         if cursor.is_next("("):
-            raise build_error_at(cursor.text, cursor.next.start, "each column is set by itself: write a = …, b = …")
+            raise build_error_at(
+                cursor.text, cursor.next.start, "a column list cannot be set at once; write a = …, b = …"
+            )
         column = cursor.name()
         if cursor.accept_one_of("=", "==") is None:
-            raise cursor.refusal("=")
-        value = cursor.piece_until(",", *stops)
-        _refuse_from(cursor, value)
-        found.append(Assignment(column.parts, value, column.start))
+            raise cursor.unexpected("=")
+        value = cursor.take_until(",", *stops)
+        _reject_from(cursor, value)
+        assignments.append(Assignment(column.parts, value, column.start))
         if not cursor.accept(","):
-            return tuple(found)
+            return tuple(assignments)
 
 
-def _refuse_from(cursor: TokenCursor, value: SqlFragment) -> None:
-    """Refuse a FROM behind a value, which other systems know; one inside of brackets is part of the value."""
-    depth, before = 0, ""
+def _reject_from(cursor: TokenCursor, value: SqlFragment) -> None:
+    """Reject UPDATE … SET … FROM of other dialects; a FROM in parentheses is part of the value."""
+    depth, previous = 0, ""
     for token in tokenize(value.text):
         depth += (token.text == "(") - (token.text == ")")
-        if token.word == "FROM" and depth == 0 and before not in ("DISTINCT", "."):
-            message = "UPDATE takes no FROM: write MERGE INTO … USING … ON … WHEN MATCHED THEN UPDATE SET …"
+        if token.word == "FROM" and depth == 0 and previous not in ("DISTINCT", "."):
+            message = "UPDATE … FROM is not supported; use MERGE INTO … USING … ON … WHEN MATCHED THEN UPDATE SET …"
             raise build_error_at(cursor.text, value.start + token.start, message)
-        before = token.word or token.text
+        previous = token.word or token.text
 
 
-def _partition_value(cursor: TokenCursor) -> tuple[str, SqlFragment | None]:
-    name = cursor.single_name()
-    return name, cursor.piece_until(",", ")") if cursor.accept("=") else None
+def _parse_partition_value(cursor: TokenCursor) -> tuple[str, SqlFragment | None]:
+    name = cursor.expect_single_name()
+    return name, cursor.take_until(",", ")") if cursor.accept("=") else None
 
 
-def _alias(cursor: TokenCursor) -> str | None:
+def _parse_alias(cursor: TokenCursor) -> str | None:
     if cursor.accept("AS"):
-        return cursor.single_name()
+        return cursor.expect_single_name()
     if cursor.next.is_name and cursor.next.word not in _AFTER_TABLE:
-        return cursor.single_name()
+        return cursor.expect_single_name()
     return None

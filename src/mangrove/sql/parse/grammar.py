@@ -55,18 +55,18 @@ _STATEMENT_STARTS: Final = ("BEGIN", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "AT
 
 
 def parse_cache(cursor: TokenCursor) -> CacheTable | None:
-    """Take CACHE TABLE; None where it names a query, which Spark keeps as a temporary view."""
+    """Parse CACHE TABLE; return None for a query, which Spark caches as a temporary view."""
     cursor.expect("CACHE")
     is_lazy = cursor.accept("LAZY")
     cursor.expect("TABLE")
     name = cursor.name()
     if cursor.accept("OPTIONS"):
-        cursor.bracketed()
+        cursor.expect_parenthesized()
     return CacheTable(name, "cache", is_lazy) if cursor.is_at_end else None
 
 
 def parse_uncache(cursor: TokenCursor) -> CacheTable:
-    """Take UNCACHE TABLE."""
+    """Parse UNCACHE TABLE."""
     cursor.expect("UNCACHE", "TABLE")
     if_exists = cursor.accept("IF", "EXISTS")
     statement = CacheTable(cursor.name(), "uncache", if_exists=if_exists)
@@ -75,7 +75,7 @@ def parse_uncache(cursor: TokenCursor) -> CacheTable:
 
 
 def parse_refresh(cursor: TokenCursor) -> CacheTable | None:
-    """Take REFRESH TABLE; None for functions and paths."""
+    """Parse REFRESH TABLE; return None for functions and paths."""
     cursor.expect("REFRESH")
     if not cursor.accept("TABLE"):
         return None
@@ -85,83 +85,82 @@ def parse_refresh(cursor: TokenCursor) -> CacheTable | None:
 
 
 def parse_analyze(cursor: TokenCursor) -> Analyze | None:
-    """Take ANALYZE TABLE, whatever it asks to be computed."""
+    """Parse ANALYZE TABLE with any options."""
     cursor.expect("ANALYZE")
     if not cursor.accept("TABLE"):
         return None
     statement = Analyze(cursor.name())
-    cursor.rest()
+    cursor.take_rest()
     return statement
 
 
 def parse_execute(cursor: TokenCursor) -> ExecuteImmediate | None:
-    """Take EXECUTE IMMEDIATE; None for any other EXECUTE."""
+    """Parse EXECUTE IMMEDIATE; return None for any other EXECUTE."""
     if not cursor.accept("EXECUTE", "IMMEDIATE"):
         return None
-    text = cursor.piece_until("INTO", "USING")
-    into = cursor.piece_until("USING") if cursor.accept("INTO") else None
+    text = cursor.take_until("INTO", "USING")
+    into = cursor.take_until("USING") if cursor.accept("INTO") else None
     arguments: list[tuple[str | None, SqlFragment]] = []
     if cursor.accept("USING"):
         is_bracketed = cursor.accept("(")
         while not arguments or cursor.accept(","):
-            value = cursor.piece_until(",", "AS")
-            arguments.append((cursor.single_name() if cursor.accept("AS") else None, value))
+            value = cursor.take_until(",", "AS")
+            arguments.append((cursor.expect_single_name() if cursor.accept("AS") else None, value))
         if is_bracketed:
             cursor.expect(")")
     cursor.expect_end()
     if len({name is None for name, _ in arguments}) > 1:
-        raise InvalidInputError("some arguments of EXECUTE IMMEDIATE have names and some have none: name all or none")
+        raise InvalidInputError("EXECUTE IMMEDIATE mixes named and positional arguments; name all or none")
     return ExecuteImmediate(text, tuple(arguments), into)
 
 
 def refuse_load(cursor: TokenCursor) -> None:
-    """Refuse LOAD DATA, which moves files of Hive's into a folder."""
+    """Reject LOAD DATA, which moves files into a Hive table."""
     raise build_error_at(
         cursor.text,
         cursor.next.start,
-        "LOAD DATA moves files into a folder of Hive's, which tables of a lakehouse are not: write "
-        "INSERT INTO … SELECT * FROM parquet.`path`, or use `mangrove ingest`",
+        "LOAD DATA is for Hive tables and is not supported; use "
+        "INSERT INTO … SELECT * FROM parquet.`path`, or `mangrove ingest`",
     )
 
 
 def refuse_changes_in_block(cursor: TokenCursor) -> None:
-    """Refuse a block of Spark's, BEGIN … END, that changes rows or tables: Spark runs it, and would not find ours."""
+    """Reject changes inside a Spark block, BEGIN … END, because Spark would not find the tables of the lakehouse."""
     for place, token in enumerate(cursor.tokens[1:], 1):
-        before = cursor.tokens[place - 1]
-        begins = before.text in (";", ":") or before.word in _STATEMENT_STARTS
-        if begins and (token.word in _CHANGES or _defines(cursor.tokens[place : place + _DEFINITION_TOKENS_MAX])):
+        previous = cursor.tokens[place - 1]
+        begins = previous.text in (";", ":") or previous.word in _STATEMENT_STARTS
+        if begins and (token.word in _CHANGES or _begins_ddl(cursor.tokens[place : place + _DEFINITION_TOKENS_MAX])):
             raise build_error_at(
                 cursor.text,
                 token.start,
-                f"a block BEGIN … END is run by Spark, which cannot {token.word} in the lakehouse: write the "
-                "statements one by one between BEGIN TRANSACTION; and COMMIT;, or in Python, where loops and conditions"
-                " are: with lake.transaction() as txn: txn.sql(…)",
+                f"{token.word} is not supported inside BEGIN … END, which Spark runs outside of the lakehouse; run the "
+                "statements between BEGIN TRANSACTION; and COMMIT;, or use loops and conditions in Python:"
+                " with lake.transaction() as txn: txn.sql(…)",
             )
 
 
-def _defines(tokens: Sequence[SqlToken]) -> bool:
-    """Return whether words begin the definition of a table or the like; temporary views are Spark's own."""
+def _begins_ddl(tokens: Sequence[SqlToken]) -> bool:
+    """Return whether the tokens begin a DDL statement on the lakehouse; Spark handles temporary views."""
     first, *others = (token.word for token in tokens)
-    things = _DEFINED if first == "CREATE" else _DEFINED - {"VIEW"}
-    behind = next((word for word in others if word not in ("OR", "REPLACE", "EXTERNAL")), "")
-    return first in ("CREATE", "ALTER", "DROP") and behind in things
+    kinds = _DEFINED if first == "CREATE" else _DEFINED - {"VIEW"}
+    kind = next((word for word in others if word not in ("OR", "REPLACE", "EXTERNAL")), "")
+    return first in ("CREATE", "ALTER", "DROP") and kind in kinds
 
 
 _WITH_CHANGES: Final = ("WITH", "FROM", "REPLACE", "UPSERT")
-"""What else a change of rows may begin with, here or in other engines."""
+"""Other first keywords of statements that change rows, also in other dialects."""
 _EXPLAIN_MODES: Final = ("EXTENDED", "FORMATTED", "COST", "CODEGEN", "LOGICAL")
 
 
 def parse_statement(text: str, start: int = 0, computed: Callable[[SqlFragment], str] | None = None) -> Statement:
-    """Return what the statement asks for that begins at `start` and ends with the text.
+    """Parse the statement from `start` to the end of the text.
 
-    What is not recognised is returned as a query: Spark knows far more than we do,
-    and it says better what is wrong with a text that nobody knows. `computed` tells
-    the name that the expression in `IDENTIFIER(…)` is.
+    Unknown statements are returned as queries, so that Spark runs them or reports the
+    syntax error. `computed` evaluates the expression in `IDENTIFIER(…)` to a name.
     """
     cursor = TokenCursor(text, start, computed)
     if begins_transaction(cursor.tokens):
-        return _begin(cursor)
+        return _parse_begin(cursor)
     word = cursor.next.word
     if word in _ROW_CHANGES or word in _WITH_CHANGES:
         refuse_unsupported_syntax(cursor)
@@ -170,12 +169,12 @@ def parse_statement(text: str, start: int = 0, computed: Callable[[SqlFragment],
     return parse_query(TokenCursor(text, start)) if statement is None else statement
 
 
-def _begin(cursor: TokenCursor) -> BeginStatement:
+def _parse_begin(cursor: TokenCursor) -> BeginStatement:
     cursor.expect("BEGIN")
     return _parse_begin_options(cursor)
 
 
-def _start(cursor: TokenCursor) -> BeginStatement | None:
+def _parse_start(cursor: TokenCursor) -> BeginStatement | None:
     return _parse_begin_options(cursor) if cursor.accept("START") and cursor.is_next("TRANSACTION") else None
 
 
@@ -185,13 +184,13 @@ def _parse_begin_options(cursor: TokenCursor) -> BeginStatement:
     if cursor.accept("ISOLATION", "LEVEL"):
         isolation = cursor.accept_one_of("SNAPSHOT", "SERIALIZABLE")
         if isolation is None:
-            raise cursor.refusal("SNAPSHOT or SERIALIZABLE")
+            raise cursor.unexpected("SNAPSHOT or SERIALIZABLE")
     message = cursor.expect_text() if cursor.accept("MESSAGE") else ""
     cursor.expect_end()
     return BeginStatement(None if isolation is None else isolation.lower(), message)
 
 
-def _commit(cursor: TokenCursor) -> CommitStatement:
+def _parse_commit(cursor: TokenCursor) -> CommitStatement:
     cursor.expect("COMMIT")
     cursor.accept_one_of("TRANSACTION", "WORK")
     message = cursor.expect_text() if cursor.accept("MESSAGE") else None
@@ -199,26 +198,26 @@ def _commit(cursor: TokenCursor) -> CommitStatement:
     return CommitStatement(message)
 
 
-def _rollback(cursor: TokenCursor) -> RollbackStatement:
+def _parse_rollback(cursor: TokenCursor) -> RollbackStatement:
     cursor.expect("ROLLBACK")
     cursor.accept_one_of("TRANSACTION", "WORK")
     name = None
     if cursor.accept("TO"):
         cursor.accept("SAVEPOINT")
-        name = cursor.single_name()
+        name = cursor.expect_single_name()
     cursor.expect_end()
     return RollbackStatement(name)
 
 
-def _savepoint(cursor: TokenCursor) -> SavepointStatement:
+def _parse_savepoint(cursor: TokenCursor) -> SavepointStatement:
     is_release = cursor.accept("RELEASE")
     cursor.accept("SAVEPOINT")
-    statement = SavepointStatement(cursor.single_name(), is_release)
+    statement = SavepointStatement(cursor.expect_single_name(), is_release)
     cursor.expect_end()
     return statement
 
 
-def _use(cursor: TokenCursor) -> Use | None:
+def _parse_use(cursor: TokenCursor) -> Use | None:
     cursor.expect("USE")
     if cursor.is_next("CATALOG"):
         return None
@@ -228,13 +227,13 @@ def _use(cursor: TokenCursor) -> Use | None:
     return statement
 
 
-def _explain(cursor: TokenCursor) -> Explain:
+def _parse_explain(cursor: TokenCursor) -> Explain:
     cursor.expect("EXPLAIN")
     cursor.accept_one_of(*_EXPLAIN_MODES)
     return Explain(cursor.text[cursor.tokens[0].start : cursor.next.start], parse_query(cursor))
 
 
-def _call(cursor: TokenCursor) -> CallStatement:
+def _parse_call(cursor: TokenCursor) -> CallStatement:
     cursor.expect("CALL")
     name = cursor.name()
     positional: list[SqlLiteral] = []
@@ -244,18 +243,18 @@ def _call(cursor: TokenCursor) -> CallStatement:
         if positional or named:
             cursor.expect(",")
         if cursor.next.is_name and cursor.peek().text == "=>":
-            key = cursor.single_name()
+            key = cursor.expect_single_name()
             cursor.expect("=>")
-            named[key.lower()] = _literal(cursor)
+            named[key.lower()] = _parse_literal(cursor)
         else:
             if named:
-                raise cursor.refusal("a named argument, because one was named before")
-            positional.append(_literal(cursor))
+                raise cursor.unexpected("a named argument, because positional arguments come first")
+            positional.append(_parse_literal(cursor))
     cursor.expect_end()
     return CallStatement(name, tuple(positional), named)
 
 
-def _literal(cursor: TokenCursor) -> SqlLiteral:
+def _parse_literal(cursor: TokenCursor) -> SqlLiteral:
     token = cursor.next
     if token.kind is SqlTokenKind.TEXT:
         return cursor.expect_text()
@@ -266,12 +265,12 @@ def _literal(cursor: TokenCursor) -> SqlLiteral:
         return sign * (int(number) if number.isdecimal() else float(number.rstrip("lLdD")))
     word = cursor.accept_one_of("TRUE", "FALSE", "NULL")
     if word is None:
-        raise cursor.refusal("a number, a text between quotes, true, false or null")
+        raise cursor.unexpected("a number, a quoted string, true, false or null")
     return {"TRUE": True, "FALSE": False, "NULL": None}[word]
 
 
-def _after_common(cursor: TokenCursor) -> Statement | None:
-    """Take a change behind a WITH clause, which its queries may use; None where it is a query."""
+def _parse_after_with(cursor: TokenCursor) -> Statement | None:
+    """Parse INSERT, UPDATE, DELETE or MERGE after a WITH clause; return None for a query."""
     several = parse_multi_insert(cursor)
     if several is not None:
         return several
@@ -295,21 +294,21 @@ _ROW_CHANGES: Final[dict[str, Callable[[TokenCursor, SqlFragment | None], Statem
 }
 
 
-def _block(cursor: TokenCursor) -> None:
+def _parse_block(cursor: TokenCursor) -> None:
     refuse_changes_in_block(cursor)
 
 
 _BY_FIRST_WORD: Final[dict[str, Callable[[TokenCursor], Statement | None]]] = {
-    "WITH": _after_common,
+    "WITH": _parse_after_with,
     "FROM": parse_multi_insert,
-    "START": _start,
-    "COMMIT": _commit,
-    "ROLLBACK": _rollback,
-    "SAVEPOINT": _savepoint,
-    "RELEASE": _savepoint,
-    "USE": _use,
-    "EXPLAIN": _explain,
-    "CALL": _call,
+    "START": _parse_start,
+    "COMMIT": _parse_commit,
+    "ROLLBACK": _parse_rollback,
+    "SAVEPOINT": _parse_savepoint,
+    "RELEASE": _parse_savepoint,
+    "USE": _parse_use,
+    "EXPLAIN": _parse_explain,
+    "CALL": _parse_call,
     "INSERT": lambda cursor: parse_insert(cursor, None),
     "UPDATE": lambda cursor: parse_update(cursor, None),
     "DELETE": lambda cursor: parse_delete(cursor, None),
@@ -328,6 +327,6 @@ _BY_FIRST_WORD: Final[dict[str, Callable[[TokenCursor], Statement | None]]] = {
     "REFRESH": parse_refresh,
     "ANALYZE": parse_analyze,
     "EXECUTE": parse_execute,
-    "BEGIN": _block,
+    "BEGIN": _parse_block,
     "LOAD": refuse_load,
 }

@@ -71,10 +71,10 @@ class Assignment:
     """A column and its new value."""
 
     column: tuple[str, ...]
-    """Its path; nothing where the values of an insert go by their places."""
+    """The column path; empty for positional values of an insert."""
     value: SqlFragment
     start: int = field(default=0, compare=False)
-    """Where the column is named, or else its value."""
+    """The position of the column name, or of the value if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,11 @@ class Insert:
     by_name: bool = False
     overwrite: bool = False
     partition: tuple[tuple[str, SqlFragment | None], ...] = ()
-    """The partition columns with their values; without one, the query says it."""
+    """The partition columns with their values; None if the value is a column of the query."""
     if_not_exists: bool = False
     replace_where: SqlFragment | None = None
     column_places: tuple[int, ...] = field(default=(), compare=False)
-    """Where each of the columns is named."""
+    """The position of each column name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +147,14 @@ class Merge:
     table: SqlName
     alias: str | None
     source: SqlFragment
-    """A table's name or a query between brackets, with its alias."""
+    """A table name or a query in parentheses, with its alias."""
     source_alias: str | None
     condition: SqlFragment
     clauses: tuple[MergeWhenClause, ...] = ()
     common: SqlFragment | None = None
     with_schema_evolution: bool = False
     source_columns: tuple[str, ...] = ()
-    """What the columns of the source are called, where its alias says so."""
+    """The column names of the source in its alias."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +188,9 @@ class ExecuteImmediate:
 
     text: SqlFragment
     arguments: tuple[tuple[str | None, SqlFragment], ...] = ()
-    """The values of its parameters, with their names where they have some."""
+    """The arguments, with their names if they are named."""
     into: SqlFragment | None = None
-    """The names of the session's variables that its one row goes into."""
+    """The session variables that receive the result row."""
 
 
 SqlLiteral: TypeAlias = int | float | str | bool | None
@@ -322,7 +322,7 @@ class CreateTable:
 
     name: SqlName
     columns: str | None = None
-    """As the model's schemas are written."""
+    """The columns as schema text."""
     keys: tuple[str, ...] = ()
     checks: tuple[CheckConstraint, ...] = ()
     partition_by: tuple[str, ...] = ()
@@ -342,7 +342,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """A column to add, as the model's schemas are written, and where."""
+    """A column to add, as schema text, and its position."""
 
     path: tuple[str, ...]
     type_words: str
@@ -435,7 +435,7 @@ class CreateView:
     name: SqlName
     query: Query
     columns: tuple[tuple[str, str | None], ...] = ()
-    """The names and comments of its columns, where they are given."""
+    """The column names and comments, if given."""
     comment: str | None = None
     properties: Mapping[str, str] = NO_PROPERTIES
     if_not_exists: bool = False

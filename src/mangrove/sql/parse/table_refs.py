@@ -1,7 +1,7 @@
 """Table references of a query and their AS OF clauses, found with sqlglot.
 
-The text itself goes to Spark as it is. What is not found here, because sqlglot
-does not know some new syntax, Spark reports as not found, with its place.
+The text goes to Spark unchanged. Spark reports tables that sqlglot does not find, for
+example in new syntax, as missing at their position.
 """
 
 import bisect
@@ -40,7 +40,7 @@ _NO_ALIAS: Final = frozenset(
     | {"UNION", "UNPIVOT", "USING", "WHEN", "WHERE", "WINDOW"}
 )
 PARAMETER_PREFIX: Final = "mangrove_"
-"""What each `?` is called in the tree, with its number behind it: sqlglot does not say where they stand."""
+"""The prefix of the name that each `?` gets in the tree, because sqlglot has no positions for them."""
 _TRAVEL: Final = {"VERSION": "version", "SYSTEM_VERSION": "version", "TIMESTAMP": "time", "SYSTEM_TIME": "time"}
 
 
@@ -59,12 +59,12 @@ class TableRef:
     parts: tuple[str, ...]
     start: int
     end: int
-    """Where the name and its moment end."""
-    moment: int | str | None
+    """The end of the name and its AS OF clause."""
+    as_of: int | str | None
     alias_place: int | None
-    """Where an alias is to be written so that columns can be qualified; None where there is one, or cannot be."""
+    """The position for an added alias; None if the reference has an alias or cannot have one."""
     computed: AsOfExpression | None = None
-    """The moment, where it is not written out."""
+    """The AS OF expression if it is not a literal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class ParsedQuery:
 
     tables: dict[int, exp.Table]
     qualified: tuple[tuple[tuple[str, ...], int, int], ...] = ()
-    """Names of columns that begin with a namespace: their parts, and where the first two stand."""
+    """Column names qualified with a namespace: their parts, and the range of the first two."""
     is_prunable: bool = True
-    """Whether sqlglot understands conditions just as Spark does."""
+    """Whether sqlglot and Spark interpret its conditions in the same way."""
     is_known: bool = True
-    """Whether sqlglot understood the text at all."""
+    """Whether sqlglot could parse the text."""
     tree: Any = None
     requested: Mapping[int, exp.Table] = field(default_factory=dict)
-    """The tables that stand where their conditions are understood."""
+    """The tables whose conditions can be pushed down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,11 @@ def analyze_query(text: str) -> AnalyzedQuery:
 
 def parse_query_tables(text: str, tokens: list[SqlToken]) -> ParsedQuery:
     """Return the tables of a query, without references to its CTEs."""
-    tree = _tree(text, tokens)
-    tables = _tables(tree)
-    piped = _cut_at_pipe(text, tokens) if _is_plain(tokens) else None
+    tree = _parse_tree(text, tokens)
+    tables = _find_tables(tree)
+    piped = _cut_at_pipe(text, tokens) if _is_unambiguous(tokens) else None
     is_whole = piped == text
-    requested = tables if is_whole else {} if piped is None else _tables(_tree(piped, tokens))
+    requested = tables if is_whole else {} if piped is None else _find_tables(_parse_tree(piped, tokens))
     return ParsedQuery(
         {**requested, **tables},
         () if tree is None else tuple(_find_qualified_columns(tree)),
@@ -117,33 +117,33 @@ def parse_query_tables(text: str, tokens: list[SqlToken]) -> ParsedQuery:
     )
 
 
-def _tree(text: str, tokens: list[SqlToken]) -> Any | None:
-    """Return what sqlglot makes of a text, of which these are the tokens, and perhaps more; None where it cannot."""
+def _parse_tree(text: str, tokens: list[SqlToken]) -> Any | None:
+    """Return the sqlglot tree of a text, or None if it cannot be parsed; `tokens` may extend beyond the text."""
     numbered = _number_parameters(text, tokens)
     try:
         tree: Any = sqlglot.parse_one(numbered, dialect="spark")
     except (SqlglotError, RecursionError):
         return None
     if numbered != text:
-        _put_back(tree, tokens)
+        _restore_positions(tree, tokens)
     return tree
 
 
-def _tables(tree: Any | None) -> dict[int, exp.Table]:
-    """Return the tables by the places of their names."""
+def _find_tables(tree: Any | None) -> dict[int, exp.Table]:
+    """Return the tables by the positions of their names."""
     tables = {}
     for table in () if tree is None else tree.find_all(exp.Table):
-        place = _place(table.parts[0]) if table.parts else None
+        place = _position_of(table.parts[0]) if table.parts else None
         if place is not None and isinstance(table.this, exp.Identifier) and find_cte(table) is None:
             tables[place] = table
     return tables
 
 
 def _cut_at_pipe(text: str, tokens: list[SqlToken]) -> str | None:
-    """Return a text up to where pipes do more than ask for conditions; None where that is not certain.
+    """Return the text up to the first pipe operator other than WHERE, or None if that is not certain.
 
-    What sqlglot makes of other pipes is not always what Spark does, but what
-    `FROM t |> WHERE …` leaves out no later pipe sees.
+    sqlglot interprets other pipe operators differently than Spark, but rows that
+    `FROM t |> WHERE …` removes are invisible to all later operators.
     """
     depth = 0
     for token, following in itertools.pairwise(tokens):
@@ -164,27 +164,27 @@ def parse_query_tree(text: str) -> Any | None:
 
 def _number_parameters(text: str, tokens: list[SqlToken]) -> str:
     """Return the text with a named parameter in place of each `?`."""
-    pieces, done = [], 0
+    pieces, copied = [], 0
     requested = [token for token in tokens if token.text == "?" and token.start < len(text)]
     for number, token in enumerate(requested):
-        pieces += [text[done : token.start], f":{PARAMETER_PREFIX}{number}"]
-        done = token.end
-    return "".join([*pieces, text[done:]])
+        pieces += [text[copied : token.start], f":{PARAMETER_PREFIX}{number}"]
+        copied = token.end
+    return "".join([*pieces, text[copied:]])
 
 
-def _put_back(tree: Any, tokens: list[SqlToken]) -> None:
-    """Give what is in the tree the places that it has in the text with the question marks."""
-    grown: list[tuple[int, int]] = []
+def _restore_positions(tree: Any, tokens: list[SqlToken]) -> None:
+    """Map the positions in the tree back to the text with the question marks."""
+    shifts: list[tuple[int, int]] = []
     for number, token in enumerate(token for token in tokens if token.text == "?"):
-        so_far = grown[-1][1] if grown else 0
-        grown.append((token.start + so_far, so_far + len(f"{PARAMETER_PREFIX}{number}")))
-    starts = [start for start, _ in grown]
+        shift = shifts[-1][1] if shifts else 0
+        shifts.append((token.start + shift, shift + len(f"{PARAMETER_PREFIX}{number}")))
+    starts = [start for start, _ in shifts]
     for node in tree.find_all(exp.Identifier):
         for word in ("start", "end"):
             place = node.meta.get(word)
             before = bisect.bisect_left(starts, place) if place is not None else 0
             if before:
-                node.meta[word] = place - grown[before - 1][1]
+                node.meta[word] = place - shifts[before - 1][1]
 
 
 def find_cte(table: exp.Table) -> exp.CTE | None:
@@ -201,7 +201,7 @@ def find_cte(table: exp.Table) -> exp.CTE | None:
             found = _find_clause(name, clauses[: number + bool(parent.args.get("recursive"))])
             if found is not None:
                 return found
-            # Its owner's other clauses come after it and are not in sight.
+            # The later clauses of the same WITH are not in scope.
             owner: Any = parent.parent
             child, parent = owner, owner.parent
             continue
@@ -220,21 +220,21 @@ def _find_clause(name: str, clauses: list[exp.CTE]) -> exp.CTE | None:
 def find_table_refs(parsed: ParsedQuery, tokens: list[SqlToken]) -> list[TableRef]:
     """Return the table references in text order."""
     at = {token.start: place for place, token in enumerate(tokens)}
-    found = []
+    table_refs = []
     for start, table in sorted(parsed.tables.items()):
         names = [part.name for part in table.parts]
-        last = at.get(_place(table.parts[-1]) or -1)
+        last = at.get(_position_of(table.parts[-1]) or -1)
         if start in at and last is not None:
-            found.append(parse_table_ref(tokens, tuple(names), at[start], last + 1))
-    return found
+            table_refs.append(parse_table_ref(tokens, tuple(names), at[start], last + 1))
+    return table_refs
 
 
-def _check_as_of(kind: str, moment: int | str) -> None:
+def _check_as_of(kind: str, as_of: int | str) -> None:
     """Raise an error for a version where a time is expected."""
-    if kind == "time" and (isinstance(moment, int) or not isinstance(parse_as_of(moment), AsOfTime)):
+    if kind == "time" and (isinstance(as_of, int) or not isinstance(parse_as_of(as_of), AsOfTime)):
         raise InvalidInputError(
-            f"TIMESTAMP AS OF has {moment!r}: write a time such as '2026-11-01T08:30:00Z', "
-            "or VERSION AS OF for a version or an export"
+            f"invalid timestamp {as_of!r} in TIMESTAMP AS OF; use one such as '2026-11-01T08:30:00Z', "
+            "or VERSION AS OF for a version or an export name"
         )
 
 
@@ -248,30 +248,30 @@ def _parse_literal_as_of(tokens: Sequence[SqlToken]) -> int | str | None:
 def parse_table_ref(tokens: list[SqlToken], parts: tuple[str, ...], first: int, place: int) -> TableRef:
     """Return the table reference between two token indexes, with the clauses after it."""
     end = tokens[place - 1].end
-    moment: int | str | None = None
+    as_of: int | str | None = None
     computed: AsOfExpression | None = None
     head = place + (tokens[place].word == "FOR")
     kind = _TRAVEL.get(tokens[head].word)
     if kind and [token.word for token in tokens[head + 1 : head + 3]] == ["AS", "OF"]:
         first_of, place = head + 3, find_expression_end(tokens, head + 3)
-        moment = _parse_literal_as_of(tokens[first_of:place])
+        as_of = _parse_literal_as_of(tokens[first_of:place])
         try:
-            if moment is not None:
-                _check_as_of(kind, moment)
+            if as_of is not None:
+                _check_as_of(kind, as_of)
             elif place > first_of:
                 computed = parse_as_of_expression(kind, tokens[first_of:place])
         except InvalidInputError as error:
             raise InvalidAsOfError(str(error), tokens[first_of].start) from error
         end = tokens[place - 1].end
-    behind = _after_sample(tokens, place)
-    has_alias = tokens[behind].word == "AS" or (tokens[behind].is_name and tokens[behind].word not in _NO_ALIAS)
-    cannot = first > 0 and tokens[first - 1].word == "TABLE"
-    alias_place = None if has_alias or cannot else tokens[behind - 1].end
-    return TableRef(parts, tokens[first].start, end, moment, alias_place, computed)
+    after = _skip_sample(tokens, place)
+    has_alias = tokens[after].word == "AS" or (tokens[after].is_name and tokens[after].word not in _NO_ALIAS)
+    forbids_alias = first > 0 and tokens[first - 1].word == "TABLE"
+    alias_place = None if has_alias or forbids_alias else tokens[after - 1].end
+    return TableRef(parts, tokens[first].start, end, as_of, alias_place, computed)
 
 
-def _after_sample(tokens: list[SqlToken], place: int) -> int:
-    """Return the place after TABLESAMPLE (…) REPEATABLE (…), where the alias belongs."""
+def _skip_sample(tokens: list[SqlToken], place: int) -> int:
+    """Return the token index after TABLESAMPLE (…) REPEATABLE (…), where the alias belongs."""
     while tokens[place].word in ("TABLESAMPLE", "REPEATABLE") and tokens[place + 1].text == "(":
         depth = 0
         place += 1
@@ -283,11 +283,11 @@ def _after_sample(tokens: list[SqlToken], place: int) -> int:
     return place
 
 
-def _is_plain(tokens: list[SqlToken]) -> bool:
-    """Return whether nothing is there that sqlglot and Spark may take differently.
+def _is_unambiguous(tokens: list[SqlToken]) -> bool:
+    """Return whether sqlglot and Spark interpret all tokens in the same way.
 
-    What escapes mean, and what double quotes are, depends on settings. And a name
-    that is computed may be any, also that of a WITH clause.
+    The meaning of escapes and double quotes depends on settings, and a computed name
+    may be that of a CTE.
     """
     for token, following in itertools.pairwise(tokens):
         if token.word == "IDENTIFIER" and following.text == "(":
@@ -306,6 +306,6 @@ def _find_qualified_columns(tree: Any) -> Iterator[tuple[tuple[str, ...], int, i
             yield tuple(part.name for part in parts), parts[0].meta["start"], parts[1].meta["end"] + 1
 
 
-def _place(identifier: Any) -> int | None:
+def _position_of(identifier: Any) -> int | None:
     start = identifier.meta.get("start")
     return start if isinstance(start, int) else None

@@ -36,32 +36,32 @@ def apply_replacements(piece: SqlFragment, replacements: Sequence[TextReplacemen
         cuts.append((splice.start, splice.end, splice.instead))
         if splice.alias is not None and splice.alias_place is not None:
             cuts.append((splice.alias_place, splice.alias_place, f" AS {splice.alias}"))
-    done = 0
+    copied = 0
     for start, end, instead in sorted(cuts, key=lambda cut: (cut[0], cut[1])):
-        yield PositionedText(piece.text[done:start], piece.start + done)
+        yield PositionedText(piece.text[copied:start], piece.start + copied)
         yield PositionedText(instead, None) if isinstance(instead, str) else instead
-        done = end
-    yield PositionedText(piece.text[done:], piece.start + done)
+        copied = end
+    yield PositionedText(piece.text[copied:], piece.start + copied)
 
 
-def assign_aliases(found: Sequence[TableRef]) -> dict[tuple[str, ...], str]:
+def assign_aliases(table_refs: Sequence[TableRef]) -> dict[tuple[str, ...], str]:
     """Return the alias of each table: its name, fully qualified if two have the same."""
-    bare = {table_ref.parts for table_ref in found if table_ref.alias_place is not None}
-    last = [parts[-1].casefold() for parts in bare]
+    unaliased = {table_ref.parts for table_ref in table_refs if table_ref.alias_place is not None}
+    last = [parts[-1].casefold() for parts in unaliased]
     return {
         table_ref.parts: quote_name(table_ref.parts[-1])
         if last.count(table_ref.parts[-1].casefold()) <= 1
         else f"`{'.'.join(table_ref.parts).replace('`', '``')}`"
-        for table_ref in found
+        for table_ref in table_refs
     }
 
 
-def find_unresolved_name(refusal: SparkErrorInfo, tokens: list[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
+def find_unresolved_name(error: SparkErrorInfo, tokens: list[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
     """Return the parts of the name that Spark did not resolve, and the index after it."""
-    said, _ = parse_name_chain([*tokenize(refusal.parameters.get("relationName", "``"))], 0)
+    reported, _ = parse_name_chain([*tokenize(error.parameters.get("relationName", "``"))], 0)
     parts, after = parse_name_chain(tokens, place)
-    if parts == said:
+    if parts == reported:
         return parts, after
-    end = refusal.end
+    end = error.end
     last = next((number for number, token in enumerate(tokens) if end is not None and token.end >= end), place)
-    return said, last + 1
+    return reported, last + 1

@@ -1,11 +1,10 @@
 """Tokenizer, token cursor, script splitting and error positions for SQL text.
 
-Only what decides where names and statements begin and end is told apart here.
-What an expression means is left to Spark.
+The tokenizer recognizes only what determines where names and statements begin and
+end; Spark parses the expressions.
 
-A semicolon ends a statement, unless it stands inside one of Spark's own blocks,
-`BEGIN … END`. A bare `BEGIN`, or one before `TRANSACTION`, opens no block: it
-begins a transaction.
+A semicolon ends a statement, unless it is inside a Spark block, `BEGIN … END`. A
+`BEGIN` alone or before `TRANSACTION` begins a transaction, not a block.
 """
 
 import enum
@@ -65,8 +64,8 @@ def locate_errors_at(text: str, position: int) -> Iterator[None]:
 def format_with_caret(text: str, position: int, message: str) -> str:
     r"""Return the message with its position.
 
-    >>> print(format_with_caret("select *\nfrom ordrs", 14, "table ordrs is not there"))
-    line 2, column 6: table ordrs is not there
+    >>> print(format_with_caret("select *\nfrom ordrs", 14, "table ordrs does not exist"))
+    line 2, column 6: table ordrs does not exist
         from ordrs
              ^
     """
@@ -75,9 +74,9 @@ def format_with_caret(text: str, position: int, message: str) -> str:
     line = text[start : len(text) if end < 0 else end].expandtabs(1)
     column = position - start
     cut = max(0, column - _WIDTH_MAX + 20)
-    shown = line[cut : cut + _WIDTH_MAX]
+    excerpt = line[cut : cut + _WIDTH_MAX]
     where = f"line {line_of(text, position)}, column {column + 1}"
-    return f"{where}: {message}\n    {shown}\n    {' ' * (column - cut)}^"
+    return f"{where}: {message}\n    {excerpt}\n    {' ' * (column - cut)}^"
 
 
 def line_of(text: str, position: int) -> int:
@@ -156,7 +155,7 @@ def tokenize(text: str, start: int = 0) -> list[SqlToken]:
             position = _comment_end(text, position)
             continue
         if group == "mark" and match[0] in "'\"`":
-            raise build_error_at(text, position, f"the quote {match[0]} is never closed")
+            raise build_error_at(text, position, f"unterminated quote {match[0]}")
         if group in _KINDS:
             tokens.append(SqlToken(_KINDS[group], match[0], match.start(), match.end()))
         position = match.end()
@@ -187,7 +186,7 @@ def _comment_end(text: str, start: int) -> int:
     while depth:
         edge = _COMMENT_EDGE.search(text, position)
         if edge is None:
-            raise build_error_at(text, start, "the comment is never closed")
+            raise build_error_at(text, start, "unterminated comment")
         depth += 1 if edge[0] == "/*" else -1
         position = edge.end()
     return position
@@ -221,7 +220,7 @@ class TokenCursor:
         self.tokens = tokenize(text, start)
         self.place = 0
         self.computed = computed
-        """What tells the name that the expression in `IDENTIFIER(…)` is."""
+        """Evaluates the expression in `IDENTIFIER(…)` to a name."""
 
     @property
     def next(self) -> SqlToken:
@@ -239,7 +238,7 @@ class TokenCursor:
 
     def is_next(self, *words: str) -> bool:
         """Return whether the next tokens are these words or marks."""
-        return all(wanted in (self.peek(ahead).word, self.peek(ahead).text) for ahead, wanted in enumerate(words))
+        return all(word in (self.peek(ahead).word, self.peek(ahead).text) for ahead, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
         """Consume these words or marks if they are next."""
@@ -255,48 +254,48 @@ class TokenCursor:
     def expect(self, *words: str) -> None:
         """Consume these words or marks, or raise an error."""
         if not self.accept(*words):
-            raise self.refusal(" ".join(words))
+            raise self.unexpected(" ".join(words))
 
     def expect_end(self) -> None:
         """Raise an error unless all tokens are consumed."""
         if not self.is_at_end:
-            raise self.refusal("the end of the statement")
+            raise self.unexpected("the end of the statement")
 
     def name(self) -> SqlName:
         """Consume a dotted name."""
         if not self.next.is_name:
-            raise self.refusal("a name")
+            raise self.unexpected("a name")
         start = self.next.start
         if self.computed is not None and self.accept("IDENTIFIER", "("):
             self.place -= 1
-            parts = split_name(self.computed(self.bracketed()))
+            parts = split_name(self.computed(self.expect_parenthesized()))
             return SqlName(parts, start, self.tokens[self.place - 1].end)
         parts, self.place = parse_name_chain(self.tokens, self.place)
         return SqlName(parts, start, self.tokens[self.place - 1].end)
 
-    def single_name(self) -> str:
+    def expect_single_name(self) -> str:
         """Consume a name of one part."""
         if not self.next.is_name:
-            raise self.refusal("a name")
+            raise self.unexpected("a name")
         self.place += 1
         return self.tokens[self.place - 1].name
 
     def expect_text(self) -> str:
         """Consume a string literal and return its value."""
         if self.next.kind is not SqlTokenKind.TEXT:
-            raise self.refusal("a text between quotes")
+            raise self.unexpected("a quoted string")
         self.place += 1
         return parse_text_literal(self.tokens[self.place - 1])
 
-    def whole_number(self) -> int:
+    def expect_integer(self) -> int:
         """Consume an integer."""
         token = self.next
         if token.kind is not SqlTokenKind.NUMBER or not token.text.isdecimal():
-            raise self.refusal("a whole number")
+            raise self.unexpected("an integer")
         self.place += 1
         return int(token.text)
 
-    def listed(self, take: Callable[[], T]) -> tuple[T, ...]:
+    def expect_list(self, take: Callable[[], T]) -> tuple[T, ...]:
         """Consume a list in parentheses."""
         self.expect("(")
         found = [take()]
@@ -305,7 +304,7 @@ class TokenCursor:
         self.expect(")")
         return tuple(found)
 
-    def piece_until(self, *stops: str) -> SqlFragment:
+    def take_until(self, *stops: str) -> SqlFragment:
         """Consume everything before one of these words or marks outside of parentheses and CASE, or the end."""
         first, depth = self.place, 0
         while not self.is_at_end:
@@ -320,30 +319,30 @@ class TokenCursor:
                     break
             self.place += 1
         if first == self.place:
-            raise self.refusal("an expression")
+            raise self.unexpected("an expression")
         start = self.tokens[first].start
         return SqlFragment(self.text[start : self.tokens[self.place - 1].end], start)
 
-    def rest(self) -> SqlFragment:
+    def take_rest(self) -> SqlFragment:
         """Consume all remaining tokens."""
         start = self.next.start
         if self.is_at_end:
-            raise self.refusal("a query")
+            raise self.unexpected("a query")
         self.place = len(self.tokens) - 1
         return SqlFragment(self.text[start : self.tokens[-2].end], start)
 
-    def bracketed(self) -> SqlFragment:
+    def expect_parenthesized(self) -> SqlFragment:
         """Consume an expression in parentheses, and return it without them."""
         self.expect("(")
-        piece = self.piece_until(")")
+        piece = self.take_until(")")
         self.expect(")")
         return piece
 
-    def refusal(self, wanted: str) -> InvalidInputError:
+    def unexpected(self, expected: str) -> InvalidInputError:
         """Return the error for an unexpected token."""
         token = self.next
-        found = "the statement ends" if token.kind is SqlTokenKind.END else f"there is {token.text!r}"
-        return build_error_at(self.text, token.start, f"{found} where {wanted} was expected")
+        actual = "end of statement" if token.kind is SqlTokenKind.END else repr(token.text)
+        return build_error_at(self.text, token.start, f"unexpected {actual}; expected {expected}")
 
 
 _OPENING: Final = frozenset({"BEGIN", "CASE"})
@@ -369,7 +368,7 @@ def split_script(text: str) -> list[ScriptPart]:
 
 
 def begins_transaction(tokens: list[SqlToken]) -> bool:
-    """Return whether a statement that begins with BEGIN begins a transaction, not a block of Spark's."""
+    """Return whether a statement that starts with BEGIN begins a transaction, not a Spark block."""
     if not tokens or tokens[0].word != "BEGIN":
         return False
     return len(tokens) == 1 or tokens[1].kind is SqlTokenKind.END or tokens[1].word in _AFTER_BEGIN

@@ -1,11 +1,10 @@
 """Column pruning: the columns of each table that a query needs.
 
-The text goes to Spark as it was written, so every column that it names must be
-there, and no other, but for those that a star stands for. So names are taken from
-the tokens, and nothing is resolved: a name counts for each table that could be
-meant. Of the tree only the stars are asked, and who sees what they give.
+The text goes to Spark unchanged, so every column that it names must exist. Names are
+taken from the tokens without resolving them: a name counts for each table that may have
+it. The tree is used only for stars and for the queries that use their columns.
 
-Where more may be needed than is named, as with NATURAL or PIVOT, all columns are.
+If more columns may be needed than are named, as with NATURAL or PIVOT, all are read.
 """
 
 import itertools
@@ -26,11 +25,11 @@ from mangrove.sql.pushdown.scopes import has_only_known_args, is_plain_cte
 __all__ = ["ColumnPruning", "Names", "NamesOf", "require_all_columns", "select_read_columns"]
 
 Names: TypeAlias = frozenset[str] | None
-"""Names of columns, without regard to case; None stands for all that there are."""
+"""Case-insensitive names of columns; None is all columns."""
 NamesOf: TypeAlias = Callable[[], Names]
 
 _NEEDS_MORE: Final = frozenset({"NATURAL", "PIVOT", "UNPIVOT"})
-"""Words behind which columns count that are not named; as names of columns they only make more be read."""
+"""Keywords that use columns without naming them; used as a column name, they only cause more columns to be read."""
 _HANDS_ON: Final = ("with_", "expressions", "hint", "from_", "laterals", "joins", "where", "order", "limit", "offset")
 _PATTERN_SIGN: Final = re.compile(r"[^\w\s-]")
 _WORD: Final = re.compile(r"\w+")
@@ -45,7 +44,7 @@ def require_all_columns() -> Names:
 def select_read_columns(schema: Schema, names: Names) -> tuple[str, ...] | None:
     """Return the columns of a table that are read for these names; None for all.
 
-    Where none is needed, as for a count, it is one that takes little room.
+    If none is needed, as for a count, it is one of a small type.
 
     >>> from mangrove.expressions.schema_text import parse_schema
     >>> select_read_columns(parse_schema("text string, id bigint"), frozenset())
@@ -81,7 +80,7 @@ class ColumnPruning:
         known = sum(1 for _ in parsed.tree.find_all(exp.Star, exp.Mul))
         if known != sum(token.text == "*" for token in tokens):
             return False
-        # Without FROM, it stands for the columns of the query around it.
+        # Without FROM, it expands to the columns of the enclosing query.
         return all(select is not None and select.args.get("from_") is not None for _, select in self._stars)
 
     @cached_property

@@ -1,7 +1,7 @@
 """Constant folding of literals, parameters and date arithmetic.
 
-Only those are taken that Spark compares with a column in just the way that
-predicates do. A value is None where that is not certain.
+A constant is folded only if Spark compares it with a column exactly as predicates do;
+otherwise the result is None.
 """
 
 import calendar
@@ -59,7 +59,7 @@ class ConstantResolver:
     arguments: _Arguments = None
 
     def beside(self, column: Column, node: Any) -> ConstantValue | None:
-        """Return the constant if Spark's comparison with the column has the same result as ours."""
+        """Return the constant if Spark compares it with the column exactly as a predicate does."""
         if isinstance(node, exp.Paren):
             return self.beside(column, node.this)
         if isinstance(node, exp.Placeholder):
@@ -92,8 +92,8 @@ class ConstantResolver:
         if isinstance(node, exp.Literal):
             text = node.this if node.is_string else None
         elif isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
-            wanted = _TIMES.get(node.to.this)
-            text = node.this.this if wanted is not None and isinstance(column.type, wanted) else _day(node)
+            expected = _TIMES.get(node.to.this)
+            text = node.this.this if expected is not None and isinstance(column.type, expected) else _day(node)
         else:
             text = _day(node)
         return text if text is not None and _is_time(text) and self.counts_in_utc(column) else None
@@ -177,7 +177,7 @@ def _shift_day(day: str, interval: exp.Interval, sign: int) -> str | None:
             return (first + datetime.timedelta(days=steps * _DAYS[word])).isoformat()
         months = first.year * 12 + first.month - 1 + steps * _MONTHS[word]
         year, month = months // 12, months % 12 + 1
-        # The day after which a month ends stands for those that it does not have.
+        # A day that the month does not have becomes its last day.
         return datetime.date(year, month, min(first.day, calendar.monthrange(year, month)[1])).isoformat()
     except (ValueError, OverflowError, calendar.IllegalMonthError):
         return None

@@ -1,8 +1,8 @@
 """Rewriting of comparisons on monotonic functions as comparisons on columns.
 
-The functions are those that keep the order of a column's values: the year or the
-day of a time, a time cut to its month, the beginning of a text. Where the session
-counts hours as UTC does, or the column has no zone, they mean just that.
+Supported functions preserve the order of values: the year or the day of a timestamp, a
+timestamp truncated to its month, the prefix of a string. Functions of timestamps with a
+zone are rewritten only if the session time zone is equivalent to UTC.
 """
 
 import datetime
@@ -23,7 +23,7 @@ __all__ = ["rewrite_monotonic_comparison"]
 _ColumnOf = Callable[[Any], Column | None]
 
 _NUMBER: Final = Column(0, "number", Int32())
-"""What a year is compared with is a whole number, as beside such a column."""
+"""A year is compared like a column of this type."""
 _DAY: Final = Column(0, "day", Date())
 _TEXT: Final = Column(0, "text", Varchar())
 _UNITS: Final[dict[str, tuple[Transform, str]]] = {

@@ -1,16 +1,16 @@
 """Predicate pushdown through views, CTEs, subqueries and joins.
 
-A demand on a part of a query is a set of conditions. A row of that part that does
-not fulfil them all can be left out, or put in, and the answer stays the same.
-It is found from the inside: a table asks its SELECT, which adds the conditions
-of WHERE and of joins to what is asked of its own rows, by the query around it,
-by all uses of a WITH clause, or by the statement that names a view. HAVING asks
-the same of the rows of a group as of its keys.
+A pushed predicate of a part of a query is a set of conditions. Rows of that part that
+do not satisfy all of them do not affect the result. Predicates are derived bottom-up:
+a table collects the conditions of WHERE and of the joins of its SELECT, and those on
+the result of that SELECT, which come from the enclosing query, from all references to
+a CTE, or from the statement that reads a view. HAVING conditions on the keys of a group
+apply to its rows.
 
-A condition passes a SELECT where it looks at columns that are handed on, and where
-each row, or each group of rows with the same values in those columns, goes its own
-way: not past LIMIT, nor past windows but by what they are divided by, nor past
-functions whose values depend on the other rows that are there.
+A condition can be pushed below a SELECT if it uses only columns that the SELECT passes
+on, and if rows, or groups of rows with equal values in these columns, are independent of
+each other. It is not pushed below LIMIT, below functions whose values depend on other
+rows, or below windows, except on their PARTITION BY columns.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,10 +59,10 @@ class ColumnEquivalences:
 
 
 def find_column_equivalences(scope: Scope, number: int) -> ColumnEquivalences:
-    """Return what is equal in all rows in which a row of the source matters.
+    """Return the columns that are equal in all rows to which a row of the source contributes.
 
-    That is what WHERE and inner joins say. What an outer join says holds only where
-    its right side is there, and so it counts for that side alone.
+    They come from WHERE and inner joins. The condition of an outer join holds only for
+    matched rows, so it counts only for its right side.
     """
     sets: list[frozenset[ColumnPlace]] = []
     for one, other in _pairs(scope, number):
@@ -83,7 +83,7 @@ def _pairs(scope: Scope, number: int) -> Iterator[tuple[ColumnPlace, ColumnPlace
             continue
         yield from _find_equalities(scope, source.join.args.get("on"), scope.seen_by_join(place))
         for name in source.merged:
-            left = scope.meant(exp.column(name), scope.seen_by_join(place) - {place})
+            left = scope.resolve(exp.column(name), scope.seen_by_join(place) - {place})
             if left is not None:
                 yield left, (place, name)
 
@@ -93,13 +93,13 @@ def _find_equalities(
 ) -> Iterator[tuple[ColumnPlace, ColumnPlace]]:
     for part in iterate_conjuncts(condition):
         if isinstance(part, exp.EQ) and has_only_known_args(part, "this", "expression"):
-            one, other = scope.meant(part.left, seen), scope.meant(part.right, seen)
+            one, other = scope.resolve(part.left, seen), scope.resolve(part.right, seen)
             if one is not None and other is not None:
                 yield one, other
 
 
 _ProjectionPath: TypeAlias = Callable[[Any], Any]
-"""From a column, as a SELECT names it, to the expression inside it that makes the column; None where that is unsure."""
+"""Maps an output column of a SELECT to its expression, or to None if it is not certain."""
 _NameOf: TypeAlias = Callable[[Any], str | None]
 
 _ALTERNATIVES_MAX: Final = 16
@@ -119,12 +119,12 @@ class PushedFilter:
     """A condition in a query, and the mapping of its columns to those of the part it applies to."""
 
     node: Any
-    ways: tuple[_ProjectionPath, ...]
-    """Through each SELECT that lies between, from the outside in."""
+    paths: tuple[_ProjectionPath, ...]
+    """The mapping through each SELECT in between, outermost first."""
     name_of: _NameOf
-    """From a column, as the innermost of them names it, to the name that the part gives it."""
+    """Maps a column of the innermost SELECT to the column name of the part."""
     is_beside_nulls: bool
-    """Whether an outer join on the way may put a row of nulls in the place of the part's."""
+    """Whether an outer join in between may replace a row of the part by nulls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,23 +160,23 @@ class PredicatePushdown:
         number = next((one for one, source in enumerate(scope.sources) if source.node is node), None)
         if number is None or not scope.is_known:
             return ()
-        found: list[PushedFilter | PushedAlternatives] = []
+        filters: list[PushedFilter | PushedAlternatives] = []
         equalities = find_column_equivalences(scope, number)
         for condition, seen in _conditions(scope, number):
-            name_of = _finder(scope, number, seen, equalities)
-            found.append(PushedFilter(condition, (), name_of, scope.adds_nulls))
-        name_of = _finder(scope, number, scope.seen_by_where, equalities)
+            name_of = _create_name_resolver(scope, number, seen, equalities)
+            filters.append(PushedFilter(condition, (), name_of, scope.adds_nulls))
+        name_of = _create_name_resolver(scope, number, scope.seen_by_where, equalities)
         groups = _Groups(scope, self.scopes.outputs(select))
-        found += [PushedFilter(part, (groups.node,), name_of, scope.adds_nulls) for part in groups.conditions()]
+        filters += [PushedFilter(part, (groups.node,), name_of, scope.adds_nulls) for part in groups.conditions()]
         outer = self._on_query(select)
         if outer:
-            found += _inside(outer, _Projection(scope, self.scopes.outputs(select)), name_of, scope.adds_nulls)
+            filters += _push_below(outer, _Projection(scope, self.scopes.outputs(select)), name_of, scope.adds_nulls)
         names = node.args["alias"].args.get("columns") if node.args.get("alias") else None
-        if names and found:
-            return _rename_columns(tuple(found), scope.sources[number].outputs, self._unnamed(node))
-        return tuple(found)
+        if names and filters:
+            return _rename_columns(tuple(filters), scope.sources[number].outputs, self._inner_columns(node))
+        return tuple(filters)
 
-    def _unnamed(self, node: Any) -> tuple[OutputColumn, ...] | None:
+    def _inner_columns(self, node: Any) -> tuple[OutputColumn, ...] | None:
         """Return the columns of a source by their inner names."""
         if isinstance(node, exp.Subquery):
             return self.scopes.outputs(node.this)
@@ -188,11 +188,11 @@ class PredicatePushdown:
     def _on_query(self, query: Any) -> PushedPredicate:
         """Return the filters on the result of a query that can be pushed to its sources."""
         if id(query) not in self._on_queries:
-            self._on_queries[id(query)] = ()  # A clause that reads itself is asked for all.
-            self._on_queries[id(query)] = self._around(query) if _passes(query) else ()
+            self._on_queries[id(query)] = ()  # A recursive CTE has no pushed predicate.
+            self._on_queries[id(query)] = self._on_result(query) if _can_push_below(query) else ()
         return self._on_queries[id(query)]
 
-    def _around(self, query: Any) -> PushedPredicate:
+    def _on_result(self, query: Any) -> PushedPredicate:
         parent = query.parent
         match parent:
             case None:
@@ -242,15 +242,17 @@ class _Projection:
 
     def node(self, name: str | None) -> Any:
         """Return the expression of the column with that name if a filter on it can be pushed below it."""
-        made = [output.node for output in self.outputs or () if name and output.name == name]
-        if len(made) != 1 or made[0] is None:
+        expressions = [output.node for output in self.outputs or () if name and output.name == name]
+        if len(expressions) != 1 or expressions[0] is None:
             return None
-        place = self.scope.meant(made[0], self.scope.seen_by_where)
+        place = self.scope.resolve(expressions[0], self.scope.seen_by_where)
         for window in self._windows:
-            divided = [self.scope.meant(one, self.scope.seen_by_where) for one in window.args.get("partition_by") or ()]
+            divided = [
+                self.scope.resolve(one, self.scope.seen_by_where) for one in window.args.get("partition_by") or ()
+            ]
             if place is None or place not in divided:
                 return None
-        return made[0]
+        return expressions[0]
 
 
 @dataclass(frozen=True)
@@ -270,20 +272,22 @@ class _Groups:
 
     def node(self, column: Any) -> Any:
         """Return the expression of a column in HAVING: a key or an output; None if it is ambiguous."""
-        place = self.scope.meant(column, self.scope.seen_by_where)
+        place = self.scope.resolve(column, self.scope.seen_by_where)
         key = column if place in self._keys else None
         named = [one.node for one in self.outputs or () if one.name == column.name.casefold()]
         if len(column.parts) > 1:
             return key
         if self.outputs is None or len(named) > 1:
             return None
-        if not named or (key is not None and self.scope.meant(named[0], self.scope.seen_by_where) == place):
+        if not named or (key is not None and self.scope.resolve(named[0], self.scope.seen_by_where) == place):
             return key
         return named[0] if key is None else None
 
     @cached_property
     def _keys(self) -> list[ColumnPlace]:
-        keys = [self.scope.meant(one, self.scope.seen_by_where) for one in self.scope.select.args["group"].expressions]
+        keys = [
+            self.scope.resolve(one, self.scope.seen_by_where) for one in self.scope.select.args["group"].expressions
+        ]
         return [key for key in keys if key is not None]
 
 
@@ -295,31 +299,31 @@ def _conditions(scope: Scope, number: int) -> Iterator[tuple[Any, frozenset[int]
     for place, source in enumerate(scope.sources[1:], start=1):
         assert source.join is not None
         keeps_others = bool(source.join.side and not source.is_tested) or source.join.kind == "ANTI"
-        # What an outer join asks of its own right side, no row that fails it is ever joined.
+        # Rows of the right side that fail the condition of its outer join are never joined.
         if not keeps_others or (place == number and source.is_optional):
             yield from ((part, scope.seen_by_join(place)) for part in iterate_conjuncts(source.join.args.get("on")))
 
 
-def _finder(scope: Scope, number: int, seen: frozenset[int], equalities: ColumnEquivalences) -> _NameOf:
+def _create_name_resolver(scope: Scope, number: int, seen: frozenset[int], equalities: ColumnEquivalences) -> _NameOf:
     def name_of(column: Any) -> str | None:
-        place = scope.meant(column, seen)
+        place = scope.resolve(column, seen)
         return None if place is None else equalities.name_in(number, place)
 
     return name_of
 
 
-def _inside(
+def _push_below(
     pushed: PushedPredicate, projection: _Projection, name_of: _NameOf, adds_nulls: bool
 ) -> Iterator[PushedFilter | PushedAlternatives]:
     """Yield a filter on the result of a SELECT as a filter on one of its sources."""
     for part in pushed:
         if isinstance(part, PushedAlternatives):
             yield PushedAlternatives(
-                tuple(tuple(_inside(one, projection, name_of, adds_nulls)) for one in part.pushed_predicates)
+                tuple(tuple(_push_below(one, projection, name_of, adds_nulls)) for one in part.pushed_predicates)
             )
         else:
-            way = _build_projection_path(projection, part.name_of)
-            yield PushedFilter(part.node, (*part.ways, way), name_of, part.is_beside_nulls or adds_nulls)
+            path = _build_projection_path(projection, part.name_of)
+            yield PushedFilter(part.node, (*part.paths, path), name_of, part.is_beside_nulls or adds_nulls)
 
 
 def _build_projection_path(projection: _Projection, name_of: _NameOf) -> _ProjectionPath:
@@ -336,12 +340,12 @@ def _rename_columns(
     pairs = zip(names, inside, strict=True)
     known = {name: output.name for name, output in pairs if name and names.count(name) == 1}
 
-    def one(part: PushedFilter | PushedAlternatives) -> PushedFilter | PushedAlternatives:
+    def rename(part: PushedFilter | PushedAlternatives) -> PushedFilter | PushedAlternatives:
         if isinstance(part, PushedAlternatives):
-            return PushedAlternatives(tuple(tuple(map(one, pushed)) for pushed in part.pushed_predicates))
-        return PushedFilter(part.node, part.ways, _via(known, part.name_of), part.is_beside_nulls)
+            return PushedAlternatives(tuple(tuple(map(rename, pushed)) for pushed in part.pushed_predicates))
+        return PushedFilter(part.node, part.paths, _via(known, part.name_of), part.is_beside_nulls)
 
-    return tuple(map(one, pushed))
+    return tuple(map(rename, pushed))
 
 
 def _via(names: dict[str, str], name_of: _NameOf) -> _NameOf:
@@ -354,7 +358,7 @@ def _size(pushed: PushedPredicate) -> int:
     )
 
 
-def _passes(query: Any) -> bool:
+def _can_push_below(query: Any) -> bool:
     """Return whether filtering before a query is equivalent to filtering its result."""
     if isinstance(query, exp.SetOperation):
         return has_only_known_args(query, "with_", "this", "expression", "distinct", "order")

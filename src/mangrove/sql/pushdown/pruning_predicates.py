@@ -1,9 +1,9 @@
 """Conversion of pushed-down conditions to predicates for file pruning.
 
-Only what is certain is taken: comparisons of a column, or of a period of it, with
-a constant, where Spark and we compare alike, joined by AND, OR and NOT. Where an
-outer join may put a row of nulls in a row's place, only a condition that such a
-row does not fulfil says something about the table.
+Supported are comparisons of a column, or of a period of it, with a constant, combined
+with AND, OR and NOT, if Spark and predicates compare the values in the same way. If an
+outer join may replace a row by nulls, a condition restricts the table only if a row of
+nulls does not satisfy it.
 """
 
 import decimal
@@ -58,9 +58,9 @@ def build_table_predicate(pushed: PushedPredicate, schema: Schema, constants: Co
 def build_condition_predicate(
     condition: str, names: Collection[str], schema: Schema, time_zone: Callable[[], str], *, is_exact: bool
 ) -> Predicate | None:
-    """Return the predicate that a condition on one table is, None where it says more than predicates do.
+    """Return the predicate that is equivalent to a condition on one table, or None if there is none.
 
-    If it need not be exact, that which holds at least where the condition does.
+    If it need not be exact, return a predicate that the condition implies.
     """
     # Between brackets, or a LIMIT behind the condition would be understood, and forgotten.
     tree = parse_query_tree(f"SELECT * FROM t WHERE ({condition})")  # noqa: S608 - it is only parsed
@@ -70,8 +70,8 @@ def build_condition_predicate(
     folded = {name.casefold() for name in names}
 
     def name_of(column: Any) -> str | None:
-        is_meant = len(column.parts) == 1 or (len(column.parts) == 2 and column.table.casefold() in folded)
-        return column.name.casefold() if is_meant and isinstance(column.this, exp.Identifier) else None
+        is_own_column = len(column.parts) == 1 or (len(column.parts) == 2 and column.table.casefold() in folded)
+        return column.name.casefold() if is_own_column and isinstance(column.this, exp.Identifier) else None
 
     requested = PushedFilter(where.this, (), name_of, is_beside_nulls=False)
     return _Reader(requested, schema, ConstantResolver(time_zone)).predicate(requested.node, is_exact=is_exact)
@@ -127,7 +127,7 @@ class _Reader:
             case exp.Boolean():
                 return ConstantPredicate(bool(node.this))
             case exp.Column():
-                column = self._column(self._made(node))
+                column = self._column(self._unwrap(node))
                 is_boolean = column is not None and isinstance(column.type, Boolean)
                 return (
                     ColumnComparison(column.id, Operator.EQUAL, value=True)
@@ -135,69 +135,71 @@ class _Reader:
                     else None
                 )
             case exp.And() | exp.Or():
-                return self._joined(node, is_exact=is_exact)
+                return self._convert_connector(node, is_exact=is_exact)
             case exp.Not() if has_only_known_args(node, "this"):
                 inner = self.predicate(node.this, is_exact=True)
                 return None if inner is None else negate_predicate(inner)
             case exp.Between() if has_only_known_args(node, "this", "low", "high"):
-                low = self._compared(Operator.GREATER_OR_EQUAL, node.this, node.args["low"])
-                high = self._compared(Operator.LESS_OR_EQUAL, node.this, node.args["high"])
+                low = self._convert_comparison(Operator.GREATER_OR_EQUAL, node.this, node.args["low"])
+                high = self._convert_comparison(Operator.LESS_OR_EQUAL, node.this, node.args["high"])
                 return _both(low, high, is_exact=is_exact)
             case exp.In() if has_only_known_args(node, "this", "expressions"):
-                return self._listed(node, is_exact=is_exact)
+                return self._convert_in(node, is_exact=is_exact)
             case exp.Is() if has_only_known_args(node, "this", "expression") and isinstance(node.expression, exp.Null):
-                column = self._column(self._made(node.this))
+                column = self._column(self._unwrap(node.this))
                 return None if column is None else IsNull(column.id)
             case exp.Like() if has_only_known_args(node, "this", "expression", "negate"):
-                found = self._like(node)
+                found = self._convert_like(node)
                 return negate_predicate(found) if found is not None and node.args.get("negate") else found
             case exp.NullSafeEQ() | exp.NullSafeNEQ() if has_only_known_args(node, "this", "expression"):
                 is_same = isinstance(node, exp.NullSafeEQ)
-                found = self._same(node, is_exact=is_exact or not is_same)
+                found = self._convert_null_safe_equality(node, is_exact=is_exact or not is_same)
                 return found if is_same or found is None else negate_predicate(found)
             case _ if type(node) in _OPERATORS and has_only_known_args(node, "this", "expression"):
                 operator = _OPERATORS[type(node)]
-                found = self._compared(operator, node.left, node.right)
-                return found if found is not None else self._compared(operator.mirrored, node.right, node.left)
+                found = self._convert_comparison(operator, node.left, node.right)
+                return (
+                    found if found is not None else self._convert_comparison(operator.mirrored, node.right, node.left)
+                )
             case _:
                 return None
 
-    def _joined(self, node: Any, *, is_exact: bool) -> Predicate | None:
+    def _convert_connector(self, node: Any, *, is_exact: bool) -> Predicate | None:
         left = self.predicate(node.left, is_exact=is_exact)
         right = self.predicate(node.right, is_exact=is_exact)
         if isinstance(node, exp.And):
             return _both(left, right, is_exact=is_exact)
         return None if left is None or right is None else AnyOf((left, right))
 
-    def _compared(self, operator: Operator, left: Any, right: Any) -> Predicate | None:
-        made, beside = self._made(left), self._made(right)
+    def _convert_comparison(self, operator: Operator, left: Any, right: Any) -> Predicate | None:
+        made, beside = self._unwrap(left), self._unwrap(right)
         if made is None or beside is None:
             return None
         column = self._column(made)
         try:
             if column is None:
-                return self._compared_inside(operator, made, beside)
+                return self._convert_derived_comparison(operator, made, beside)
             constant = self.constants.beside(column, beside.node)
             return None if constant is None else build_comparison(column, operator, constant)
         except InvalidInputError:
             # The column cannot hold such a value; what that means is left to Spark.
             return None
 
-    def _same(self, node: Any, *, is_exact: bool) -> Predicate | None:
+    def _convert_null_safe_equality(self, node: Any, *, is_exact: bool) -> Predicate | None:
         """Return the null-safe equality of a column and a constant."""
         for left, right in ((node.left, node.right), (node.right, node.left)):
-            column = self._column(self._made(left))
+            column = self._column(self._unwrap(left))
             if column is None or isinstance(right.unnest(), exp.Column):
                 # What hands a constant on may hand on null instead, where there is no row.
                 continue
             if isinstance(right.unnest(), exp.Null):
                 return IsNull(column.id)
-            found = self._compared(Operator.EQUAL, left, right)
+            found = self._convert_comparison(Operator.EQUAL, left, right)
             is_there = IsNull(column.id, negated=True)
             return AllOf((is_there, found)) if found is not None and is_exact else found
         return None
 
-    def _compared_inside(
+    def _convert_derived_comparison(
         self, operator: Operator, made: _DerivedExpression, beside: _DerivedExpression
     ) -> Predicate | None:
         """Return the comparison of a derived column, or of a constant in place of a column."""
@@ -206,18 +208,18 @@ class _Reader:
             is_constant = not self.requested.is_beside_nulls or made.depth == beside.depth == 0
             return _compare_constants(operator, made.node, beside.node) if is_constant else None
         return rewrite_monotonic_comparison(
-            made.node, operator, beside.node, self.constants, lambda node: self._column(self._made(node, made.depth))
+            made.node, operator, beside.node, self.constants, lambda node: self._column(self._unwrap(node, made.depth))
         )
 
-    def _listed(self, node: exp.In, *, is_exact: bool) -> Predicate | None:
+    def _convert_in(self, node: exp.In, *, is_exact: bool) -> Predicate | None:
         # Nothing is equal to null; but with it in the list, nothing is for certain not in the list.
         listed = [one for one in node.expressions if is_exact or not isinstance(one, exp.Null)]
-        parts = [self._compared(Operator.EQUAL, node.this, one) for one in listed]
+        parts = [self._convert_comparison(Operator.EQUAL, node.this, one) for one in listed]
         known = tuple(part for part in parts if part is not None)
         return AnyOf(known) if known and len(known) == len(parts) else None
 
-    def _like(self, node: exp.Like) -> Predicate | None:
-        column = self._column(self._made(node.this))
+    def _convert_like(self, node: exp.Like) -> Predicate | None:
+        column = self._column(self._unwrap(node.this))
         pattern = node.expression
         if column is None or not isinstance(column.type, Varchar) or not isinstance(pattern, exp.Literal):
             return None
@@ -227,13 +229,13 @@ class _Reader:
             return StartsWith(column.id, pattern.this[:-1])
         return ColumnComparison(column.id, Operator.EQUAL, pattern.this)
 
-    def _made(self, node: Any, depth: int = 0) -> _DerivedExpression | None:
+    def _unwrap(self, node: Any, depth: int = 0) -> _DerivedExpression | None:
         """Return the expression without wrappers that only pass it on."""
-        while isinstance(node, exp.Paren) or (isinstance(node, exp.Column) and depth < len(self.requested.ways)):
+        while isinstance(node, exp.Paren) or (isinstance(node, exp.Column) and depth < len(self.requested.paths)):
             if isinstance(node, exp.Paren):
                 node = node.this
             else:
-                node = self.requested.ways[depth](node)
+                node = self.requested.paths[depth](node)
                 depth += 1
         return None if node is None else _DerivedExpression(node, depth)
 

@@ -1,8 +1,8 @@
 """Name scopes and output columns of queries.
 
-Only what Spark must understand in the same way counts. A name without a table's
-that two sources have, Spark refuses; so where one source is known to have it,
-that is the one. Names are compared without regard to case.
+A name is resolved only if Spark must resolve it in the same way. Spark rejects an
+unqualified name that two sources have, so a source that is known to have it is the
+right one. Names are case-insensitive.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TypedColumns: TypeAlias = Sequence[tuple[str, DataType | None]]
-"""Names of columns in order, with their types where those are certain."""
+"""Column names in order, with their types if known."""
 ColumnPlace: TypeAlias = tuple[int, str]
 """The number of a source in a SELECT, and the name of one of its columns."""
 
@@ -99,7 +99,7 @@ class FromItem:
         """The alias in the SELECT."""
         return str(self.node.alias_or_name).casefold()
 
-    def is_called(self, name: str, namespace: str = "") -> bool:
+    def has_name(self, name: str, namespace: str = "") -> bool:
         """Return whether a column qualifier refers to it; an alias replaces the name."""
         if not namespace:
             return self.alias == name.casefold()
@@ -156,13 +156,13 @@ class Scope:
         """Return the sources whose columns a join condition can use."""
         return frozenset(one for one in self.seen_by_where if one < number) | {number}
 
-    def meant(self, column: Any, seen: Collection[int]) -> ColumnPlace | None:
+    def resolve(self, column: Any, seen: Collection[int]) -> ColumnPlace | None:
         """Resolve a column to its source and column."""
         if not isinstance(column, exp.Column) or not isinstance(column.this, exp.Identifier) or len(column.parts) > 3:
             return None
         name = column.name.casefold()
         if column.table:
-            found = [number for number in seen if self.sources[number].is_called(column.table, column.db)]
+            found = [number for number in seen if self.sources[number].has_name(column.table, column.db)]
         else:
             found = [
                 number
@@ -204,7 +204,7 @@ class Scopes:
         """Return the output columns of a query in order, or None if they are unknown."""
         if id(query) not in self._outputs:
             self._outputs[id(query)] = None  # What reads itself stays unknown.
-            self._outputs[id(query)] = self._made_outputs(query)
+            self._outputs[id(query)] = self._build_outputs(query)
         return self._outputs[id(query)]
 
     def columns(self, query: Any) -> TypedColumns | None:
@@ -212,10 +212,10 @@ class Scopes:
         outputs = self.outputs(query)
         return None if outputs is None else [(output.name, output.type) for output in outputs]
 
-    def _made_outputs(self, query: Any) -> tuple[OutputColumn, ...] | None:
+    def _build_outputs(self, query: Any) -> tuple[OutputColumn, ...] | None:
         match query:
             case exp.Select():
-                return self._selected(query)
+                return self._select_outputs(query)
             case exp.Subquery() if has_only_known_args(query, "this", "with_"):
                 return self.outputs(query.this)
             case exp.SetOperation() if not query.args.get("by_name"):
@@ -247,7 +247,7 @@ class Scopes:
         columns = self._columns_of(table)
         return None if columns is None else tuple(OutputColumn(name.casefold(), kind) for name, kind in columns)
 
-    def _selected(self, select: exp.Select) -> tuple[OutputColumn, ...] | None:
+    def _select_outputs(self, select: exp.Select) -> tuple[OutputColumn, ...] | None:
         scope = self.scope(select)
         found: list[OutputColumn] = []
         for item in select.expressions:
@@ -293,7 +293,7 @@ def find_plain_type(scope: Scope, node: Any) -> DataType | None:
         case exp.Paren():
             return find_plain_type(scope, node.this)
         case exp.Column():
-            return scope.type_at(scope.meant(node, scope.seen_by_where))
+            return scope.type_at(scope.resolve(node, scope.seen_by_where))
         case exp.Literal() if node.is_string:
             return Varchar()
         case exp.Literal() if node.this.isdecimal() and len(node.this) < 10:

@@ -460,6 +460,7 @@ class Table(_message.Message):
     LOCATION_FIELD_NUMBER: _builtins.int
     LATEST_TABLE_VERSION_FIELD_NUMBER: _builtins.int
     LATEST_ACTIVE_TABLE_VERSION_FIELD_NUMBER: _builtins.int
+    SCHEMA_TABLE_VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     table_type: _builtins.str
     table_format: _builtins.str
@@ -469,6 +470,8 @@ class Table(_message.Message):
     location: _builtins.str
     latest_table_version: _builtins.int
     latest_active_table_version: _builtins.int
+    schema_table_version: _builtins.int
+    """In strict trees: the table version whose schema and keys are copied to schema and primary_keys."""
     @_builtins.property
     def schema(self) -> Global___Schema: ...
     @_builtins.property
@@ -493,10 +496,11 @@ class Table(_message.Message):
         location: _builtins.str | None = ...,
         latest_table_version: _builtins.int | None = ...,
         latest_active_table_version: _builtins.int | None = ...,
+        schema_table_version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_latest_active_table_version", b"_latest_active_table_version", "_latest_table_version", b"_latest_table_version", "_location", b"_location", "_table_type", b"_table_type", "description", b"description", "latest_active_table_version", b"latest_active_table_version", "latest_table_version", b"latest_table_version", "location", b"location", "schema", b"schema", "table_type", b"table_type"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_latest_active_table_version", b"_latest_active_table_version", "_latest_table_version", b"_latest_table_version", "_location", b"_location", "_schema_table_version", b"_schema_table_version", "_table_type", b"_table_type", "description", b"description", "latest_active_table_version", b"latest_active_table_version", "latest_table_version", b"latest_table_version", "location", b"location", "schema", b"schema", "schema_table_version", b"schema_table_version", "table_type", b"table_type"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_latest_active_table_version", b"_latest_active_table_version", "_latest_table_version", b"_latest_table_version", "_location", b"_location", "_table_type", b"_table_type", "description", b"description", "format_properties", b"format_properties", "id", b"id", "latest_active_table_version", b"latest_active_table_version", "latest_table_version", b"latest_table_version", "location", b"location", "name", b"name", "namespace_id", b"namespace_id", "primary_keys", b"primary_keys", "properties", b"properties", "schema", b"schema", "table_format", b"table_format", "table_type", b"table_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_latest_active_table_version", b"_latest_active_table_version", "_latest_table_version", b"_latest_table_version", "_location", b"_location", "_schema_table_version", b"_schema_table_version", "_table_type", b"_table_type", "description", b"description", "format_properties", b"format_properties", "id", b"id", "latest_active_table_version", b"latest_active_table_version", "latest_table_version", b"latest_table_version", "location", b"location", "name", b"name", "namespace_id", b"namespace_id", "primary_keys", b"primary_keys", "properties", b"properties", "schema", b"schema", "schema_table_version", b"schema_table_version", "table_format", b"table_format", "table_type", b"table_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
     _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
@@ -506,6 +510,8 @@ class Table(_message.Message):
     _WhichOneofArgType__latest_table_version: _TypeAlias = _typing.Literal["_latest_table_version", b"_latest_table_version"]  # noqa: Y015
     _WhichOneofReturnType__location: _TypeAlias = _typing.Literal["location"]  # noqa: Y015
     _WhichOneofArgType__location: _TypeAlias = _typing.Literal["_location", b"_location"]  # noqa: Y015
+    _WhichOneofReturnType__schema_table_version: _TypeAlias = _typing.Literal["schema_table_version"]  # noqa: Y015
+    _WhichOneofArgType__schema_table_version: _TypeAlias = _typing.Literal["_schema_table_version", b"_schema_table_version"]  # noqa: Y015
     _WhichOneofReturnType__table_type: _TypeAlias = _typing.Literal["table_type"]  # noqa: Y015
     _WhichOneofArgType__table_type: _TypeAlias = _typing.Literal["_table_type", b"_table_type"]  # noqa: Y015
     @_typing.overload
@@ -516,6 +522,8 @@ class Table(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__latest_table_version) -> _WhichOneofReturnType__latest_table_version | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__location) -> _WhichOneofReturnType__location | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__schema_table_version) -> _WhichOneofReturnType__schema_table_version | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__table_type) -> _WhichOneofReturnType__table_type | None: ...
 

@@ -1,0 +1,167 @@
+"""Listing and planning of the table versions and streams of a table."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.arguments import validate_count, validate_texts
+from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
+from mangrove.model.locators import TableLocator
+from mangrove.model.objects import CHECK_PREFIX, Stream, TableEntry, TableVersion, TableVersionState
+from mangrove.model.partitioning import PartitionScheme, format_partition_field, format_sort_field
+from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.schema import Schema
+from mangrove.tables.constraints import check_constraints_of
+from mangrove.transaction.catalog import CatalogReader, load_table
+from mangrove.transaction.deltas import NAMED_PARTITIONS, OpenTable, TableTarget, build_no_version_error, open_table
+from mangrove.transaction.table_versions import load_streams, load_table_versions, load_versioned_table
+
+__all__ = [
+    "StreamInfo",
+    "TableVersionInfo",
+    "list_streams",
+    "list_table_versions",
+    "parse_state",
+    "plan_next_version",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersionInfo:
+    """A table version: its lifecycle state, and what its rows are."""
+
+    version: int
+    state: str
+    is_default: bool
+    """Whether it is read and written by the name of the table."""
+    schema: Schema | None
+    keys: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    properties: Mapping[str, str]
+    description: str | None
+    previous_version: int | None
+    stream_id: str | None
+    """The stream that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream of a table version."""
+
+    id: str
+    format: str
+    state: str
+    is_served: bool
+    """Whether it is the one that is read."""
+    partition_by: tuple[str, ...]
+    watermark: int | None
+    previous_id: str | None
+
+
+def list_table_versions(reading: CatalogReader, locator: TableLocator) -> list[TableVersionInfo]:
+    """Return the versions of a table, oldest first."""
+    table = load_table(reading, locator)
+    return [_describe_version(one, table) for one in load_table_versions(reading, table).values()]
+
+
+def list_streams(reading: CatalogReader, target: TableTarget) -> list[StreamInfo]:
+    """Return the streams of the default or the chosen table version, in the order of their ids."""
+    opened = open_table(reading, target)
+    return [_describe_stream(one, opened) for one in load_streams(reading, opened.version_locator).values()]
+
+
+def parse_state(given: object) -> TableVersionState:
+    """Return the lifecycle state with that name."""
+    try:
+        return TableVersionState(given.lower() if isinstance(given, str) else given)
+    except ValueError:
+        raise InvalidInputError(
+            f"unknown state of a table version {given!r}; expected {', '.join(one.value for one in TableVersionState)}"
+        ) from None
+
+
+def plan_next_version(
+    reading: CatalogReader,
+    target: TableTarget,
+    new_id: Callable[[], str],
+    *,
+    schema: object | None,
+    keys: Sequence[str] | None,
+    partition_by: Sequence[str] | None,
+    sort_by: Sequence[str] | None,
+    properties: Mapping[str, str] | None,
+    description: str | None,
+    checks: Mapping[str, str] | None,
+    version: int | None,
+    state: TableVersionState | str,
+    stream_id: str | None,
+) -> tuple[TableVersion, Stream]:
+    """Return the next version of a table; what is None is as in the version that `target` opens."""
+    table = load_versioned_table(reading, target.locator)
+    versions = load_table_versions(reading, table)
+    number = target.version or table.default_version or 0
+    before = versions.get(number)
+    if before is None:
+        raise build_no_version_error(reading, target.locator, table, number)
+    current = _describe_version(before, table)
+    columns = before.schema if schema is None else parse_schema_argument(schema)
+    if columns is None:
+        raise InvalidInputError(f"table version {number} of {target.locator} has no schema; pass one")
+    following = max(versions) + 1 if version is None else validate_count(version, "the number of a table version", 1)
+    return plan_table_version(
+        target.locator,
+        following,
+        stream_id or new_id(),
+        columns,
+        keys=current.keys if keys is None else validate_texts(keys, "the keys"),
+        partition_by=(
+            current.partition_by if partition_by is None else validate_texts(partition_by, "the partition fields")
+        ),
+        sort_by=current.sort_by if sort_by is None else validate_texts(sort_by, "the sort fields"),
+        table_properties=table.properties,
+        properties=current.properties if properties is None else properties,
+        description=current.description if description is None else description,
+        checks=check_constraints_of(before) if checks is None else checks,
+        state=parse_state(state),
+        previous_version=max(versions),
+    )
+
+
+def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionInfo:
+    schema = version.schema
+    own = {
+        name: text
+        for name, text in version.properties.items()
+        if not name.startswith(CHECK_PREFIX) and name != NAMED_PARTITIONS
+    }
+    return TableVersionInfo(
+        version.version,
+        version.state.value,
+        version.version == table.default_version,
+        schema,
+        () if schema is None else tuple(schema.column_with_id(key).name for key in version.keys),
+        _format_scheme(version.partition_scheme, schema),
+        () if schema is None else tuple(format_sort_field(field, schema) for field in version.sort_scheme.fields),
+        own or NO_PROPERTIES,
+        version.description,
+        version.previous_version,
+        version.latest_stream_id,
+    )
+
+
+def _describe_stream(stream: Stream, opened: OpenTable) -> StreamInfo:
+    version = opened.version
+    return StreamInfo(
+        stream.id,
+        stream.format,
+        stream.state.value,
+        stream.id == version.latest_stream_id,
+        _format_scheme(version.partition_scheme_with_id(stream.partition_scheme_id), version.schema),
+        stream.watermark,
+        stream.previous_id,
+    )
+
+
+def _format_scheme(scheme: PartitionScheme, schema: Schema | None) -> tuple[str, ...]:
+    return () if schema is None else tuple(format_partition_field(field, schema) for field in scheme.fields)

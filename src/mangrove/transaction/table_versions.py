@@ -1,0 +1,209 @@
+"""Create, release, drop and list operations on table versions, streams and named partitions.
+
+Every change of the lifecycle writes the table entry, also where it stays the same, so
+that two concurrent ones conflict unless they write the same entry.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.model.locators import (
+    Kind,
+    PartitionLocator,
+    StreamLocator,
+    TableLocator,
+    TableVersionLocator,
+)
+from mangrove.model.objects import (
+    Partition,
+    Stream,
+    StreamState,
+    TableEntry,
+    TableType,
+    TableVersion,
+    TableVersionState,
+)
+from mangrove.model.schema import check_new_columns
+from mangrove.model.values import Value
+from mangrove.transaction.catalog import CatalogReader, drop_objects, identity_of, load_table, scan_objects_below
+from mangrove.transaction.deltas import (
+    NAMED_PARTITIONS,
+    TableTarget,
+    build_no_version_error,
+    build_partition_locator,
+    open_table,
+    validate_partition_values,
+)
+from mangrove.transaction.workspace import Workspace
+
+__all__ = [
+    "commit_stream",
+    "create_partition",
+    "create_stream",
+    "create_table_version",
+    "drop_stream",
+    "drop_table_version",
+    "load_streams",
+    "load_table_versions",
+    "load_versioned_table",
+    "set_table_version_state",
+]
+
+
+def load_table_versions(reading: CatalogReader, table: TableEntry) -> dict[int, TableVersion]:
+    """Return the table versions by their numbers, in order."""
+    found = reading.children(Kind.TABLE_VERSION, identity_of(table))
+    return {value.version: value for _, value in found if isinstance(value, TableVersion)}
+
+
+def load_streams(reading: CatalogReader, version: TableVersionLocator) -> dict[StreamLocator, Stream]:
+    """Return the streams of a table version."""
+    return {
+        locator: value
+        for locator, value in reading.children(Kind.STREAM, version)
+        if isinstance(locator, StreamLocator) and isinstance(value, Stream)
+    }
+
+
+def create_table_version(workspace: Workspace, locator: TableLocator, version: TableVersion, stream: Stream) -> None:
+    """Create a table version with its first stream; its number is larger than that of every other."""
+    table = load_versioned_table(workspace, locator)
+    versions = load_table_versions(workspace, table)
+    if version.version in versions:
+        raise AlreadyExistsError(f"{locator} has a table version {version.version} already; choose a larger number")
+    if versions and version.version < max(versions):
+        raise InvalidInputError(
+            f"table version {version.version} of {locator} would be older than {max(versions)}; choose a larger number"
+        )
+    check_new_columns(version.schema)
+    version_locator = TableVersionLocator(table.namespace_id, table.id, version.version)
+    workspace.guard(version_locator)
+    workspace.put(version_locator, version)
+    workspace.put(_stream_locator(version_locator, stream.id), stream)
+    _put_entry(workspace, locator, table, versions | {version.version: version})
+
+
+def set_table_version_state(workspace: Workspace, locator: TableLocator, number: int, state: TableVersionState) -> None:
+    """Set the lifecycle state, which may change the default version; a deletion conflicts with concurrent writes."""
+    table = load_versioned_table(workspace, locator)
+    versions = load_table_versions(workspace, table)
+    if number not in versions:
+        raise build_no_version_error(workspace, locator, table, number)
+    if versions[number].state is state:
+        return
+    version_locator = TableVersionLocator(table.namespace_id, table.id, number)
+    changed = replace(versions[number], state=state)
+    workspace.put(version_locator, changed)
+    if state is TableVersionState.DELETED:
+        for stream_locator, stream in load_streams(workspace, version_locator).items():
+            workspace.put(stream_locator, stream)
+    _put_entry(workspace, locator, table, versions | {number: changed})
+
+
+def drop_table_version(workspace: Workspace, locator: TableLocator, number: int) -> None:
+    """Drop a table version with all its rows; conflicts with concurrent writes to it."""
+    table = load_versioned_table(workspace, locator)
+    versions = load_table_versions(workspace, table)
+    if number not in versions:
+        raise build_no_version_error(workspace, locator, table, number)
+    rest = {other: version for other, version in versions.items() if other != number}
+    if not rest:
+        raise InvalidInputError(f"{number} is the only table version of {locator}; drop the table instead")
+    if number == table.latest_active_table_version and _find_active(rest) is None:
+        raise InvalidInputError(
+            f"{number} is the only active table version of {locator}; activate another one before you drop it"
+        )
+    version_locator = TableVersionLocator(table.namespace_id, table.id, number)
+    drop_objects(workspace, scan_objects_below(workspace, version_locator))
+    _put_entry(workspace, locator, table, rest)
+
+
+def create_stream(workspace: Workspace, target: TableTarget, stream_id: str, stream_format: str) -> Stream:
+    """Create a staged stream of the opened table version, for rows that readers do not see yet."""
+    opened = open_table(workspace, target)
+    locator = _stream_locator(opened.version_locator, stream_id)
+    if workspace.get(locator) is not None:
+        raise AlreadyExistsError(
+            f"table version {opened.version.version} of {opened.locator} has a stream {stream_id!r} already; "
+            "choose another id"
+        )
+    stream = Stream(stream_id, stream_format, opened.stream.partition_scheme_id, StreamState.STAGED, opened.stream.id)
+    workspace.guard(locator)
+    workspace.guard(opened.stream_locator)
+    workspace.put(locator, stream)
+    return stream
+
+
+def commit_stream(workspace: Workspace, target: TableTarget) -> None:
+    """Make a staged stream the one that is read; conflicts with concurrent writes to it and to the one before."""
+    opened = open_table(workspace, target)
+    served = open_table(workspace, replace(target, stream_id=None))
+    if opened.stream.state is not StreamState.STAGED:
+        raise InvalidInputError(f"{target} is {opened.stream.state.value}; only a staged stream can be committed")
+    workspace.put(
+        opened.stream_locator, replace(opened.stream, state=StreamState.COMMITTED, previous_id=served.stream.id)
+    )
+    workspace.put(served.stream_locator, replace(served.stream, state=StreamState.DEPRECATED))
+    workspace.put(opened.version_locator, replace(opened.version, latest_stream_id=opened.stream.id))
+    if target.version is None:
+        workspace.guard_default_version(opened.locator, opened.table)
+
+
+def drop_stream(workspace: Workspace, target: TableTarget) -> None:
+    """Drop a staged or replaced stream with its rows; conflicts with concurrent writes to it."""
+    opened = open_table(workspace, target)
+    if opened.stream.id == opened.version.latest_stream_id:
+        raise InvalidInputError(f"{target} is the stream that is read; commit another one before you drop it")
+    drop_objects(workspace, scan_objects_below(workspace, opened.stream_locator))
+
+
+def create_partition(
+    workspace: Workspace, target: TableTarget, values: Sequence[Value | None], partition_id: str
+) -> PartitionLocator:
+    """Create a partition with a chosen id; conflicts with concurrent writes, which derive ids from the values."""
+    opened = open_table(workspace, target)
+    checked = validate_partition_values(opened, values)
+    locator = opened.partition_locator(partition_id)
+    taken = build_partition_locator(workspace, opened)(checked)
+    for there in (locator, taken):
+        if workspace.get(there) is not None:
+            raise AlreadyExistsError(
+                f"{opened.target} has a partition {there.partition_id!r} already; a partition keeps its id and values"
+            )
+    workspace.put(locator, Partition(partition_id, checked, opened.stream.partition_scheme_id))
+    workspace.put(opened.stream_locator, opened.stream)
+    if NAMED_PARTITIONS not in opened.version.properties:
+        properties = {**opened.version.properties, NAMED_PARTITIONS: "true"}
+        workspace.put(opened.version_locator, replace(opened.version, properties=properties))
+    return locator
+
+
+def load_versioned_table(reading: CatalogReader, locator: TableLocator) -> TableEntry:
+    """Return a table that has table versions; raise an error for one whose data is managed elsewhere."""
+    table = load_table(reading, locator)
+    if table.table_type is not TableType.MANAGED:
+        raise InvalidInputError(f"{locator} is {table.table_type.value}: only a managed table has table versions")
+    if table.latest_table_version is None:
+        raise NotFoundError(f"{locator} has no table version")
+    return table
+
+
+def _put_entry(
+    workspace: Workspace, locator: TableLocator, table: TableEntry, versions: Mapping[int, TableVersion]
+) -> None:
+    workspace.put(
+        locator,
+        replace(table, latest_table_version=max(versions), latest_active_table_version=_find_active(versions)),
+    )
+
+
+def _find_active(versions: Mapping[int, TableVersion]) -> int | None:
+    """Return the newest active table version."""
+    return max(
+        (number for number, version in versions.items() if version.state is TableVersionState.ACTIVE), default=None
+    )
+
+
+def _stream_locator(version: TableVersionLocator, stream_id: str) -> StreamLocator:
+    return StreamLocator(version.namespace_id, version.table_id, version.version, stream_id)

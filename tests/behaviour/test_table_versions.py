@@ -1,0 +1,453 @@
+"""Table versions: created beside each other, read and written by their numbers, released in one commit."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.lakehouse.table import Table, TableSnapshot
+from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.objects import Delta, DeltaType, TableVersionState
+from mangrove.transaction.group_commit import GroupCommitRequest, select_group
+
+STATES = ("unreleased", "beta", "active", "deprecated", "deleted")
+
+
+@pytest.fixture
+def shop(lake: Lakehouse) -> Lakehouse:
+    lake.create_namespace("shop")
+    lake.create_table("shop.orders", "id bigint, day date", keys=["id"], sort_by=["id"])
+    return lake
+
+
+def orders(lake: Lakehouse) -> Table:
+    return lake.table("shop.orders")
+
+
+def delta(name: str) -> Delta:
+    return Delta(DeltaType.APPEND, Manifest((DataFile(f"data/{name}.parquet", 1000, 10),)))
+
+
+def add(lake: Lakehouse, name: str, version: int | None = None) -> None:
+    with lake.transaction() as transaction:
+        transaction.add_delta("shop.orders", (), delta(name), version=version)
+
+
+def files(table: TableSnapshot) -> list[str]:
+    return [
+        entry.location.removeprefix("data/").removesuffix(".parquet")
+        for _, one in table.deltas()
+        for entry in one.manifest.entries
+    ]
+
+
+def summary(lake: Lakehouse | Snapshot) -> list[tuple[int, str, bool]]:
+    return [(one.version, one.state, one.is_default) for one in lake.table("shop.orders").versions()]
+
+
+def test_a_new_version_has_what_the_current_one_has_but_no_rows(
+    shop: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    add(shop, "first")
+    made = orders(shop).create_version(description="second try")
+    assert (str(made), made.keys, made.sort_by, files(made)) == (
+        "shop.orders.version_2",
+        ("id",),
+        ("id asc nulls first",),
+        [],
+    )
+    one, two = orders(opened_again()).versions()
+    assert (one.schema, one.keys, one.sort_by) == (two.schema, two.keys, two.sort_by)
+    assert (two.description, two.previous_version) == ("second try", 1)
+    assert summary(opened_again()) == [(1, "active", True), (2, "unreleased", False)]
+    assert files(orders(shop)) == ["first"]
+
+
+def test_a_new_version_has_its_own_columns_keys_partitions_order_and_properties(shop: Lakehouse) -> None:
+    made = orders(shop).create_version(
+        {"id": "bigint", "day": "date", "shop": "string"},
+        keys=["id", "day"],
+        partition_by=["day"],
+        sort_by=["shop"],
+        properties={"owner": "ana"},
+        checks={"positive": "id > 0"},
+    )
+    two = orders(shop).versions()[1]
+    assert (two.keys, two.partition_by, two.sort_by, two.properties) == (
+        ("id", "day"),
+        ("day",),
+        ("shop asc nulls first",),
+        {"owner": "ana"},
+    )
+    assert made.checks == {"positive": "id > 0"}
+    assert orders(shop).checks == {}
+    assert made.state().properties == {"owner": "ana"}
+    assert orders(shop).state().properties == {}
+
+
+def test_each_version_is_read_and_written_by_its_number(shop: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    orders(shop).create_version()
+    add(shop, "default")
+    add(shop, "one", 1)
+    add(shop, "two", 2)
+    again = opened_again()
+    assert files(orders(again)) == files(again.table("shop.orders", version=1)) == ["default", "one"]
+    assert files(again.table("shop.orders", version=2)) == files(orders(again).version(2)) == ["two"]
+
+
+def test_activating_a_version_and_deprecating_the_other_is_one_commit(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    add(shop, "two", 2)
+    before = shop.version
+    with shop.transaction() as transaction:
+        table = transaction.table("shop.orders")
+        table.version(2).set_state("active")
+        table.version(1).set_state("deprecated")
+        assert files(transaction.table("shop.orders")) == ["two"]
+        assert files(orders(shop)) == []
+    assert shop.version == before + 1
+    assert summary(shop) == [(1, "deprecated", False), (2, "active", True)]
+    assert files(orders(shop)) == ["two"]
+    assert summary(shop.at(before)) == [(1, "active", True), (2, "unreleased", False)]
+
+
+def test_a_version_is_created_filled_and_activated_in_one_transaction(shop: Lakehouse) -> None:
+    before = shop.version
+    with shop.transaction() as transaction:
+        transaction.table("shop.orders").create_version({"id": "bigint", "note": "string"}, sort_by=[])
+        transaction.add_delta("shop.orders", (), delta("two"), version=2)
+        transaction.table("shop.orders").version(2).set_state("active")
+    assert shop.version == before + 1
+    assert files(orders(shop)) == ["two"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_can_be_set_and_left(shop: Lakehouse, state: str, opened_again: Callable[[], Lakehouse]) -> None:
+    orders(shop).create_version()
+    orders(shop).version(2).set_state(state)
+    assert summary(opened_again())[1] == (2, state, state == "active")
+    orders(shop).version(2).set_state(TableVersionState.BETA)
+    assert summary(shop)[1] == (2, "beta", False)
+
+
+def test_a_deleted_version_is_neither_read_nor_written_but_its_history_is(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    add(shop, "two", 2)
+    before = shop.version
+    two = orders(shop).version(2)
+    two.set_state("deleted")
+    with pytest.raises(InvalidInputError, match=r"table version 2 of shop.orders is deleted"):
+        files(two)
+    with pytest.raises(InvalidInputError, match=r"table version 2 of shop.orders is deleted"):
+        add(shop, "late", 2)
+    assert files(shop.at(before).table("shop.orders", version=2)) == ["two"]
+    two.set_state("deprecated")
+    assert files(two) == ["two"]
+
+
+def test_a_table_without_an_active_version_serves_no_unreleased_one(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    orders(shop).version(1).set_state("deprecated")
+    with pytest.raises(InvalidInputError, match=r"no active table version; activate one.*shop\.orders\.version_2"):
+        files(orders(shop))
+    orders(shop).version(1).set_state("active")
+    assert files(orders(shop)) == []
+
+
+def test_a_dropped_version_is_gone_with_its_rows_and_the_others_stay(
+    shop: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    add(shop, "one")
+    orders(shop).create_version(state="active")
+    add(shop, "two")
+    before = shop.version
+    orders(shop).drop_version(2)
+    assert summary(opened_again()) == [(1, "active", True)]
+    assert files(orders(opened_again())) == ["one"]
+    assert files(shop.at(before).table("shop.orders")) == ["two"]
+    with pytest.raises(NotFoundError, match="has no table version 2; it has 1"):
+        orders(shop).version(2)
+    assert str(orders(shop).create_version()) == "shop.orders.version_2"
+    assert files(orders(shop).version(2)) == []
+
+
+def test_the_only_version_and_the_only_active_one_cannot_be_dropped(shop: Lakehouse) -> None:
+    with pytest.raises(InvalidInputError, match=r"the only table version of shop.orders; drop the table"):
+        orders(shop).drop_version(1)
+    orders(shop).create_version()
+    with pytest.raises(InvalidInputError, match=r"the only active table version of shop.orders"):
+        orders(shop).drop_version(1)
+    assert len(orders(shop).versions()) == 2
+
+
+def test_the_number_of_a_version_is_chosen_before_the_commit(shop: Lakehouse) -> None:
+    assert str(orders(shop).create_version(version=7, stream_id="main")) == "shop.orders.version_7"
+    assert [one.id for one in orders(shop).version(7).streams()] == ["main"]
+    assert str(orders(shop).create_version()) == "shop.orders.version_8"
+    with pytest.raises(AlreadyExistsError, match="has a table version 7 already"):
+        orders(shop).create_version(version=7)
+    with pytest.raises(InvalidInputError, match="would be older than 8"):
+        orders(shop).create_version(version=3)
+    shop.create_table("shop.named", "id bigint", version=4, stream_id="first")
+    (only,) = shop.table("shop.named").versions()
+    assert (only.version, only.stream_id, only.is_default) == (4, "first", True)
+
+
+def test_wrong_arguments_say_what_is_expected(shop: Lakehouse) -> None:
+    with pytest.raises(InvalidInputError, match="unknown state of a table version 'live'; expected created, unr"):
+        orders(shop).version(1).set_state("live")
+    with pytest.raises(InvalidInputError, match=r"choose a table version of shop.orders to set its state"):
+        orders(shop).set_state("active")
+    with pytest.raises(InvalidInputError):
+        orders(shop).version(0)
+    with pytest.raises(NotFoundError, match="'nothing'"):
+        orders(shop).create_version(keys=["nothing"])
+    shop.create_table("shop.outside", table_type="external", location="s3://a/b", table_format="parquet")
+    with pytest.raises(InvalidInputError, match=r"only a managed table has table versions|has no table version"):
+        shop.table("shop.outside").create_version("id bigint")
+    assert len(orders(shop).versions()) == 1
+
+
+# Concurrency.
+
+
+def test_a_write_by_name_conflicts_with_a_concurrent_activation(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), delta("late"))
+    orders(shop).version(2).set_state("active")
+    with pytest.raises(
+        ConflictError, match=r"shop.orders: a concurrent commit changed its default table version from 1 to 2"
+    ):
+        writer.commit()
+    assert files(orders(shop).version(1)) == []
+
+
+def test_a_write_by_name_conflicts_with_an_activation_also_after_a_concurrent_rename(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), delta("late"))
+    orders(shop).rename("shop.renamed")
+    shop.rename_namespace("shop", "store")
+    shop.table("store.renamed").version(2).set_state("active")
+    with pytest.raises(ConflictError, match="from 1 to 2"):
+        writer.commit()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_write_to_a_chosen_version_does_not_conflict_with_an_activation(shop: Lakehouse, version: int) -> None:
+    orders(shop).create_version()
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), delta("late"), version=version)
+    with shop.transaction() as transaction:
+        transaction.table("shop.orders").version(2).set_state("active")
+        transaction.table("shop.orders").version(1).set_state("deprecated")
+    writer.commit()
+    assert files(orders(shop).version(version)) == ["late"]
+
+
+def test_a_write_by_name_does_not_conflict_with_what_keeps_the_default(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: orders(shop).create_version(),
+        lambda: orders(shop).version(2).set_state("beta"),
+        lambda: orders(shop).alter({"owner": "ana"}),
+        lambda: orders(shop).drop_version(2),
+        lambda: orders(shop).rename("shop.other"),
+    )
+    for number, change in enumerate(changes):
+        writer = shop.transaction()
+        writer.add_delta("shop.orders", (), delta(str(number)))
+        change()
+        writer.commit()
+    assert files(shop.table("shop.other")) == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_of_two_concurrent_creations_of_the_next_version_one_conflicts(shop: Lakehouse, isolation: str) -> None:
+    one, two = shop.transaction(isolation), shop.transaction(isolation)
+    for transaction in (one, two):
+        transaction.table("shop.orders").create_version(stream_id="same")
+    one.commit()
+    with pytest.raises(ConflictError):
+        two.commit()
+    assert summary(shop) == [(1, "active", True), (2, "unreleased", False)]
+
+
+def test_dropping_a_version_conflicts_with_concurrent_writes_to_it_both_ways(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    writer, dropper = shop.transaction(), shop.transaction()
+    writer.add_delta("shop.orders", (), delta("two"), version=2)
+    dropper.table("shop.orders").drop_version(2)
+    writer.commit()
+    with pytest.raises(ConflictError):
+        dropper.commit()
+    assert files(orders(shop).version(2)) == ["two"]
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), delta("more"), version=2)
+    orders(shop).drop_version(2)
+    with pytest.raises(ConflictError):
+        writer.commit()
+
+
+def test_dropping_a_version_does_not_conflict_with_writes_to_another(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), delta("one"))
+    orders(shop).drop_version(2)
+    writer.commit()
+    assert files(orders(shop)) == ["one"]
+
+
+def test_deleting_a_version_conflicts_with_concurrent_writes_to_it(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), delta("two"), version=2)
+    orders(shop).version(2).set_state("deleted")
+    with pytest.raises(ConflictError):
+        writer.commit()
+
+
+def test_concurrent_changes_of_states_never_leave_a_default_that_is_not_the_newest_active(shop: Lakehouse) -> None:
+    orders(shop).create_version(state="active")
+    orders(shop).create_version(state="active")
+    one, two = shop.transaction(), shop.transaction()
+    one.table("shop.orders").version(3).set_state("deprecated")
+    two.table("shop.orders").version(2).set_state("deprecated")
+    one.commit()
+    with pytest.raises(ConflictError):
+        two.commit()
+    assert summary(shop) == [(1, "active", False), (2, "active", True), (3, "deprecated", False)]
+
+
+def test_threads_that_commit_together_do_not_miss_a_changed_default(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    activation, writer = shop.transaction(), shop.transaction()
+    activation.table("shop.orders").version(2).set_state("active")
+    writer.add_delta("shop.orders", (), delta("late"))
+    requests = [
+        GroupCommitRequest(one.core.workspace.snapshot, one.core.workspace.changes(one.id), one.isolation)
+        for one in (activation, writer)
+    ]
+    members, others = select_group(requests)
+    assert (members, others) == (requests[:1], requests[1:])
+
+
+# Streams.
+
+
+def test_a_staged_stream_is_filled_beside_the_one_that_is_read_and_replaces_it_in_one_commit(
+    shop: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    add(shop, "old")
+    (served,) = orders(shop).streams()
+    staged = orders(shop).create_stream("reload", "iceberg")
+    with shop.transaction() as transaction:
+        transaction.add_delta("shop.orders", (), delta("new"), stream_id="reload")
+    assert files(orders(shop)) == ["old"]
+    assert files(orders(opened_again()).stream("reload")) == ["new"]
+    assert {(one.id, one.format, one.state, one.is_served) for one in orders(opened_again()).streams()} == {
+        (served.id, "deltacat", "committed", True),
+        ("reload", "iceberg", "staged", False),
+    }
+    staged.commit_stream()
+    assert files(orders(opened_again())) == ["new"]
+    found = {one.id: one for one in orders(opened_again()).streams()}
+    assert (found["reload"].state, found["reload"].is_served, found["reload"].previous_id) == (
+        "committed",
+        True,
+        served.id,
+    )
+    assert found[served.id].state == "deprecated"
+    assert files(orders(shop).stream(served.id)) == ["old"]
+    with (
+        pytest.raises(InvalidInputError, match="was replaced by another stream and is read-only"),
+        shop.transaction() as transaction,
+    ):
+        transaction.add_delta("shop.orders", (), delta("late"), stream_id=served.id)
+    orders(shop).stream(served.id).drop_stream()
+    assert [one.id for one in orders(opened_again()).streams()] == ["reload"]
+
+
+def test_committing_a_stream_conflicts_with_concurrent_writes_to_the_one_before(shop: Lakehouse) -> None:
+    staged = orders(shop).create_stream("reload")
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), delta("late"))
+    staged.commit_stream()
+    with pytest.raises(ConflictError):
+        writer.commit()
+
+
+def test_the_id_of_a_stream_is_taken_once(shop: Lakehouse) -> None:
+    one, two = shop.transaction(), shop.transaction()
+    for transaction in (one, two):
+        transaction.table("shop.orders").create_stream("reload")
+    one.commit()
+    with pytest.raises(ConflictError):
+        two.commit()
+    with pytest.raises(AlreadyExistsError, match="has a stream 'reload' already"):
+        orders(shop).create_stream("reload")
+    with pytest.raises(InvalidInputError, match="stream id"):
+        orders(shop).create_stream("a/b")
+    with pytest.raises(NotFoundError, match="has no stream 'none'"):
+        orders(shop).stream("none")
+    served = next(one for one in orders(shop).streams() if one.is_served)
+    with pytest.raises(InvalidInputError, match="is the stream that is read"):
+        orders(shop).stream(served.id).drop_stream()
+    with pytest.raises(InvalidInputError, match="only a staged stream"):
+        orders(shop).stream(served.id).commit_stream()
+
+
+# Partitions.
+
+
+def test_rows_go_to_the_partition_whose_id_was_chosen(lake: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
+    table.create_partition(("a",), "shop-a")
+    for name in ("a", "b", "a"):
+        with lake.transaction() as transaction:
+            transaction.add_delta("shop.parted", (name,), delta(name))
+    found = {partition.values: partition.id for _, partition in opened_again().table("shop.parted").partitions()}
+    assert found[("a",)] == "shop-a"
+    assert len(found) == 2
+    assert [at.position for at, _ in table.deltas() if at.partition_id == "shop-a"] == [1, 2]
+    with pytest.raises(AlreadyExistsError, match="has a partition 'shop-a' already"):
+        table.create_partition(("a",), "other")
+    with pytest.raises(AlreadyExistsError, match="has a partition 'shop-a' already"):
+        table.create_partition(("c",), "shop-a")
+
+
+def test_creating_a_partition_conflicts_with_concurrent_writes_of_the_same_values(lake: Lakehouse) -> None:
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
+    writer = lake.transaction()
+    writer.add_delta("shop.parted", ("a",), delta("late"))
+    table.create_partition(("a",), "shop-a")
+    with pytest.raises(ConflictError):
+        writer.commit()
+
+
+# Deltas.
+
+
+def test_the_position_of_a_delta_is_chosen_before_the_commit(shop: Lakehouse) -> None:
+    with shop.transaction() as transaction:
+        assert transaction.add_delta("shop.orders", (), replace(delta("first"), position=40)).position == 40
+    add(shop, "next")
+    assert [at.position for at, _ in orders(shop).deltas()] == [40, 41]
+    with pytest.raises(AlreadyExistsError, match="stream position 41 is not free"), shop.transaction() as transaction:
+        transaction.add_delta("shop.orders", (), replace(delta("late"), position=41))
+
+
+def test_a_chosen_position_is_kept_or_conflicts(shop: Lakehouse) -> None:
+    add(shop, "first")
+    writer = shop.transaction()
+    writer.add_delta("shop.orders", (), replace(delta("chosen"), position=2))
+    add(shop, "faster")
+    with pytest.raises(ConflictError):
+        writer.commit()
+    assert files(orders(shop)) == ["first", "faster"]

@@ -1,0 +1,190 @@
+"""The rows of a table, merged from the files of its deltas as docs/format/rows.md describes.
+
+Objects are in the JSON form of that page, by kind and parts:
+
+    ("namespace", name)   ("table", namespace, name)   ("view", namespace, name)   ("shared transaction", name)
+    ("table version", table id, number)                    ("stream", table id, number, stream id)
+    ("partition", table id, number, stream id, partition id)
+    ("delta", table id, number, stream id, partition id, position)
+"""
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Json: TypeAlias = Any
+Key: TypeAlias = tuple[Any, ...]
+Objects: TypeAlias = dict[Key, Json]
+
+_ARROW: Final[dict[str, Any]] = {
+    "boolean": pa.bool_(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timetz": pa.time64("us"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "binary": pa.binary(),
+}
+_SIZED: Final = re.compile(r"(decimal|char|varchar|fixed)\((\d+)(?:,(\d+))?\)")
+_FIELD_ID: Final = b"PARQUET:field_id"
+_POSITION_COLUMNS: Final = [{"id": 2147483546, "type": "string"}, {"id": 2147483545, "type": "bigint"}]
+"""The columns `file_path` and `pos` of a file of position deletes."""
+
+
+@dataclass
+class _LiveFile:
+    entry: Json
+    position: int
+    deletes_earlier_rows: bool
+
+
+def read_rows(files: Mapping[str, bytes], objects: Objects, namespace: str, name: str) -> Any:
+    """Return the rows of a managed table as a pyarrow Table."""
+    table = objects["table", namespace, name]
+    number = table.get("latest_active_table_version") or table["latest_table_version"]
+    return read_rows_of_version(files, objects, table["id"], number)
+
+
+def read_rows_of_version(files: Mapping[str, bytes], objects: Objects, table_id: str, number: int) -> Any:
+    """Return the rows of one table version, which are those of its newest stream."""
+    version = objects["table version", table_id, number]
+    stream = (table_id, number, version["latest_stream_id"])
+    columns = version["schema"]["columns"]
+    rows: list[list[Any]] = []
+    for key in sorted(key for key in objects if key[0] == "partition" and key[1:4] == stream):
+        if objects[key]["state"] == "committed":
+            deltas = {one[5]: objects[one] for one in objects if one[0] == "delta" and one[1:5] == key[1:]}
+            rows += _merge_deltas(files, columns, version.get("keys", []), deltas)
+    fields = [build_field(column) for column in columns]
+    arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(fields)]
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+def list_live_files(deltas: Mapping[int, Json]) -> list[_LiveFile]:
+    """Return the files that the deltas of one partition leave, by position."""
+    live: list[_LiveFile] = []
+    for number in sorted(deltas):
+        delta, position = deltas[number], number
+        if delta["type"] == "replace":
+            through = delta.get("replaces_through")
+            if locations := delta.get("replaced_locations"):
+                live = [one for one in live if one.entry["location"] not in locations]
+            else:
+                live = [one for one in live if one.position > (number if through is None else through)]
+            position = number if through is None else through
+        for entry in delta["manifest"].get("entries", []):
+            is_upsert = delta["type"] == "upsert" and entry["kind"] == "data"
+            live.append(_LiveFile(entry, position, is_upsert or entry["kind"] == "key_deletes"))
+    return sorted(live, key=lambda one: one.position)
+
+
+def _merge_deltas(
+    files: Mapping[str, bytes], columns: list[Json], table_keys: list[int], deltas: Mapping[int, Json]
+) -> Iterator[list[Any]]:
+    live = list_live_files(deltas)
+    positions = {row for one in live if one.entry["kind"] == "position_deletes" for row in _read_positions(files, one)}
+    by_id = {column["id"]: column for column in columns}
+    newest: dict[tuple[Any, ...], int] = {}
+    for one in live:
+        if one.deletes_earlier_rows:
+            ids = tuple(one.entry.get("key_ids") or table_keys)
+            for values in read_columns(files[one.entry["location"]], [by_id[key] for key in ids]):
+                newest[ids, tuple(values)] = one.position
+    for one in live:
+        if one.entry["kind"] != "data":
+            continue
+        for place, row in enumerate(read_columns(files[one.entry["location"]], columns)):
+            value_of = dict(zip(by_id, row, strict=True))
+            is_deleted = (one.entry["location"], place) in positions or any(
+                newest.get((ids, tuple(value_of[key] for key in ids)), 0) > one.position
+                for ids in {ids for ids, _ in newest}
+            )
+            if not is_deleted:
+                yield row
+
+
+def _read_positions(files: Mapping[str, bytes], one: _LiveFile) -> set[tuple[str, int]]:
+    return {(path, row) for path, row in read_columns(files[one.entry["location"]], _POSITION_COLUMNS)}
+
+
+def read_columns(data: bytes, columns: list[Json]) -> list[list[Any]]:
+    """Return the rows of a Parquet file with these columns, matched by id, or by name if no column has an id."""
+    stored = pq.read_table(io.BytesIO(data))
+    has_ids = any(_FIELD_ID in (field.metadata or {}) for field in stored.schema)
+    arrays = []
+    for column in columns:
+        place = _find_field(list(stored.schema), column, has_ids=has_ids)
+        if place is None:
+            arrays.append([None] * stored.num_rows)
+        else:
+            source = stored.schema.field(place).type
+            values = stored.column(place).to_pylist()
+            arrays.append([_convert(value, source, column["type"], has_ids=has_ids) for value in values])
+    return [list(row) for row in zip(*arrays, strict=True)]
+
+
+def _find_field(fields: list[Any], column: Json, *, has_ids: bool) -> int | None:
+    for place, field in enumerate(fields):
+        if has_ids and (field.metadata or {}).get(_FIELD_ID) == str(column["id"]).encode():
+            return place
+        if not has_ids and field.name.casefold() == column["name"].casefold():
+            return place
+    return None
+
+
+def _convert(value: Any, source: Any, type_: Json, *, has_ids: bool) -> Any:
+    """Return a value of a file as one of the current type; columns in a struct are matched like those of the table."""
+    if value is None or isinstance(type_, str):
+        return value
+    if "struct" in type_:
+        fields = [source.field(place) for place in range(source.num_fields)]
+        fields_by_name = {}
+        for column in type_["struct"]:
+            place = _find_field(fields, column, has_ids=has_ids)
+            stored = None if place is None else value[fields[place].name]
+            inner = None if place is None else fields[place].type
+            fields_by_name[column["name"]] = _convert(stored, inner, column["type"], has_ids=has_ids)
+        return fields_by_name
+    if "list" in type_:
+        inner = type_["list"]["type"]
+        return [_convert(one, source.value_type, inner, has_ids=has_ids) for one in value]
+    key, item = type_["map"]["key"]["type"], type_["map"]["value"]["type"]
+    return [
+        (
+            _convert(one, source.key_type, key, has_ids=has_ids),
+            _convert(other, source.item_type, item, has_ids=has_ids),
+        )
+        for one, other in value
+    ]
+
+
+def build_field(column: Json) -> Any:
+    """Return the Arrow field of a column."""
+    return pa.field(column["name"], build_type(column["type"]), column["nullable"])
+
+
+def build_type(type_: Json) -> Any:
+    """Return the Arrow type of a type in JSON form."""
+    if isinstance(type_, dict):
+        if "struct" in type_:
+            return pa.struct([build_field(column) for column in type_["struct"]])
+        if "list" in type_:
+            return pa.list_(build_field(type_["list"]))
+        return pa.map_(build_field(type_["map"]["key"]), build_field(type_["map"]["value"]))
+    match = _SIZED.fullmatch(type_)
+    if match is None:
+        return _ARROW[type_]
+    if match[1] == "decimal":
+        return pa.decimal128(int(match[2]), int(match[3]))
+    return pa.binary(int(match[2])) if match[1] == "fixed" else pa.string()

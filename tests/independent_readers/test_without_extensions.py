@@ -1,0 +1,195 @@
+"""What readers see that know nothing of Mangrove's own additions to the formats.
+
+A strict reader of a tree knows what the specification of TrinityLake describes. A reader of a catalog that ignores the
+folder `mangrove/` resolves names by their digests and versions by the transaction log. What such readers miss today is
+marked as an expected failure.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.independent_readers.deltacat_reader import DeltaCatReader
+from tests.independent_readers.histories import History, MemoryLake, begin_history, create_in_memory, describe_objects
+from tests.independent_readers.table_rows import Json, Key, Objects, read_rows
+from tests.independent_readers.test_agreement import assert_equal_rows, without_absent
+from tests.independent_readers.tree_reader import TreeReader
+
+from mangrove.lakehouse.opening import open_on_store
+from mangrove.model.locators import TableLocator
+from mangrove.model.objects import TableType
+from mangrove.model.settings import LakehouseSettings
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.wiring import LocalEngines
+
+TREES = ["tree", "tree-older"]
+CATALOGS = ["deltacat", "deltacat-2"]
+IN_FILES = {"tree.inline-definition-max-bytes": "0"}
+SPECIFIED = ("name", "properties", "table_type", "table_format", "format_properties", "sql", "dialect")
+"""The fields of namespaces, tables and views that a strict reader knows."""
+
+
+def begin(layout: str, properties: dict[str, str] | None = None) -> MemoryLake:
+    """Return a lakehouse with the tables `a.t` and `a.u` and the view `a.v`."""
+    memory = create_in_memory(layout, LakehouseSettings(properties=properties or {}))
+    lake = memory.lake
+    lake.create_namespace("a", properties={"owner": "ana"})
+    for name in ("t", "u"):
+        lake.create_table(f"a.{name}", "id bigint not null, n string", keys=["id"]).append([{"id": 1, "n": name}])
+    lake.create_view("a.v", "select 1 as x", reads=[])
+    return memory
+
+
+def select_fields(objects: Objects) -> dict[Key, Json]:
+    return {key: {name: value[name] for name in SPECIFIED if value.get(name)} for key, value in objects.items()}
+
+
+def read_strictly(memory: MemoryLake) -> Objects:
+    return TreeReader(memory.files, extensions=False).read_objects()
+
+
+def assert_strict_agreement(memory: MemoryLake, layout: str) -> None:
+    """Assert that a strict reader finds the namespaces, tables and views, with all that it knows of them."""
+    kinds = ("namespace", "table") if layout == "tree-older" else ("namespace", "table", "view")
+    objects = describe_objects(memory.lake, memory.lake.version)
+    expected = {key: value for key, value in objects.items() if key[0] in kinds}
+    assert select_fields(read_strictly(memory)) == select_fields(expected)
+
+
+@pytest.mark.parametrize("layout", TREES)
+def test_a_strict_reader_reads_the_definitions_that_are_in_files(layout: str) -> None:
+    assert_strict_agreement(begin(layout, IN_FILES), layout)
+
+
+@pytest.mark.xfail(reason="definitions of up to 600 bytes are `data:` values; a strict tree has files", strict=True)
+@pytest.mark.parametrize("layout", TREES)
+def test_a_strict_reader_finds_every_definition_in_a_file(layout: str) -> None:
+    assert_strict_agreement(begin(layout), layout)
+
+
+@pytest.mark.xfail(reason="tables stay under the key name of their namespace, which is a private row", strict=True)
+@pytest.mark.parametrize("layout", TREES)
+def test_a_strict_reader_finds_tables_under_the_new_name_of_their_namespace(layout: str) -> None:
+    memory = begin(layout, IN_FILES)
+    memory.lake.rename_namespace("a", "b")
+    assert_strict_agreement(memory, layout)
+
+
+@pytest.mark.xfail(reason="the schema of a managed table is only in its table version", strict=True)
+@pytest.mark.parametrize("layout", TREES)
+def test_a_strict_reader_finds_the_columns_and_keys_of_a_table(layout: str) -> None:
+    table = read_strictly(begin(layout, IN_FILES))["table", "a", "t"]
+    assert [(column["id"], column["name"], column["type"]) for column in table["schema"]["columns"]] == [
+        (1, "id", "bigint"),
+        (2, "n", "string"),
+    ]
+    assert table["keys"] == [1]
+
+
+def rename_namespace(memory: MemoryLake) -> None:
+    memory.lake.rename_namespace("a", "b")
+
+
+def rename_table(memory: MemoryLake) -> None:
+    memory.lake.rename_table("a.t", "a.new")
+
+
+def move_table(memory: MemoryLake) -> None:
+    memory.lake.create_namespace("b")
+    memory.lake.rename_table("a.t", "b.t")
+
+
+def drop_namespace(memory: MemoryLake) -> None:
+    memory.lake.drop_namespace("a", cascade=True)
+
+
+def assert_log_agreement(memory: MemoryLake) -> None:
+    """Assert that the log and the digests lead to all that DeltaCAT's model has, in every version."""
+    lake, files = memory.lake, memory.files
+    shared = {path: data for path, data in files.items() if not path.startswith("mangrove/")}
+    reader = DeltaCatReader(shared, extensions=False)
+    assert reader.find_newest_version() == lake.version
+    for version in range(lake.version + 1):
+        objects = reader.read_objects(version)
+        expected = describe_objects(lake, version)
+        assert {key: without_absent(value) for key, value in objects.items()} == {
+            key: without_absent(value)
+            for key, value in expected.items()
+            if key[0] not in ("view", "shared transaction")
+        }
+        for kind, *names in expected:
+            if kind == "table":
+                table = lake.at(version).table(TableLocator(*names))
+                folder = f"{table.value.namespace_id}/{table.id}"
+                assert reader.resolve_table(names[0], names[1], version) == folder
+                if table.table_type is TableType.MANAGED:
+                    assert_equal_rows(read_rows(shared, objects, *names), table.to_arrow())
+
+
+@pytest.mark.parametrize("layout", CATALOGS)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_the_log_and_digests_lead_to_every_object_of_every_version(layout: str, data: st.DataObject) -> None:
+    history = begin_history(data.draw, layout)
+    history.run(10, without=[History.rename_namespace, History.rename_table])
+    assert_log_agreement(history)
+
+
+@pytest.mark.parametrize("layout", CATALOGS)
+def test_a_renamed_table_is_found_by_the_digest_of_its_new_name_only(layout: str) -> None:
+    memory = begin(layout)
+    rename_table(memory)
+    assert_log_agreement(memory)
+    assert DeltaCatReader(memory.files).resolve_table("a", "t", memory.lake.version) is None
+
+
+RENAMED = "the digest of a table contains the name of its namespace, and a rename writes no new mappings"
+MOVED = "the folder of a moved table stays in its first namespace, where its new mapping does not lead"
+
+
+@pytest.mark.parametrize(
+    "layout", [pytest.param("deltacat", marks=pytest.mark.xfail(reason=RENAMED, strict=True)), "deltacat-2"]
+)
+def test_tables_of_a_renamed_namespace_are_found_by_their_digests(layout: str) -> None:
+    memory = begin(layout)
+    rename_namespace(memory)
+    assert_log_agreement(memory)
+
+
+@pytest.mark.xfail(reason=MOVED, strict=True)
+@pytest.mark.parametrize("layout", CATALOGS)
+def test_a_table_that_moved_to_another_namespace_is_found_by_its_digest(layout: str) -> None:
+    memory = begin(layout)
+    move_table(memory)
+    assert_log_agreement(memory)
+
+
+MOVED_ELSEWHERE = "without the index, Mangrove finds a moved table in its first namespace"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        rename_namespace,
+        rename_table,
+        pytest.param(move_table, marks=pytest.mark.xfail(reason=MOVED_ELSEWHERE, strict=True)),
+        drop_namespace,
+    ],
+)
+@pytest.mark.parametrize("layout", CATALOGS)
+def test_mangrove_reads_the_same_tables_without_its_own_folder(
+    layout: str, change: Callable[[MemoryLake], None]
+) -> None:
+    memory = begin(layout)
+    change(memory)
+    store = MemoryStore()
+    store.put_many({path: data for path, data in memory.files.items() if not path.startswith("mangrove/")})
+    lake = open_on_store(build_deterministic_effects(store), engines=LocalEngines)
+    expected, actual = (describe_objects(one, one.version) for one in (memory.lake, lake))
+    assert actual == {key: value for key, value in expected.items() if key[0] != "view"}
+    for kind, *names in actual:
+        if kind == "table":
+            locator = TableLocator(*names)
+            assert_equal_rows(lake.table(locator).to_arrow(), memory.lake.table(locator).to_arrow())
