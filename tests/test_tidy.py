@@ -27,18 +27,8 @@ GRAB_BAGS = frozenset({"base", "common", "helper", "helpers", "impl", "manager",
 DECISION_PARTS = ["Problem", "Decision", "Rejected", "Consequences"]
 
 LAZY_IMPORTS = {
-    "src/mangrove/__init__.py": "import mangrove stays quick",
+    "src/mangrove/__init__.py": "%load_ext imports the notebook extension, which is above the composition root",
     "src/mangrove/wiring.py": "the composition root",
-    "src/mangrove/cli/catalog.py": "SQL needs an extra",
-    "src/mangrove/cli/command.py": "Spark needs an extra",
-    "src/mangrove/cli/context.py": "few commands take so long that they show progress",
-    "src/mangrove/cli/serve.py": "the server needs an extra",
-    "src/mangrove/cli/sql.py": "SQL needs an extra",
-    "src/mangrove/expressions/parse.py": "sqlglot takes longer to import than a command that parses nothing",
-    "src/mangrove/expressions/schema_text.py": "sqlglot takes longer to import than a command that parses nothing",
-    "src/mangrove/rest/views.py": "SQL needs an extra",
-    "src/mangrove/server/app.py": "the Iceberg REST catalog needs an extra",
-    "src/mangrove/storage/opening.py": "obstore takes long to import, and a folder does not need it",
 }
 """Where a function may import a module of the package, with the reason."""
 REPLACED_NAMES = re.compile(

@@ -18,7 +18,7 @@ from presenter import Presenter
 
 import mangrove
 from mangrove.cli.environment import check_installed
-from mangrove.cli.sql import SPARK_MODULES, start_quiet_session
+from mangrove.cli.quiet_engines import SPARK_MODULES, start_quiet_session
 from mangrove.model.settings import LakehouseSettings
 
 _NAME = "mangrove demo"

@@ -10,7 +10,6 @@ from typing import Final, Protocol, TypeAlias
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError
 from mangrove.expressions.predicates import ConstantPredicate, Predicate
-from mangrove.model.clock import clock_tolerance_millis
 from mangrove.model.locators import (
     Kind,
     Locator,
@@ -25,7 +24,7 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_text
 from mangrove.model.objects import Object, kind_of
 from mangrove.model.properties import NO_PROPERTIES
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import LakehouseSettings, clock_tolerance_millis
 from mangrove.model.times import format_iso_time
 from mangrove.model.transaction_record import TransactionRecord, decode_members
 

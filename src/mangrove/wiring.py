@@ -1,27 +1,33 @@
-"""Composition root: the engines, SQL and Iceberg publication of a lakehouse.
+"""Composition root: opens lakehouses, and selects their engines, SQL and Iceberg publication.
 
 This is the only module that knows all of them. Each is imported when it is first used:
-Arrow, Spark and PyIceberg take long to import, and the last two are optional.
+Arrow, sqlglot, Spark and PyIceberg take long to import, and the last two are optional.
 """
 
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
-from mangrove.spark.availability import can_open_in_workers, is_spark_installed
 
 if TYPE_CHECKING:
+    import os
+    from datetime import timedelta
+
+    from mangrove.effects import Effects
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
     from mangrove.lakehouse.snapshot import Snapshot
+    from mangrove.lakehouse.table import CatalogClient
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.local.engine import LocalEngine, LocalReader
+    from mangrove.maintenance.check import CheckReport
     from mangrove.model.settings import LakehouseSettings
     from mangrove.spark.engine import SparkEngine
+    from mangrove.sql.session import SqlSession
+    from mangrove.sql.views import ViewColumns
     from mangrove.tables.table_state import TableState
 
 # ruff: noqa: PLC0415
@@ -30,14 +36,148 @@ __all__ = [
     "LakehouseEngines",
     "LocalEngines",
     "build_engines_factory",
+    "check",
+    "create",
     "create_on_store",
+    "find_referenced_names",
+    "load_public_name",
+    "load_view_inference",
+    "open",
     "open_as_of",
     "open_on_store",
+    "open_sql_session",
+    "start_spark_quietly",
 ]
 
 
+def check(
+    uri: "str | os.PathLike[str]",
+    *,
+    storage_options: "Mapping[str, str] | None" = None,
+    sample: int | None = None,
+    repair: bool = False,
+    engine: str | None = None,
+) -> "CheckReport":
+    """Look at everything that the versions of a lakehouse reach, as `Maintenance.check` does.
+
+    Where the lakehouse cannot be opened, the report says what is broken, which version
+    still opens, and what to do.
+    """
+    from mangrove.lakehouse.checking import check_uri
+
+    engines = build_engines_factory(storage_options)
+    return check_uri(uri, storage_options=storage_options, engines=engines, sample=sample, repair=repair, engine=engine)
+
+
+def create(
+    uri: "str | os.PathLike[str]",
+    *,
+    layout: str | None = None,
+    strict: bool | None = None,
+    compatible_with: str | None = None,
+    settings: "LakehouseSettings | None" = None,
+    properties: "Mapping[str, str] | None" = None,
+    storage_options: "Mapping[str, str] | None" = None,
+    cache: "str | os.PathLike[str] | None" = None,
+    cache_bytes_max: int | None = None,
+    clients: "Mapping[str, CatalogClient] | None" = None,
+) -> "Lakehouse":
+    """Create a lakehouse in a folder or bucket that has none.
+
+    `layout` is "tree" by default. With `compatible_with="deltacat"` the layout is
+    "deltacat-2", and DeltaCAT can read every version: writes are copy-on-write there.
+    `settings` are what cannot change later, such as the sizes of names; `properties`
+    are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
+    A `strict` tree contains only what its format describes, for readers of other
+    implementations; without it the layout decides, and only `tree-older` is strict.
+    """
+    from mangrove.lakehouse import opening
+
+    return opening.create_lakehouse(
+        uri,
+        layout=layout,
+        strict=strict,
+        compatible_with=compatible_with,
+        settings=settings,
+        properties=properties,
+        storage_options=storage_options,
+        cache=cache,
+        cache_bytes_max=cache_bytes_max,
+        clients=opening.NO_CLIENTS if clients is None else clients,
+        engines=build_engines_factory(storage_options),
+    )
+
+
+def open(  # noqa: A001 - the product's word: mangrove.open
+    uri: "str | os.PathLike[str]",
+    *,
+    storage_options: "Mapping[str, str] | None" = None,
+    cache: "str | os.PathLike[str] | None" = None,
+    cache_bytes_max: int | None = None,
+    clock_tolerance: "str | timedelta | None" = None,
+    clients: "Mapping[str, CatalogClient] | None" = None,
+) -> "Lakehouse":
+    """Open the lakehouse that is there, whichever layout and format revision it has.
+
+    What is read from a cloud and never changes is remembered in the folder `cache`, if one
+    is named: about `cache_bytes_max` bytes, or 1 GB, for all processes that name the folder.
+    Commits are refused while the newest version is dated further in the future than
+    `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
+    """
+    from mangrove.lakehouse import opening
+
+    return opening.open_lakehouse(
+        uri,
+        storage_options=storage_options,
+        cache=cache,
+        cache_bytes_max=cache_bytes_max,
+        clock_tolerance=clock_tolerance,
+        clients=opening.NO_CLIENTS if clients is None else clients,
+        engines=build_engines_factory(storage_options),
+    )
+
+
+def load_public_name(name: str) -> object:
+    """Return what `mangrove` exports under a name."""
+    match name:
+        case "Expr" | "col" | "expr" | "lit":
+            from mangrove.expressions import sql_expression
+
+            return getattr(sql_expression, name)
+        case "Isolation":
+            from mangrove.metastore import Isolation
+
+            return Isolation
+        case "Lakehouse":
+            from mangrove.lakehouse.lakehouse import Lakehouse
+
+            return Lakehouse
+        case "Schema":
+            from mangrove.model.schema import Schema
+
+            return Schema
+        case "Snapshot":
+            from mangrove.lakehouse.snapshot import Snapshot
+
+            return Snapshot
+        case "Table":
+            from mangrove.lakehouse.table import Table
+
+            return Table
+        case "Transaction":
+            from mangrove.lakehouse.transaction import Transaction
+
+            return Transaction
+        case "__version__":
+            from importlib.metadata import version
+
+            return version("mangrove-lake")
+        case _:
+            raise AttributeError(f"module 'mangrove' has no attribute {name!r}")
+
+
 def create_on_store(
-    effects: Effects,
+    effects: "Effects",
     *,
     layout: str | None,
     strict: bool | None,
@@ -52,7 +192,7 @@ def create_on_store(
     )
 
 
-def open_on_store(effects: Effects, engines: "EnginesFactory | None" = None) -> "Lakehouse":
+def open_on_store(effects: "Effects", engines: "EnginesFactory | None" = None) -> "Lakehouse":
     """Open the lakehouse on a store; without engines it reads and writes no rows."""
     from mangrove.lakehouse import opening
 
@@ -66,6 +206,40 @@ def open_as_of(lake: "Lakehouse", at: str | None) -> "Snapshot":
     return Snapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
 
 
+def open_sql_session(lake: "Lakehouse") -> "SqlSession":
+    """Return a SQL session of a lakehouse."""
+    _check_spark()
+    from mangrove.sql.session import SqlSession
+
+    return SqlSession(lake)
+
+
+def start_spark_quietly(settings: Mapping[str, str]) -> Any:
+    """Start a Spark session in this process, without output unless that fails, and return it."""
+    _check_spark()
+    from mangrove.spark.quiet_start import start_quiet_session
+
+    return start_quiet_session(settings)
+
+
+def find_referenced_names(text: str, namespace: str) -> tuple[str, ...]:
+    """Return the tables and views that a query references; none where Spark, which runs it, is not installed."""
+    if not _is_spark_installed():
+        return ()
+    from mangrove.sql import views
+
+    return views.find_referenced_names(text, namespace)
+
+
+def load_view_inference() -> "Callable[..., ViewColumns | None] | None":
+    """Return what infers the columns of views without running Spark; None where Spark is not installed."""
+    if not _is_spark_installed():
+        return None
+    from mangrove.sql.views import infer_view_columns
+
+    return infer_view_columns
+
+
 def build_engines_factory(storage_options: Mapping[str, str] | None = None) -> "EnginesFactory":
     """Return what builds the engines of a lakehouse from its store, clock and ids."""
     return partial(LakehouseEngines, storage_options=storage_options)
@@ -74,7 +248,7 @@ def build_engines_factory(storage_options: Mapping[str, str] | None = None) -> "
 class LakehouseEngines:
     """The engines of one lakehouse: Arrow in this process, Spark, SQL and Iceberg publication."""
 
-    def __init__(self, effects: Effects, storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, effects: "Effects", storage_options: Mapping[str, str] | None = None) -> None:
         self._effects = effects
         self._storage_options = storage_options
         self._job_group: str | None = None
@@ -145,12 +319,8 @@ class LakehouseEngines:
 
         return run_sql(lake, transaction, text, arguments)
 
-    def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
+    def find_referenced_names(self, text: str, namespace: str) -> tuple[str, ...]:
         """Return the tables and views that a query references; none where Spark, which runs it, is not installed."""
-        if not is_spark_installed():
-            return ()
-        from mangrove.sql.views import find_referenced_names
-
         return find_referenced_names(text, namespace)
 
     def iceberg_address(self, state: "TableState", at_millis: int) -> str:
@@ -163,7 +333,9 @@ class LakehouseEngines:
 
     def can_spark_open(self, *others: str) -> bool:
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""
-        return is_spark_installed() and all(map(can_open_in_workers, [self._effects.store.uri, *others]))
+        from mangrove.spark.availability import can_open_in_workers
+
+        return _is_spark_installed() and all(map(can_open_in_workers, [self._effects.store.uri, *others]))
 
     def spark(self, *, jars: bool = False) -> "SparkEngine":
         """Return the engine on Spark, in the session that is there or in a new one, with JARs for the bucket or not."""
@@ -178,7 +350,7 @@ class LakehouseEngines:
 class LocalEngines:
     """The engines of a lakehouse for programs that never use Spark, such as most commands."""
 
-    def __init__(self, effects: Effects) -> None:
+    def __init__(self, effects: "Effects") -> None:
         self._engines = LakehouseEngines(effects)
 
     def reader(self) -> "LocalReader":
@@ -202,6 +374,12 @@ class LocalEngines:
         raise InvalidInputError("commands read and write rows in this process; use Spark from Python instead")
 
 
+def _is_spark_installed() -> bool:
+    from mangrove.spark.availability import is_spark_installed
+
+    return is_spark_installed()
+
+
 def _check_spark() -> None:
-    if not is_spark_installed():
+    if not _is_spark_installed():
         raise InvalidInputError("Spark is not installed: pip install 'mangrove-lake[spark]', or use to_arrow")

@@ -8,7 +8,7 @@ from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.clock import TIME_LIMIT_PROPERTY
+from mangrove.model.settings import TIME_LIMIT_PROPERTY
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
 from mangrove.transaction.transaction import TransactionState

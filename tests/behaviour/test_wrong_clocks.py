@@ -12,7 +12,7 @@ from mangrove.effects import Effects
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.model.clock import CLOCK_TOLERANCE_PROPERTY
+from mangrove.model.settings import CLOCK_TOLERANCE_PROPERTY
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.testing.effects import Clock, build_deterministic_effects

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from mangrove.cli.cancellable_session import CancellableSession
+from mangrove.cli.cancellable_session import CancellableRunner, CancellableSession, WriteGate
 from mangrove.cli.context import CommandContext
 from mangrove.cli.shell import Shell, complete_input, format_prompt, is_input_complete, parse_meta_command
-from mangrove.cli.sql import CancellableRunner, WriteGate
 from mangrove.errors import InvalidInputError
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.port import Store

@@ -7,10 +7,9 @@ import pytest
 import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.model.objects import TableVersion
+from mangrove.model.objects import CHECK_PREFIX, TableVersion
 from mangrove.model.types import Column, Varchar
 from mangrove.tables.constraints import (
-    CHECK_PREFIX,
     add_check_constraint,
     check_constraints_of,
     check_default,

@@ -98,8 +98,9 @@ def test_a_long_chain_of_conditions_is_no_deep_one() -> None:
     assert len(predicate.parts) == 2000
 
 
-def test_the_parser_is_not_imported_before_a_text_is_parsed() -> None:
+def test_neither_metadata_commands_nor_scans_import_the_parser() -> None:
     program = (
-        "import sys, mangrove, mangrove.cli.catalog, mangrove.lakehouse.lakehouse; sys.exit('sqlglot' in sys.modules)"
+        "import sys, mangrove, mangrove.cli.catalog, mangrove.cli.history, mangrove.local.scan;"
+        "sys.exit('sqlglot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,17 +1,145 @@
-"""SQL session of a command whose statements Ctrl-C cancels."""
+"""SQL session of a command whose statements Ctrl-C cancels.
 
+Statements run in a separate thread, because a signal would break the connection of the
+main thread to the JVM.
+
+The first Ctrl-C cancels the statement's Spark jobs repeatedly until the statement has
+ended. The second one abandons the statement: its thread may continue, but all its
+writes and commits are rejected.
+"""
+
+import threading
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from concurrent.futures import Future, wait
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.cli.context import CommandContext
-from mangrove.cli.sql import CancellableRunner, QuietEngines, WriteGate
+from mangrove.cli.quiet_engines import QuietEngines
 from mangrove.effects import Effects
-from mangrove.sql.results import Result
-from mangrove.sql.session import SqlSession
+from mangrove.errors import StorageError
+from mangrove.storage.counting import StoreRequests
+from mangrove.wiring import open_sql_session
 
-__all__ = ["CancellableSession"]
+if TYPE_CHECKING:
+    from mangrove.sql.results import Result
+
+__all__ = ["CancellableRunner", "CancellableSession", "WriteGate"]
 
 T = TypeVar("T")
+_LOOK_SECONDS: Final = 0.1
+_CANCEL_AGAIN_SECONDS: Final = 0.5
+
+
+class WriteGate:
+    """Rejects the writes of a conversation's lakehouse once it is closed.
+
+    Both layouts commit with an exclusive create, so a statement without an exclusive
+    create has committed nothing.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.is_closed = False
+        """Whether all writes are rejected."""
+        self._has_begun_commit = False
+
+    def begin_statement(self) -> None:
+        """Reset `has_begun_commit` for the next statement."""
+        with self._lock:
+            self._has_begun_commit = False
+
+    def check(self, requests: StoreRequests) -> None:
+        """Raise StorageError for a write if the gate is closed; called before each request."""
+        with self._lock:
+            if self.is_closed and (requests.puts or requests.creates or requests.deletes):
+                raise StorageError("write rejected: the statement was abandoned with a second Ctrl-C")
+            self._has_begun_commit = self._has_begun_commit or requests.creates > 0
+
+    @property
+    def has_begun_commit(self) -> bool:
+        """Whether the statement may have committed."""
+        with self._lock:
+            return self._has_begun_commit
+
+    def close(self) -> None:
+        """Reject all further writes; a write in progress may still succeed."""
+        with self._lock:
+            self.is_closed = True
+
+
+class CancellableRunner:
+    """Runs all statements of a conversation in one thread, because Spark has thread-local state."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+        self.is_cancelled = False
+        """Whether Ctrl-C was pressed since the work started."""
+        self._running: Future[Any] = Future()
+        self._running.set_result(None)
+        self._works: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        # A daemon thread, so that an abandoned statement does not block the exit.
+        self._thread = threading.Thread(target=self._work, name="mangrove statements", daemon=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a statement still runs; after `run` has returned, it was abandoned."""
+        return not self._running.done()
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Run the work and return its result.
+
+        On Ctrl-C the work is cancelled until it has ended, and KeyboardInterrupt is
+        raised; if the work completes first, its result is returned. On a second Ctrl-C
+        KeyboardInterrupt is raised at once, and `is_busy` is true.
+        """
+        may_start = threading.Event()
+
+        def started_work() -> T:
+            may_start.wait()
+            return work()
+
+        self.is_cancelled = False
+        running: Future[T] = Future()
+        self._running = running
+        self._works.put((running, started_work))
+        try:
+            if not self._thread.is_alive():
+                self._thread.start()
+            # Start the work inside this try block, so that every Ctrl-C after its start is handled.
+            may_start.set()
+            _wait_until_done(running)
+            return running.result()
+        except KeyboardInterrupt:
+            if not running.done():
+                self.is_cancelled = True
+                threading.Thread(target=self._cancel_until_done, args=(running,), daemon=True).start()
+                # Work that has not started must end as well.
+                may_start.set()
+                _wait_until_done(running)
+            if running.exception() is None:
+                return running.result()
+            raise
+
+    def _work(self) -> None:
+        while True:
+            running, work = self._works.get()
+            try:
+                running.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
+                running.set_exception(error)
+
+    def _cancel_until_done(self, running: "Future[Any]") -> None:
+        """Cancel repeatedly: a cancellation does not affect jobs that are submitted after it."""
+        while not running.done():
+            self._cancel()
+            wait([running], timeout=_CANCEL_AGAIN_SECONDS)
+
+
+def _wait_until_done(running: "Future[Any]") -> None:
+    """Wait in short steps: a signal that arrives just before the wait does not interrupt it."""
+    while not running.done():
+        wait([running], timeout=_LOOK_SECONDS)
 
 
 class CancellableSession:
@@ -25,7 +153,7 @@ class CancellableSession:
             engines.append(QuietEngines(effects, session.storage_options))
             return engines[-1]
 
-        self.sql_session = SqlSession(session.open(lake, make_engines, self.gate))
+        self.sql_session = open_sql_session(session.open(lake, make_engines, self.gate))
         (self._engines,) = engines
         self.cancelling = CancellableRunner(self._engines.cancel)
 
@@ -43,7 +171,7 @@ class CancellableSession:
 
         return self.cancelling.run(cancellable)
 
-    def script(self, text: str) -> Iterator[Result]:
+    def script(self, text: str) -> "Iterator[Result]":
         """Yield the result of each statement; no statement starts after Ctrl-C."""
         return self.sql_session.script(text, before_each=self._before_statement)
 

@@ -38,7 +38,7 @@ from mangrove.model.names import split_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.settings import LakehouseSettings
-from mangrove.wiring import create_on_store
+from mangrove.wiring import create_on_store, find_referenced_names
 
 if TYPE_CHECKING:
     from mangrove.inspect.summary import ColumnSummary, DeltaSummary
@@ -473,16 +473,8 @@ def _create_view(
 ) -> None:
     existing = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
     if existing is None:
-        reads = _find_referenced_names(query, split_name(name)[0])
+        reads = find_referenced_names(query, split_name(name)[0])
         catalog.create_view(name, query, reads=reads, properties=pairs, description=description)
-
-
-def _find_referenced_names(query: str, namespace: str) -> tuple[str, ...]:
-    try:
-        from mangrove.sql.views import find_referenced_names  # noqa: PLC0415 - the SQL parser may not be installed
-    except ModuleNotFoundError:
-        return ()
-    return find_referenced_names(query, namespace)
 
 
 def read_schema_text(schema: str) -> str:

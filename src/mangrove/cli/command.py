@@ -19,6 +19,7 @@ from mangrove.cli.context import (
     resolve_cache,
 )
 from mangrove.cli.environment import CACHE_BYTES_VARIABLE, CACHE_VARIABLE, LAKE_VARIABLE
+from mangrove.cli.quiet_engines import QuietEngines
 from mangrove.maintenance.engine_choice import ENGINES
 from mangrove.wiring import LocalEngines
 
@@ -58,8 +59,6 @@ def choose_engines(session: CommandContext, engine: str | None) -> "EnginesFacto
     """Return the engines of a command. Spark starts only when it is needed."""
     if engine == "local":
         return LocalEngines
-    from mangrove.cli.sql import QuietEngines  # noqa: PLC0415 - imports Spark
-
     return partial(QuietEngines, storage_options=session.storage_options, what="--engine spark")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rich.console import RenderableType
 
+from mangrove.cli.progress_bar import ProgressBar
 from mangrove.cli.terminal import draw, supports_unicode
 from mangrove.effects import Effects, build_effects, wait_for_pending
 from mangrove.errors import InvalidInputError, NotFoundError
@@ -26,7 +27,7 @@ from mangrove.storage.uri import expand_location, parse_root_uri
 from mangrove.wiring import open_on_store
 
 if TYPE_CHECKING:
-    from mangrove.cli.sql import WriteGate
+    from mangrove.cli.cancellable_session import WriteGate
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
 
@@ -188,9 +189,6 @@ class CommandContext:
         if self.as_json or not sys.stderr.isatty():
             yield ignore_progress
             return
-        # Progress bars are slow to import, and most commands end before one appears.
-        from mangrove.cli.progress_bar import ProgressBar  # noqa: PLC0415
-
         with ProgressBar(what) as bar:
             yield bar.watch
 

@@ -4,6 +4,7 @@ Exit codes: 0 success, 1 a problem was found or the operation failed, 2 invalid 
 or input.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -39,7 +40,7 @@ COMMANDS = {
     "log": ("history", "List the versions, newest first."),
     "diff": ("history", "Show what changed between two versions."),
     "rollback": ("history", "Restore an earlier version as the newest one."),
-    "iceberg": ("serve", "Publish a table as Iceberg metadata."),
+    "iceberg": ("rows", "Publish a table as Iceberg metadata."),
     "export": ("maintenance", "Export a version under a name, which also protects it from expiry."),
     "convert": ("maintenance", "Convert a lakehouse to another layout or format revision."),
     "expire": ("maintenance", "Expire versions that are past their retention."),
@@ -56,7 +57,10 @@ COMMANDS = {
 """Each command in the order of the help, with the module that has it: only the one that runs is imported."""
 
 
-_EXTRAS = {"shell": [("the shell", ("prompt_toolkit", "pygments"), "shell"), ("SQL", ("pyspark", "pandas"), "spark")]}
+_EXTRAS: dict[str, list[tuple[str, tuple[str, ...], str]]] = {
+    "shell": [("the shell", ("prompt_toolkit", "pygments"), "shell"), ("SQL", ("pyspark", "pandas"), "spark")],
+    "serve": [("the server", ("jinja2", "prometheus_client", "starlette", "uvicorn"), "server")],
+}
 """What must be installed before the module of a command can be imported."""
 
 
@@ -72,6 +76,10 @@ class _LateGroup(click.Group):
         for what, modules, extra in _EXTRAS.get(cmd_name, ()):
             check_installed(what, modules, extra)
         module = importlib.import_module(f"mangrove.cli.{COMMANDS[cmd_name][0]}")
+        if not gc.isenabled():
+            # Imported modules live until the process ends, so the garbage collector need not visit them.
+            gc.freeze()
+            gc.enable()
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
@@ -117,8 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         _escape_unencodable_output()
-        # numpy, which Arrow imports, starts threads for linear algebra. They use more CPU time than most commands.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        _reduce_start_up()
     try:
         code = mangrove.main(given, prog_name="mangrove", standalone_mode=False)
         sys.stdout.flush()
@@ -169,6 +176,14 @@ def _report_failure(given: Sequence[str], kind: str, message: str, code: int) ->
     else:
         sys.stderr.write(f"mangrove: {message}\n")
     return code
+
+
+def _reduce_start_up() -> None:
+    """Reduce the CPU time that a process of its own needs until its command runs."""
+    # `get_command` enables it again.
+    gc.disable()
+    # numpy, which Arrow imports, starts threads for linear algebra. They use more CPU time than most commands.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _escape_unencodable_output() -> None:

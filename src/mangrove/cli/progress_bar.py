@@ -3,13 +3,17 @@
 import sys
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console
 from rich.text import Text
 
 from mangrove.cli.terminal import create_console
 from mangrove.maintenance import progress
 from mangrove.maintenance.progress import format_bytes
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, Task
 
 __all__ = ["ProgressBar", "format_amount"]
 
@@ -32,29 +36,32 @@ def format_amount(done: progress.Progress, elapsed_seconds: float) -> str:
     return ", ".join([amount, *rates])
 
 
-class _Amount(TextColumn):
-    def __init__(self) -> None:
-        super().__init__("")
+def _build_bar(console: Console) -> "Progress":
+    # Slow to import, and only a terminal has progress bars.
+    from rich import progress as bars  # noqa: PLC0415
 
-    def render(self, task: Task) -> Text:
-        done = task.fields.get("done")
-        return Text("" if done is None else format_amount(done, task.elapsed or 0.0))
+    class Amount(bars.TextColumn):
+        def render(self, task: "Task") -> Text:
+            done = task.fields.get("done")
+            return Text("" if done is None else format_amount(done, task.elapsed or 0.0))
+
+    return bars.Progress(
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}", markup=False),
+        bars.BarColumn(bar_width=None),
+        Amount(""),
+        bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
 
 
 class ProgressBar:
     """A transient progress bar that appears after a second."""
 
     def __init__(self, what: str) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            _Amount(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=create_console(sys.stderr),
-            transient=True,
-        )
+        self._progress = _build_bar(create_console(sys.stderr))
         self._task = self._progress.add_task(what, total=None)
         self._timer = threading.Timer(_WAIT_SECONDS, self._progress.start)
         self._timer.daemon = True

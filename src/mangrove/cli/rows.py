@@ -1,4 +1,4 @@
-"""Commands that read, ingest, update and delete rows."""
+"""Commands that read, ingest, update, delete and publish the rows of a table."""
 
 import datetime
 import decimal
@@ -17,6 +17,7 @@ from mangrove.cli.catalog import build_list_table
 from mangrove.cli.command import lake_command
 from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
+from mangrove.cli.environment import check_installed
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
@@ -39,6 +40,7 @@ from mangrove.wiring import LocalEngines, open_as_of
 __all__ = [
     "delete_command",
     "format_cell",
+    "iceberg_command",
     "ingest_command",
     "read_command",
     "render_rows",
@@ -282,3 +284,23 @@ def _list_row_files(session: CommandContext, location: str) -> list[_RowFile]:
     if not files:
         raise NotFoundError(f"folder {location} has no file with suffix {', '.join(ROW_FILE_SUFFIXES)}")
     return files
+
+
+@lake_command("iceberg", "mangrove iceberg ./lake sales.orders")
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+def iceberg_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+    """Publish a table as Iceberg metadata and print the address of the metadata file.
+
+    Writes missing metadata and manifests; data files are not copied.
+    """
+    check_installed("mangrove iceberg", ["pyiceberg"], "iceberg")
+    catalog = open_as_of(session.open(lake, LocalEngines), at)
+    published = catalog.table(table)
+    with session.watching("publishing"):
+        address = published.iceberg()
+    session.answer(
+        {"table": str(published), "version": catalog.version, "metadata": address},
+        # The address has a line of its own, so that scripts can take the first line.
+        lambda: f"{address}\nOpen it with StaticTable.from_metadata(…) of PyIceberg or iceberg_scan('…') of DuckDB.",
+    )

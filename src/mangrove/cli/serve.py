@@ -1,4 +1,4 @@
-"""Commands that serve a lakehouse over HTTP and publish Iceberg metadata."""
+"""The serve command, which serves a lakehouse over HTTP."""
 
 import json
 import sys
@@ -6,12 +6,10 @@ import sys
 import click
 
 from mangrove.cli.command import lake_command
-from mangrove.cli.completion import offer_tables
 from mangrove.cli.context import CommandContext
-from mangrove.cli.environment import check_installed
-from mangrove.wiring import LocalEngines, open_as_of
+from mangrove.server.serving import certificate_of, serve
 
-__all__ = ["iceberg_command", "serve_command"]
+__all__ = ["serve_command"]
 
 _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not a token
 """Environment variable with the default token of `mangrove serve`."""
@@ -65,8 +63,6 @@ def serve_command(
 
     Prints the addresses of both. Ctrl-C stops the server.
     """
-    check_installed("the server", ("jinja2", "prometheus_client", "starlette", "uvicorn"), "server")
-    from mangrove.server.serving import certificate_of, serve  # noqa: PLC0415 - optional dependency
 
     def announce(address: str, iceberg_address: str | None) -> None:
         text = f"Explorer: {address} (Ctrl-C stops the server)"
@@ -88,24 +84,4 @@ def serve_command(
         connections_per_peer_max=max_connections_per_peer,
         wrong_tokens_max=max_wrong_tokens,
         announce=announce,
-    )
-
-
-@lake_command("iceberg", "mangrove iceberg ./lake sales.orders")
-@click.argument("table", shell_complete=offer_tables)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
-def iceberg_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
-    """Publish a table as Iceberg metadata and print the address of the metadata file.
-
-    Writes missing metadata and manifests; data files are not copied.
-    """
-    check_installed("mangrove iceberg", ["pyiceberg"], "iceberg")
-    catalog = open_as_of(session.open(lake, LocalEngines), at)
-    published = catalog.table(table)
-    with session.watching("publishing"):
-        address = published.iceberg()
-    session.answer(
-        {"table": str(published), "version": catalog.version, "metadata": address},
-        # The address has a line of its own, so that scripts can take the first line.
-        lambda: f"{address}\nOpen it with StaticTable.from_metadata(…) of PyIceberg or iceberg_scan('…') of DuckDB.",
     )

@@ -21,7 +21,7 @@ from mangrove.lakehouse.arguments import (
     validate_prefix,
     validate_texts,
 )
-from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_names_read, is_spark_frame, make_repeatable
+from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_view_references, is_spark_frame, make_repeatable
 from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import build_schema, plan_new_table
 from mangrove.lakehouse.schema_update import validate_new_checks
@@ -399,7 +399,7 @@ class WritableCatalog(ABC):
         that would read itself, also by way of others, is refused.
         """
         locator = parse_view_argument(name)
-        found = find_names_read(self.engines, sql, dialect, locator.namespace) if reads is None else reads
+        found = find_view_references(self.engines, sql, dialect, locator.namespace) if reads is None else reads
         read = validate_texts(found, "what a view reads")
         value = ViewEntry(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
 

@@ -45,7 +45,7 @@ __all__ = [
     "SqlRunner",
     "TimeTravelCatalog",
     "columns_of",
-    "find_names_read",
+    "find_view_references",
     "is_spark_frame",
     "make_repeatable",
     "publish_iceberg_metadata",
@@ -279,7 +279,7 @@ class SqlRunner(Protocol):
         """Run the statements of a text, and return the rows of the last one."""
         ...
 
-    def names_read(self, text: str, namespace: str) -> tuple[str, ...]:
+    def find_referenced_names(self, text: str, namespace: str) -> tuple[str, ...]:
         """Return the tables and views that a query names; bare names are in the namespace."""
         ...
 
@@ -291,8 +291,8 @@ def run_sql(engines: object, lake: Lakehouse | None, transaction: Transaction | 
     return engines.sql(lake, transaction, text, arguments)
 
 
-def find_names_read(engines: object, text: str, dialect: str, namespace: str) -> tuple[str, ...]:
+def find_view_references(engines: object, text: str, dialect: str, namespace: str) -> tuple[str, ...]:
     """Return what a query names where the engines understand it, else nothing."""
     if dialect != SPARK_DIALECT or not isinstance(text, str) or not isinstance(engines, SqlRunner):
         return ()
-    return engines.names_read(text, namespace)
+    return engines.find_referenced_names(text, namespace)

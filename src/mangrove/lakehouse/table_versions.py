@@ -7,11 +7,11 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
 from mangrove.model.locators import TableLocator
-from mangrove.model.objects import Stream, TableEntry, TableVersion, TableVersionState
+from mangrove.model.objects import CHECK_PREFIX, Stream, TableEntry, TableVersion, TableVersionState
 from mangrove.model.partitioning import PartitionScheme, format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
-from mangrove.tables.constraints import CHECK_PREFIX, check_constraints_of
+from mangrove.tables.constraints import check_constraints_of
 from mangrove.transaction.catalog import CatalogReader, load_table
 from mangrove.transaction.deltas import (
     NAMED_PARTITIONS,

@@ -14,11 +14,10 @@ from mangrove.lakehouse.namespace import Namespace
 from mangrove.lakehouse.table import CatalogClient, Table
 from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
-from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import DeltaLocator, TableLocator
 from mangrove.model.objects import Delta, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import LakehouseSettings, time_limit_millis
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import update_properties
 from mangrove.transaction.deltas import TableTarget, add_delta, put_table_version

@@ -10,7 +10,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import DataType, Map
-from mangrove.tables.merge import describe_invalid_decimal
+from mangrove.tables.conversion import describe_invalid_decimal
 
 __all__ = ["build_value_error", "list_representable_values", "to_python_rows", "to_python_value"]
 

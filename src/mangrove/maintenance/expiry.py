@@ -18,10 +18,9 @@ from mangrove.maintenance.exports import list_exports
 from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
 from mangrove.maintenance.version_files import filter_versions_with_file
 from mangrove.metastore import Commit, MetastoreSnapshot
-from mangrove.model.clock import time_limit_millis
 from mangrove.model.locators import Kind
 from mangrove.model.objects import SharedTransactionEntry, SharedTransactionState
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import LakehouseSettings, time_limit_millis
 from mangrove.model.times import format_iso_time
 from mangrove.transaction.transaction import youngest_expirable_millis
 

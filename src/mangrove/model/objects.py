@@ -23,6 +23,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.model.values import Value
 
 __all__ = [
+    "CHECK_PREFIX",
     "STREAM_FORMAT",
     "Delta",
     "DeltaType",
@@ -41,6 +42,8 @@ __all__ = [
     "kind_of",
 ]
 
+CHECK_PREFIX: Final = "mangrove.check."
+"""The prefix of the table version properties with check constraints; the rest is the name."""
 STREAM_FORMAT: Final = "deltacat"
 """The stream format, by DeltaCAT's name."""
 

@@ -1,4 +1,4 @@
-"""Lakehouse settings for tree sizes and version retention."""
+"""Lakehouse settings: tree sizes, version retention, the time limit of transactions and the clock tolerance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,17 @@ from mangrove.model.locators import LARGEST_INTEGER, Kind
 from mangrove.model.names import check_name, check_text
 from mangrove.model.properties import NO_PROPERTIES, FrozenMapping, Properties
 
-__all__ = ["KNOWN_MAJOR_VERSION", "ORDER_MIN", "READABLE_BY_DELTACAT", "STRICT_TREE", "LakehouseSettings"]
+__all__ = [
+    "CLOCK_TOLERANCE_PROPERTY",
+    "KNOWN_MAJOR_VERSION",
+    "ORDER_MIN",
+    "READABLE_BY_DELTACAT",
+    "STRICT_TREE",
+    "TIME_LIMIT_PROPERTY",
+    "LakehouseSettings",
+    "clock_tolerance_millis",
+    "time_limit_millis",
+]
 
 KNOWN_MAJOR_VERSION: Final = 0
 ORDER_MIN: Final = 3
@@ -128,3 +138,37 @@ _BOUNDS: Final = (
     ("maximum_version_age_millis", 0, LARGEST_INTEGER),
     ("minimum_versions_to_keep", 1, _LARGEST_UINT32),
 )
+
+
+TIME_LIMIT_PROPERTY: Final = "transaction.time-limit-millis"
+"""How long a transaction may take before its commit is refused: 3600000, an hour, unless set.
+
+A property of the lakehouse. Expiry and vacuum wait for more than twice as long.
+"""
+CLOCK_TOLERANCE_PROPERTY: Final = "transaction.clock-tolerance-millis"
+"""How far in the future the newest version may be dated before commits are refused: the time limit, unless set.
+
+A property of the lakehouse. Whoever opens it can give another tolerance: `mangrove.open(…, clock_tolerance="1d")`.
+"""
+_HOUR_MILLIS: Final = 60 * 60 * 1000
+
+
+def time_limit_millis(settings: LakehouseSettings) -> int:
+    """Return the transaction time limit of this lakehouse."""
+    return _millis(settings, TIME_LIMIT_PROPERTY, _HOUR_MILLIS)
+
+
+def clock_tolerance_millis(settings: LakehouseSettings) -> int:
+    """Return how far in the future the newest version may be dated at a commit."""
+    return _millis(settings, CLOCK_TOLERANCE_PROPERTY, time_limit_millis(settings))
+
+
+def _millis(settings: LakehouseSettings, name: str, default_millis: int) -> int:
+    text = settings.properties.get(name)
+    if text is None:
+        return default_millis
+    if not text.isdecimal() or not int(text):
+        raise InvalidInputError(
+            f"invalid value {text!r} of the lakehouse property {name}; expected milliseconds, an integer from 1"
+        )
+    return int(text)

@@ -6,7 +6,6 @@ inferred without Spark is therefore answered with not found and the reason. Any 
 would make Trino's listing of view columns fail.
 """
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,7 +19,7 @@ from mangrove.iceberg.commit.commit_request import INVALID_REQUEST_ERRORS
 from mangrove.iceberg.locations import root_location_of
 from mangrove.iceberg.publish.view_metadata import build_view_metadata, build_view_schema
 from mangrove.iceberg.schemas import from_iceberg_schema
-from mangrove.lakehouse.engine_port import find_names_read
+from mangrove.lakehouse.engine_port import find_view_references
 from mangrove.model.locators import TableLocator, ViewLocator
 from mangrove.model.objects import TableEntry, ViewEntry
 from mangrove.model.schema import Schema
@@ -38,6 +37,7 @@ from mangrove.rest.request import (
 )
 from mangrove.transaction.catalog import VIEW_NAMESPACE, CatalogReader, create_view, load_view
 from mangrove.transaction.deltas import open_table
+from mangrove.wiring import load_view_inference
 
 __all__ = [
     "handle_create_view",
@@ -81,14 +81,13 @@ def handle_view_exists(requested: RestRequest) -> Response:
 def _infer_schema(reading: CatalogReader, locator: ViewLocator, view: ViewEntry) -> Schema:
     if view.schema is not None:
         return view.schema
-    if importlib.util.find_spec("pyspark") is None:
+    infer_columns = load_view_inference()
+    if infer_columns is None:
         raise NotFoundError(
             f"the columns of view {locator} are inferred from its query, which requires Spark; "
             "run pip install 'mangrove-lake[spark]' on the server"
         )
-    from mangrove.sql.views import infer_view_columns  # noqa: PLC0415 - optional dependency
-
-    columns = _ViewColumns(reading, infer_view_columns).columns(locator, view, ())
+    columns = _ViewColumns(reading, infer_columns).columns(locator, view, ())
     if columns is None:
         raise NotFoundError(
             f"the columns of view {locator} cannot be inferred without Spark; name each column of its query, give it "
@@ -228,7 +227,7 @@ class _ViewQuery:
             sql=self.sql,
             dialect=self.dialect,
             schema=schema,
-            reads=find_names_read(requested.served.lake.engines, self.sql, self.dialect, namespace),
+            reads=find_view_references(requested.served.lake.engines, self.sql, self.dialect, namespace),
             properties={**value.properties, VIEW_NAMESPACE: namespace},
         )
 

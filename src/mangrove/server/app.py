@@ -22,6 +22,9 @@ from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.web.rollback import RollbackAccess
 from mangrove.web.routes import IcebergEndpoint, build_explorer_routes, respond_error
 
+if importlib.util.find_spec("pyiceberg") is not None:
+    from mangrove.rest.routes import build_iceberg_routes
+
 __all__ = ["build_app", "has_iceberg"]
 
 
@@ -65,8 +68,6 @@ def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
     """Return the Iceberg REST routes; without the extra, routes that respond with what to install."""
     if not has_iceberg():
         return build_unavailable_routes()
-    from mangrove.rest.routes import build_iceberg_routes  # noqa: PLC0415 - only after it is known to be installed
-
     is_secret = None if access.token is None else lambda text: is_token(access, text)
     return build_iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret)
 

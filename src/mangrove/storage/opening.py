@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 
 from mangrove.errors import InvalidInputError
+from mangrove.storage.cloud import open_cloud_store
 from mangrove.storage.local import LocalStore
 from mangrove.storage.memory import open_memory_store
 from mangrove.storage.port import Store
@@ -28,9 +29,6 @@ def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | No
         if options:
             raise InvalidInputError(f"{root.text} takes no options, but got {', '.join(sorted(options))}; remove them")
         return LocalStore(root) if root.scheme == "file" else open_memory_store(root.text)
-    # Importing obstore slows down start-up, and a local lakehouse never needs it.
-    from mangrove.storage.cloud import open_cloud_store  # noqa: PLC0415
-
     return open_cloud_store(root, options or {})
 
 

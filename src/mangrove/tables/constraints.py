@@ -11,7 +11,7 @@ from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.expressions.expr import Cast, Expression, Literal, RequiresSparkError, collect_column_paths
 from mangrove.expressions.parse import parse_expression, tokenize_condition
 from mangrove.model.names import check_name, suggest_name
-from mangrove.model.objects import TableVersion
+from mangrove.model.objects import CHECK_PREFIX, TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
@@ -34,7 +34,6 @@ from mangrove.model.types import (
 )
 
 __all__ = [
-    "CHECK_PREFIX",
     "SUBQUERY_REFUSED",
     "add_check_constraint",
     "build_check_violation_error",
@@ -47,8 +46,6 @@ __all__ = [
     "find_subquery",
 ]
 
-CHECK_PREFIX: Final = "mangrove.check."
-"""The prefix of the table version properties with check constraints; the rest is the name."""
 
 SUBQUERY_REFUSED: Final = "contains a subquery; use a condition on the columns of one row"
 

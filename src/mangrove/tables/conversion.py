@@ -1,5 +1,6 @@
 """Type compatibility rules for writes and assignments."""
 
+import decimal
 from collections.abc import Mapping
 from typing import Final
 
@@ -30,7 +31,15 @@ from mangrove.model.types import (
     is_nested,
 )
 
-__all__ = ["can_assign_type", "can_write_type", "check_columns"]
+__all__ = [
+    "can_assign_type",
+    "can_write_type",
+    "check_columns",
+    "describe_invalid_decimal",
+]
+
+_DIGITS_MAX: Final = 38
+"""The maximum precision of a decimal in any engine."""
 
 _INTEGERS: Final = (Int16, Int32, Int64)
 _NUMBERS: Final = (*_INTEGERS, Decimal)
@@ -129,3 +138,16 @@ def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | Non
         raise InvalidInputError(
             f"the rows do not match {table}: {'; '.join(problems)}. The table has {', '.join(schema.names)}"
         )
+
+
+def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
+    """Return the problem of a decimal that no decimal column can store, with a remedy, or None.
+
+    >>> describe_invalid_decimal(decimal.Decimal("NaN"))
+    'NaN, but decimals have no NaN or infinity; give None or a number'
+    """
+    if not value.is_finite():
+        return f"{value}, but decimals have no NaN or infinity; give None or a number"
+    if value.adjusted() >= _DIGITS_MAX:
+        return f"{value:.3e}, but decimals have at most {_DIGITS_MAX} digits; give a float for a double column"
+    return None

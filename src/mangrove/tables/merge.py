@@ -5,7 +5,7 @@ import decimal
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import BinaryOp, ColumnPath, Expression, Literal, LiteralValue, split_conjuncts
@@ -14,13 +14,13 @@ from mangrove.expressions.sql_expression import Expr, LiteralExpr, format_litera
 from mangrove.model.names import suggest_name
 from mangrove.model.schema import Schema
 from mangrove.model.types import Struct
+from mangrove.tables.conversion import describe_invalid_decimal
 
 __all__ = [
     "Assignable",
     "MergeClause",
     "MergeKind",
     "MergePlan",
-    "describe_invalid_decimal",
     "find_equality_columns",
     "match_equality",
     "parenthesize",
@@ -29,9 +29,6 @@ __all__ = [
     "to_expression",
     "to_spark_sql",
 ]
-
-_DIGITS_MAX: Final = 38
-"""The maximum precision of a decimal in any engine."""
 
 Assignable: TypeAlias = LiteralValue | Expr
 """A new column value: a Python value, including a string, or a SQL expression."""
@@ -78,19 +75,6 @@ def _check_kind(name: str, value: object) -> None:
     fault = describe_invalid_decimal(value) if isinstance(value, decimal.Decimal) else None
     if fault is not None:
         raise InvalidInputError(f"column {name!r} is set to {fault}")
-
-
-def describe_invalid_decimal(value: decimal.Decimal) -> str | None:
-    """Return the problem of a decimal that no decimal column can store, with a remedy, or None.
-
-    >>> describe_invalid_decimal(decimal.Decimal("NaN"))
-    'NaN, but decimals have no NaN or infinity; give None or a number'
-    """
-    if not value.is_finite():
-        return f"{value}, but decimals have no NaN or infinity; give None or a number"
-    if value.adjusted() >= _DIGITS_MAX:
-        return f"{value:.3e}, but decimals have at most {_DIGITS_MAX} digits; give a float for a double column"
-    return None
 
 
 def to_expression(value: Assignable) -> Expression:

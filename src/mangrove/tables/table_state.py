@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import ALL_ROWS, RowRange
 from mangrove.model.locators import PartitionLocator, StreamLocator, TableLocator, TableVersionLocator
-from mangrove.model.objects import Delta, Partition, Stream, TableEntry, TableVersion
+from mangrove.model.objects import CHECK_PREFIX, Delta, Partition, Stream, TableEntry, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Float32, Float64, is_nested
 from mangrove.model.values import Value
-from mangrove.tables.constraints import CHECK_PREFIX
 from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (

@@ -14,11 +14,10 @@ from typing import Final, Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot
-from mangrove.model.clock import TIME_LIMIT_PROPERTY, time_limit_millis
 from mangrove.model.locators import TableIdentity
 from mangrove.model.names import check_text
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import TIME_LIMIT_PROPERTY, LakehouseSettings, time_limit_millis
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
