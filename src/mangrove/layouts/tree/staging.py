@@ -41,7 +41,7 @@ _COMPRESSION = "tree.node-compression"
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
 """The lakehouse property for the maximum size of inline definitions. Default: 600 or what fits a node; 0: never inline.
 
-Set it to 0 if other programs read the lakehouse.
+A strict tree has no inline definitions.
 """
 _INLINE_BYTES_USUAL: Final = 600
 """Enough for a delta of one file with bounds of about ten columns."""
