@@ -420,6 +420,10 @@ class MetastoreMaintenance(Protocol):
         """Yield each violated invariant of this version."""
         ...
 
+    def encode_hint(self, snapshot: MetastoreSnapshot) -> tuple[str, bytes]:
+        """Return the path and content of the hint file of a copy whose newest version is this one."""
+        ...
+
     def repair(self) -> list[str]:
         """Repair what can be repaired safely, such as a wrong hint, and return what was repaired."""
         ...

@@ -48,6 +48,24 @@ CREATED: dict[str, Callable[[Lakehouse, str], object]] = {
 }
 
 
+@pytest.mark.parametrize("what", [what for what in CREATED if "column" not in what])
+def test_a_dot_and_two_dots_are_no_names(shop: Lakehouse, what: str) -> None:
+    before = shop.version
+    for name in (".", ".."):
+        with pytest.raises(InvalidInputError, match="choose another name"):
+            CREATED[what](shop, name)
+    assert shop.version == before
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_the_metastore_takes_no_dots_as_names_either(lake: Lakehouse, name: str) -> None:
+    entry = NamespaceEntry("some-id", name)
+    with pytest.raises(InvalidInputError, match="choose another name"):
+        lake.metastore.commit(
+            lake.metastore.latest(), Changes("dots", puts={NamespaceLocator(name): entry}), Isolation.SNAPSHOT
+        )
+
+
 @pytest.mark.parametrize("what", CREATED)
 def test_new_names_hold_no_control_or_bidirectional_character(shop: Lakehouse, what: str) -> None:
     before = shop.version

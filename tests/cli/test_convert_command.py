@@ -49,3 +49,18 @@ def test_a_place_that_is_taken_is_refused(run: Any, lake: str, tmp_path: Path) -
     done = run("convert", lake, str(tmp_path / "taken"))
     assert done.code == 1
     assert "notes.txt" in done.err
+
+
+def test_a_strict_tree_is_created_and_converted_both_ways(run: Any, lake: str, tmp_path: Path) -> None:
+    strict, back = str(tmp_path / "strict"), str(tmp_path / "back")
+    assert run("convert", lake, strict, "--layout", "tree", "--strict", "--json").json["is_sound"]
+    assert run("convert", strict, back, "--layout", "tree", "--json").json["is_sound"]
+    shown = [run("show", uri, "--json").json["properties"].get("tree.strict") for uri in (lake, strict, back)]
+    assert shown == [None, "true", None]
+    assert run("read", strict, "sales.orders", "--json").json == run("read", lake, "sales.orders", "--json").json
+    assert run("init", str(tmp_path / "new"), "--strict").code == 0
+    assert run("show", str(tmp_path / "new"), "--json").json["properties"] == {"tree.strict": "true"}
+    assert run("init", str(tmp_path / "older"), "--layout", "tree-older", "--no-strict").code == 0
+    assert run("show", str(tmp_path / "older"), "--json").json["properties"] == {}
+    refused = run("init", str(tmp_path / "no"), "--layout", "deltacat", "--strict")
+    assert (refused.code, "cannot be strict" in refused.err) == (2, True)

@@ -246,6 +246,21 @@ def test_data_files_can_be_named_where_they_are(lake: Lake, layout: str, there: 
     assert delta.manifest.entries[0].location == "memory://source/data/t/1.parquet"
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_limit_of_paths_is_raised_where_a_path_of_the_source_is_longer(there: MemoryStore, *, strict: bool) -> None:
+    lake = Lake("deltacat")
+    path = f"data/{'x' * 240}.parquet"
+    lake.store.put(path, b"rows")
+    delta = Delta(DeltaType.APPEND, Manifest((DataFile(path, 4, 2),)))
+    commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 1), delta))
+    report = convert_lakehouse(lake.maintained, build_conversion_target(there, "tree", strict))
+    assert report.is_sound, str(report)
+    assert report.notes == (
+        f"file_path_max_size_bytes is raised from 200 to {len(path)}, the size of the longest path",
+    )
+    assert _opened(there, "tree").metastore.latest().settings.file_path_max_size_bytes == len(path)
+
+
 def test_a_full_uri_below_the_source_becomes_a_path_of_the_destination(
     lake: Lake, layout: str, there: MemoryStore
 ) -> None:

@@ -16,9 +16,9 @@ from mangrove.layouts.tree.revision import OLDER
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.convert.comparison import VersionMapping, compare_lakehouses
 from mangrove.maintenance.convert.conversion import convert_lakehouse
-from mangrove.maintenance.convert.replay import MaintainedMetastore
+from mangrove.maintenance.convert.replay import ConversionTarget, MaintainedMetastore
 from mangrove.metastore import Changes
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import STRICT_TREE, LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 from mangrove.testing.histories import draw_history
@@ -26,22 +26,38 @@ from mangrove.testing.histories import draw_history
 SETTINGS = LakehouseSettings(order=4, properties={"tree.inline-definition-max-bytes": "40"})
 MAKERS: dict[str, Callable[[Effects, LakehouseSettings, Changes], MaintainedMetastore]] = {
     "tree": create_tree,
+    "tree-strict": lambda effects, settings, changes: create_tree(
+        effects, replace(settings, properties={**settings.properties, STRICT_TREE: "true"}), changes
+    ),
     "tree-older": lambda effects, settings, changes: create_tree(effects, settings, changes, OLDER),
     "deltacat": create_catalog,
     "deltacat-2": lambda effects, settings, changes: create_catalog(effects, settings, changes, DELTACAT_2),
 }
 
 
+def _target(store: MemoryStore, layout: str) -> ConversionTarget:
+    return build_conversion_target(store, layout.removesuffix("-strict"), True if layout == "tree-strict" else None)
+
+
 def _opened(store: MemoryStore, layout: str) -> MaintenanceContext:
     effects = build_deterministic_effects(store, first_id=10**6)
-    found = build_conversion_target(store, layout).open(effects)
+    found = _target(store, layout).open(effects)
     assert found is not None
     return MaintenanceContext(effects, found, found)
 
 
 @pytest.mark.parametrize(
     ("layout", "between"),
-    [("tree", "deltacat"), ("tree", "deltacat-2"), ("deltacat", "tree"), ("deltacat-2", "tree-older")],
+    [
+        ("tree", "deltacat"),
+        ("tree", "deltacat-2"),
+        ("tree", "tree-strict"),
+        ("tree-strict", "tree"),
+        ("tree-strict", "deltacat"),
+        ("deltacat", "tree"),
+        ("deltacat-2", "tree-older"),
+        ("deltacat-2", "tree-strict"),
+    ],
 )
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
@@ -54,9 +70,9 @@ def test_a_history_that_is_converted_and_converted_back_is_the_same(
     data.draw(draw_history(first, made, effects.new_id))
     source = MaintenanceContext(effects, made, made)
 
-    report = convert_lakehouse(source, build_conversion_target(second, between))
+    report = convert_lakehouse(source, _target(second, between))
     assert report.is_sound, str(report)
-    back = convert_lakehouse(_opened(second, between), build_conversion_target(third, layout))
+    back = convert_lakehouse(_opened(second, between), _target(third, layout))
     assert back.is_sound, str(back)
 
     again = _opened(third, layout)

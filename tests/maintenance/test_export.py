@@ -20,7 +20,7 @@ from mangrove.maintenance.exports import find_export, list_exports, open_export
 from mangrove.maintenance.progress import Progress, ProgressCallback
 from mangrove.maintenance.reachability import visit_reachable_files
 from mangrove.maintenance.vacuum import vacuum_files
-from mangrove.maintenance.version_files import find_version_file
+from mangrove.maintenance.version_files import HINT_PATHS, find_version_file
 from mangrove.metastore import Changes, Metastore, MetastoreMaintenance, MetastoreSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile, Manifest
@@ -192,9 +192,10 @@ def test_a_full_export_copies_what_the_version_needs_and_nothing_else(lake: Lake
     lake.append("hr.people", 3)
     store = destination()
     report = export_version(lake.maintained, store, "year-end", version=old)
-    assert paths(store) - {"_mangrove_export.json"} == lake.needed(old) - {"_latest_hint.txt"}
-    assert report.files_copied == len(paths(store)) - 1
-    assert report.bytes_copied == sum(len(store.read(path)) for path in paths(store) - {"_mangrove_export.json"})
+    copied = paths(store) - {"_mangrove_export.json"} - HINT_PATHS
+    assert copied == lake.needed(old) - HINT_PATHS
+    assert report.files_copied == len(copied)
+    assert report.bytes_copied == sum(len(store.read(path)) for path in copied)
     assert f"version {old} at memory://copy/" in str(report)
 
 
@@ -227,7 +228,7 @@ def test_a_minimal_export_copies_the_root_alone_and_is_read_through_its_source(l
     version = lake.metastore.latest().version
     store = destination()
     export_version(lake.maintained, store, "now", mode=ExportMode.MINIMAL)
-    assert paths(store) == {find_version_file(lake.store, version), "_mangrove_export.json"}
+    assert paths(store) - HINT_PATHS == {find_version_file(lake.store, version), "_mangrove_export.json"}
     lake.append("hr.people", 3)
     layered = open_export(store, lambda uri: {lake.store.uri: lake.store}[uri])
     copy = lake.opened(layered)
@@ -280,11 +281,24 @@ def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
     report = export_version(lake.maintained, below, "year-end", watch=seen.append)
     assert report.export.version == version
     assert report.files_there == there
-    assert report.files_copied == len(paths(below)) - 1 - there
+    record_and_hint = 2
+    assert report.files_copied == len(paths(below)) - record_and_hint - there
     assert seen[0].files_done == 0
     assert seen[-1].bytes_total == report.bytes_copied
     assert lake.opened(below).latest().version == version
     assert export_version(lake.maintained, below, "year-end", version=version).files_copied == 0
+
+
+@pytest.mark.parametrize("mode", [ExportMode.FULL, ExportMode.MINIMAL])
+def test_an_export_has_a_hint_to_its_version_that_later_commits_replace(lake: Lake, mode: ExportMode) -> None:
+    copy = destination()
+    version = lake.metastore.latest().version
+    export_version(lake.maintained, copy, "year-end", mode=mode)
+    (hint,) = paths(copy) & HINT_PATHS
+    assert copy.read(hint) == str(version).encode()
+    copy.put(hint, b"99")
+    export_version(lake.maintained, copy, "year-end", mode=mode, version=version)
+    assert copy.read(hint) == b"99"
 
 
 @pytest.mark.parametrize("keep", [True, False])

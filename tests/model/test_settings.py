@@ -19,7 +19,7 @@ def test_the_defaults_are_those_of_the_format() -> None:
 
 
 def test_the_key_table_of_a_full_node_is_order_times_the_size_of_a_row() -> None:
-    assert LakehouseSettings().key_table_size_bytes == 128 * (100 + 100 + 200 + 4)
+    assert LakehouseSettings().key_table_size_bytes() == 128 * (100 + 100 + 200 + 4)
 
 
 def test_a_key_table_that_fills_the_node_file_is_refused() -> None:

@@ -92,7 +92,7 @@ def _tree_of(snapshot: MetastoreSnapshot) -> DrawableTree | None:
     return DrawableTree(
         root.path,
         root.node,
-        shape_of(snapshot.settings),
+        shape_of(snapshot.settings, root.revision),
         snapshot.read_nodes,
         lambda key: format_tree_key(key, keys.encoding, keys.sizes),
     )

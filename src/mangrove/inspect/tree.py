@@ -82,7 +82,7 @@ def load_tree_info(pinned: PinnedLakehouse, requested: PageRequest) -> TreeInfo:
     snapshot = pinned.snapshot
     if not isinstance(snapshot, TreeSnapshot):
         return TreeInfo(pinned.seen, False, 0, 0, 0, (), None)  # noqa: FBT003
-    shape = shape_of(snapshot.settings)
+    shape = shape_of(snapshot.settings, snapshot.root.revision)
     return TreeInfo(
         pinned.seen,
         is_tree=True,

@@ -114,6 +114,7 @@ def export_version(
     # The root is copied last: without it a copy is not a lakehouse.
     copier(lake.store, destination, missing, watch, last=plan.root)
     _check_complete(destination, required)
+    _write_hint(lake, destination, plan)
     return ExportReport(made, mode, len(missing), sum(missing.values()), len(required) - len(missing), keep)
 
 
@@ -347,6 +348,13 @@ def _deltas(snapshot: MetastoreSnapshot, table: TableIdentity) -> Iterator[Delta
         for _, delta in snapshot.children(Kind.DELTA, parent):
             if isinstance(delta, Delta):
                 yield delta
+
+
+def _write_hint(lake: MaintenanceContext, destination: Store, plan: _Plan) -> None:
+    """Write the hint to the only version of the copy; later commits to the copy have written their own."""
+    path, data = lake.maintenance.encode_hint(plan.snapshot)
+    if plan.root is not None and not destination.exists(path):
+        destination.put(path, data)
 
 
 def _check_complete(destination: Store, required: Mapping[str, int]) -> None:

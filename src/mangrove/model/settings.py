@@ -7,10 +7,12 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 from mangrove.model.locators import LARGEST_INTEGER, Kind
 from mangrove.model.names import check_name, check_text
+from mangrove.model.paths import is_uri
 from mangrove.model.properties import NO_PROPERTIES, FrozenMapping, Properties
 
 __all__ = [
     "CLOCK_TOLERANCE_PROPERTY",
+    "KEY_SCHEMA_ID_SIZE_BYTES",
     "KNOWN_MAJOR_VERSION",
     "ORDER_MIN",
     "READABLE_BY_DELTACAT",
@@ -27,7 +29,7 @@ READABLE_BY_DELTACAT: Final = "deltacat.readable"
 """The property of a lakehouse that must stay readable by DeltaCAT."""
 STRICT_TREE: Final = "tree.strict"
 """The lakehouse property, fixed at creation, of a tree without Mangrove's extensions: `true`, or absent."""
-_KEY_SCHEMA_ID_SIZE_BYTES: Final = 4
+KEY_SCHEMA_ID_SIZE_BYTES: Final = 4
 _SEVEN_DAYS_MILLIS: Final = 7 * 24 * 60 * 60 * 1000
 _LARGEST_UINT32: Final = 2**32 - 1
 
@@ -81,12 +83,7 @@ class LakehouseSettings:
                     f"maximum_version_age_millis_overrides has {version!r}: {age_millis!r}; both are numbers from 0"
                 )
         object.__setattr__(self, "maximum_version_age_millis_overrides", overrides)
-        if self.key_table_size_bytes >= self.node_file_max_size_bytes:
-            raise InvalidInputError(
-                f"a node's key table takes {self.key_table_size_bytes} bytes (order {self.order} × "
-                f"{self.row_size_bytes}), which leaves no room for a write buffer in node_file_max_size_bytes "
-                f"{self.node_file_max_size_bytes}: lower the order or the name sizes, or allow larger node files"
-            )
+        self.check_node_size()
 
     @property
     def is_readable_by_deltacat(self) -> bool:
@@ -98,23 +95,36 @@ class LakehouseSettings:
         """Whether the tree contains only what its format describes."""
         return self.properties.get(STRICT_TREE, "").lower() == "true"
 
-    @property
-    def row_size_bytes(self) -> int:
-        """The maximum size of one row of a key table."""
+    def row_size_bytes(self, schema_id_size_bytes: int = KEY_SCHEMA_ID_SIZE_BYTES) -> int:
+        """Return the maximum size of one row of a key table; the older revision of the tree format has larger keys."""
         return (
             self.namespace_name_max_size_bytes
             + self.table_name_max_size_bytes
             + self.file_path_max_size_bytes
-            + _KEY_SCHEMA_ID_SIZE_BYTES
+            + schema_id_size_bytes
         )
 
-    @property
-    def key_table_size_bytes(self) -> int:
-        """The maximum size of a full key table; the rest of the node file is its write buffer."""
-        return self.order * self.row_size_bytes
+    def key_table_size_bytes(self, schema_id_size_bytes: int = KEY_SCHEMA_ID_SIZE_BYTES) -> int:
+        """Return the maximum size of a full key table; the rest of the node file is its write buffer."""
+        return self.order * self.row_size_bytes(schema_id_size_bytes)
+
+    def check_node_size(self, schema_id_size_bytes: int = KEY_SCHEMA_ID_SIZE_BYTES) -> None:
+        """Raise an error if a full key table leaves no room for a write buffer."""
+        size_bytes = self.key_table_size_bytes(schema_id_size_bytes)
+        if size_bytes >= self.node_file_max_size_bytes:
+            raise InvalidInputError(
+                f"a node's key table takes {size_bytes} bytes (order {self.order} × "
+                f"{self.row_size_bytes(schema_id_size_bytes)}), which leaves no room for a write buffer in "
+                f"node_file_max_size_bytes {self.node_file_max_size_bytes}: lower the order or the name sizes, or "
+                "allow larger node files"
+            )
 
     def check_object_name(self, kind: Kind, name: str) -> None:
         """Raise an error for a name that is too long for this lakehouse or invalid."""
+        if name in (".", ".."):
+            raise InvalidInputError(
+                f"{kind.word} {name!r} has the name of a folder in paths and URIs; choose another name"
+            )
         is_namespace = kind is Kind.NAMESPACE
         size_max = self.namespace_name_max_size_bytes if is_namespace else self.table_name_max_size_bytes
         check_name(name, kind.word, size_max)
@@ -127,6 +137,11 @@ class LakehouseSettings:
                 f"path {path!r} takes {len(path.encode())} bytes: this lakehouse allows 1 to "
                 f"{self.file_path_max_size_bytes}"
             )
+
+    def check_data_path(self, location: str) -> None:
+        """Raise an error for a data file whose path is too long; the format does not limit URIs of other places."""
+        if not is_uri(location):
+            self.check_file_path(location)
 
 
 _BOUNDS: Final = (

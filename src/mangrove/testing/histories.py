@@ -49,7 +49,8 @@ class RandomHistory:
         """Commit changes with a message, an author and properties of their own."""
         settings = self.draw(st.none() | st.sampled_from(["x", "y"]))
         newest = self.metastore.latest()
-        definition = newest.settings if settings is None else replace(newest.settings, properties={"set": settings})
+        properties = {**newest.settings.properties, **({} if settings is None else {"set": settings})}
+        definition = replace(newest.settings, properties=properties)
         is_silent = not puts and not deletes
         changes = Changes(
             self.new_id(),

@@ -2,8 +2,8 @@
 
 import random
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +14,12 @@ from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.layouts.tree.definition_files import verify_and_strip_checksum
+from mangrove.layouts.tree.definition_files import append_checksum, verify_and_strip_checksum
+from mangrove.layouts.tree.definitions import encode_definition
+from mangrove.layouts.tree.metastore import TreeMetastore
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
-from mangrove.model.locators import Kind
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.locators import Kind, TableLocator
+from mangrove.model.settings import STRICT_TREE, LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -149,10 +151,6 @@ class Reader:
         return entries
 
 
-def list_paths(store: MemoryStore) -> Iterator[str]:
-    return (entry.path for entry in store.list() if isinstance(entry, ObjectInfo))
-
-
 def read_all_versions(lake: Lakehouse, form: Format) -> None:
     """Compare every version with what the documents alone give."""
     store = lake.effects.store
@@ -171,10 +169,15 @@ def read_all_versions(lake: Lakehouse, form: Format) -> None:
             assert [one.id for one in definition.schema.columns if one.id in definition.primary_keys] == [
                 table.schema.column(name).id for name in table.keys
             ]
-    for path in list_paths(store):
-        assert len(path.encode()) <= SETTINGS.file_path_max_size_bytes
+    check_paths(store, form)
+
+
+def check_paths(store: MemoryStore, form: Format) -> None:
+    for entry in store.list():
+        assert isinstance(entry, ObjectInfo)
+        assert len(entry.path.encode()) <= SETTINGS.file_path_max_size_bytes
         known = (ROOT, LAKEHOUSE, form.node, DEFINITION, DATA)
-        assert path == form.hint or any(pattern.fullmatch(path) for pattern in known), path
+        assert entry.path == form.hint or any(pattern.fullmatch(entry.path) for pattern in known), entry.path
 
 
 NAMES = ["a", "b", "c"]
@@ -229,6 +232,14 @@ def test_a_reader_of_the_documents_resolves_every_name_and_schema_of_every_versi
         change_anything(lake, chance)
     read_all_versions(lake, form)
     assert lake.maintenance.check().problems == ()
+    store = lake.effects.store
+    assert isinstance(store, MemoryStore)
+    lake.alter(maximum_version_age_millis=0)
+    assert lake.maintenance.expire(alone=True).versions
+    check_paths(store, form)
+    if form is OLDER:
+        lake.maintenance.upgrade_format()
+        assert Reader(store, NEWER, lake.version).names.keys() == Reader(store, OLDER, lake.version - 1).names.keys()
 
 
 def test_without_strictness_the_reader_fails_on_the_extensions(effects: Effects, form: Format) -> None:
@@ -319,3 +330,31 @@ def test_only_the_older_revision_is_strict_by_default_and_deltacat_never_is() ->
     assert [layout for layout, lake in made.items() if lake.settings.is_strict_tree] == ["tree-older"]
     with pytest.raises(InvalidInputError, match="cannot be strict"):
         create_on_store(build_deterministic_effects(MemoryStore("memory://no/")), layout="deltacat", strict=True)
+
+
+def test_check_reports_what_is_not_strict_in_a_strict_tree(effects: Effects, form: Format) -> None:
+    lake = create_on_store(effects, layout=form.layout, strict=False, settings=SETTINGS, engines=LocalEngines)
+    assert STRICT_TREE not in lake.settings.properties
+    lake.create_namespace("old")
+    lake.create_table("old.orders", "id int")
+    lake.rename_namespace("old", "new")
+    assert isinstance(lake.metastore, TreeMetastore)
+    # Another program declares it strict.
+    path = lake.metastore.latest().root.definition_path
+    strict = replace(lake.settings, properties={STRICT_TREE: "true"})
+    effects.store.put(path, append_checksum(encode_definition(strict), Kind.LAKEHOUSE))
+    rules = " ".join(problem.rule for problem in open_again(lake).maintenance.check().problems)
+    for expected in ("namespace new is inline", "table new|orders is inline", "names of namespaces differ"):
+        assert expected in rules
+
+
+def test_check_reports_a_table_without_the_schema_of_its_table_version(effects: Effects, form: Format) -> None:
+    lake = create_on_store(effects, layout=form.layout, strict=True, settings=SETTINGS, engines=LocalEngines)
+    lake.create_namespace("sales")
+    table = lake.create_table("sales.orders", "id int")
+    assert isinstance(lake.metastore, TreeMetastore)
+    path = lake.metastore.latest().pointer(TableLocator("sales", "orders"))
+    assert path is not None
+    effects.store.put(path, append_checksum(encode_definition(table.value), Kind.TABLE))
+    found = open_again(lake).maintenance.check().problems
+    assert [(problem.path, "schema and keys of table version 1" in problem.rule) for problem in found] == [(path, True)]

@@ -48,7 +48,10 @@ def tables(metastore: TreeMetastore) -> list[str]:
 
 
 def assert_sound(snapshot: TreeSnapshot) -> None:
-    assert list(verify_tree(snapshot.root.node, shape_of(snapshot.settings), snapshot.read_nodes)) == []
+    assert (
+        list(verify_tree(snapshot.root.node, shape_of(snapshot.settings, snapshot.root.revision), snapshot.read_nodes))
+        == []
+    )
 
 
 def paths(effects: Effects) -> Iterator[str]:
@@ -184,7 +187,14 @@ def test_compaction_keeps_everything_and_the_history(effects: Effects) -> None:
     after = metastore.compact(Changes("compaction", message="smaller"))
     assert tables(opened(effects)) == before
     assert after.commit.message == "smaller"
-    assert list(verify_tree(after.root.node, shape_of(after.settings), after.read_nodes, compacted=True)) == []
+    assert (
+        list(
+            verify_tree(
+                after.root.node, shape_of(after.settings, after.root.revision), after.read_nodes, compacted=True
+            )
+        )
+        == []
+    )
     assert [
         str(way.parts[-1]) for way, _ in metastore.at_version(5).children(Kind.TABLE, NamespaceLocator("sales"))
     ] == [f"t{number:02d}" for number in range(4)]

@@ -12,6 +12,7 @@ from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
 from mangrove.layouts.deltacat.foreign_commits import ForeignCatalog, import_foreign_commits, list_foreign_commits
 from mangrove.layouts.deltacat.guards import (
     Guard,
+    encode_hint,
     find_newest_guard,
     list_taken_versions,
     list_versions_since,
@@ -26,7 +27,7 @@ from mangrove.layouts.deltacat.maintenance.reachability import deletion_rank, is
 from mangrove.layouts.deltacat.maintenance.rollback import roll_back
 from mangrove.layouts.deltacat.object_codec import list_unmapped_fields
 from mangrove.layouts.deltacat.object_history import ObjectRevision, list_revisions
-from mangrove.layouts.deltacat.paths import guard_path
+from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path
 from mangrove.layouts.deltacat.revision import SEED, DeltaCatRevision
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.metastore import (
@@ -243,6 +244,10 @@ class DeltaCatMetastore:
     def problems(self, snapshot: MetastoreSnapshot) -> Iterator[Problem]:
         """Yield each violated invariant of this version."""
         return find_problems(self._own(snapshot))
+
+    def encode_hint(self, snapshot: MetastoreSnapshot) -> tuple[str, bytes]:
+        """Return the path and content of the hint file of a copy whose newest version is this one."""
+        return HINT_PATH, encode_hint(snapshot.version)
 
     def repair(self) -> list[str]:
         """Import DeltaCAT's commits, rewrite a wrong log or hint, and return what was repaired."""

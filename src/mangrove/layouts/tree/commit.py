@@ -124,7 +124,9 @@ def commit_rebuilt_tree(
         for concurrent_commit in read_concurrent_roots(files, base):
             if concurrent_commit.is_rollback:
                 raise build_rollback_conflict_error(concurrent_commit.commit)
-            edited = apply_messages(rebuilt, concurrent_commit.written, shape_of(base.settings), _reader(nodes, base))
+            edited = apply_messages(
+                rebuilt, concurrent_commit.written, shape_of(base.settings, base.root.revision), _reader(nodes, base)
+            )
             rebuilt = write_new_nodes(edited, nodes.write)
             base = TreeSnapshot(files, concurrent_commit)
         files.write(nodes.files)

@@ -45,9 +45,10 @@ from mangrove.model.objects import (
     ViewEntry,
     kind_of,
 )
+from mangrove.model.schema import Schema
 from mangrove.model.settings import KNOWN_MAJOR_VERSION, LakehouseSettings
 
-__all__ = ["MANGROVE_DEFINITIONS", "decode_definition", "encode_definition"]
+__all__ = ["MANGROVE_DEFINITIONS", "decode_definition", "decode_schema_copy", "encode_definition"]
 
 _SQL: Final = "sql"
 _OPTIONAL_SETTINGS: Final = (
@@ -104,6 +105,15 @@ def decode_definition(kind: Kind, data: bytes, path: str, locator: Locator | Non
             "is affected"
         ) from error
     return value, data if has_unknown_fields(message) else b""
+
+
+def decode_schema_copy(data: bytes) -> tuple[int, Schema, tuple[int, ...]] | None:
+    """Return the table version whose schema the definition of a table has a copy of, and the copy, or None."""
+    message = pb.Table()
+    message.ParseFromString(data)
+    if not message.HasField("schema_table_version"):
+        return None
+    return message.schema_table_version, decode_schema(message.schema), tuple(message.primary_keys)
 
 
 def _fill_lakehouse(message: pb.Lakehouse, settings: LakehouseSettings) -> None:

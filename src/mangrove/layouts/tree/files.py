@@ -84,6 +84,11 @@ class TreeFiles:
             self._object(codec, locator, pointer, held[pointer], contents.get(pointer)) for locator, pointer in wanted
         ]
 
+    def definition(self, kind: Kind, path: str) -> bytes:
+        """Return the bytes of a definition of that kind."""
+        held = self._definitions.get(path)
+        return verify_and_strip_checksum(self._read([path])[0] if held is None else held.data, kind, path)
+
     def settings(self, codec: DefinitionCodec, path: str) -> DecodedSettings:
         """Return the lakehouse definition."""
         settings = self._settings.get(path)

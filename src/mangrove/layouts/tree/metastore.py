@@ -26,6 +26,7 @@ from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import TreeNodeWriter, build_first_entries, rebuild_tree, scan_entries, stage_changes
 from mangrove.layouts.tree.versions import (
+    encode_hint,
     find_newest_root,
     find_root_names,
     list_taken_versions,
@@ -155,7 +156,9 @@ class TreeMetastore:
         base = self.latest()
         base.root.revision.check_writable()
         nodes = TreeNodeWriter(base.root, base.settings, self._effects.now_millis(), self._effects.new_id)
-        rebuilt = write_new_nodes(compact_tree(base.root.node, shape_of(base.settings), base.read_nodes), nodes.write)
+        rebuilt = write_new_nodes(
+            compact_tree(base.root.node, shape_of(base.settings, base.root.revision), base.read_nodes), nodes.write
+        )
         self._files.write(nodes.files)
         return self._seen(commit_rebuilt_tree(self._effects, self._files, base, changes, rebuilt))
 
@@ -243,6 +246,10 @@ class TreeMetastore:
         """Yield each violated invariant of this version."""
         return find_problems(self._own(snapshot))
 
+    def encode_hint(self, snapshot: MetastoreSnapshot) -> tuple[str, bytes]:
+        """Return the path and content of the hint file of a copy whose newest version is this one."""
+        return self._own(snapshot).root.revision.hint_path, encode_hint(snapshot.version)
+
     def repair(self) -> list[str]:
         """Rewrite a missing or wrong hint, and return what was repaired."""
         return repair_hint(self._effects, self.latest().root)
@@ -273,6 +280,7 @@ def create_tree(
     """
     if find_root_names(effects.store) is not None:
         raise _already_there(effects)
+    revision.check_limits(settings)
     files = TreeFiles(effects.store)
     path = lakehouse_definition_path(effects.new_id())
     effects.store.put(path, append_checksum(encode_definition(settings), Kind.LAKEHOUSE))

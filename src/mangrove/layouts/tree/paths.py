@@ -25,6 +25,7 @@ from mangrove.storage.paths import SEGMENT_BYTES_MAX
 
 __all__ = [
     "DEFINITION_PREFIXES",
+    "PATH_BYTES_MIN",
     "ROOT_DIGITS_KNOWN",
     "RootNames",
     "definition_path",
@@ -149,7 +150,11 @@ def definition_path(kind: Kind, names: Sequence[str], definition_id: str, path_b
             f"a {kind.word} definition path needs at least {len(nameless)} bytes, but this lakehouse allows "
             f"{bytes_max}; increase its file_path_max_size_bytes"
         )
-    readable = _NOT_READABLE.sub("_", "-".join(names)).encode()[: bytes_max - len(nameless) - 1].decode(errors="ignore")
+    readable = (
+        _NOT_READABLE.sub("_", "-".join(names))
+        .encode()[: max(0, bytes_max - len(nameless) - 1)]
+        .decode(errors="ignore")
+    )
     return hashed_path("-".join(filter(None, (word, readable, definition_id))) + ".binpb")
 
 
@@ -157,3 +162,19 @@ def _uuid_text(text: str) -> str:
     if _UUID.fullmatch(text) is None:
         raise InvalidInputError(f"{text!r} is not a lower-case UUID")
     return text
+
+
+def _required_paths() -> list[str]:
+    """Return a root, a node, a lakehouse definition, a definition of each kind and a data file with shortest names."""
+    some_id = "00000000-0000-4000-8000-000000000000"
+    unlimited = _HASH_FOLDERS_BYTES + SEGMENT_BYTES_MAX
+    definitions = [definition_path(kind, (), some_id, unlimited) for kind in _KIND_PREFIXES]
+    roots = [RootNames(digits).path(0) for digits in ROOT_DIGITS_KNOWN]
+    return [
+        *roots, newer_node_path(some_id), lakehouse_definition_path(some_id), *definitions,
+        f"data/{some_id}/{some_id}.parquet",
+    ]  # fmt: skip
+
+
+PATH_BYTES_MIN = max(map(len, _required_paths()))
+"""The least file_path_max_size_bytes with which every kind of file fits."""

@@ -22,7 +22,15 @@ from mangrove.layouts.tree.node_rows import (
     encode_newer_rows,
     encode_older_rows,
 )
-from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames, newer_node_path, older_node_path
+from mangrove.layouts.tree.paths import (
+    PATH_BYTES_MIN,
+    ROOT_DIGITS_KNOWN,
+    RootNames,
+    newer_node_path,
+    older_node_path,
+)
+from mangrove.model.locators import Kind
+from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
     "CREATED_AT_MILLIS",
@@ -85,6 +93,20 @@ class TreeRevision:
     system_names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     system_rows_in_roots_only: bool = False
     definitions: DefinitionCodec = MANGROVE_DEFINITIONS
+
+    @property
+    def schema_id_size_bytes(self) -> int:
+        """The size of what encloses the names in the key of a table: 4, or 5 with the space of the older revision."""
+        return len(self.keys.before[Kind.TABLE]) + len(self.keys.after[Kind.TABLE])
+
+    def check_limits(self, settings: LakehouseSettings) -> None:
+        """Raise an error for settings of a new lakehouse with which its files or nodes would not fit."""
+        settings.check_node_size(self.schema_id_size_bytes)
+        if settings.file_path_max_size_bytes < PATH_BYTES_MIN:
+            raise InvalidInputError(
+                f"file_path_max_size_bytes is {settings.file_path_max_size_bytes}, but paths of data files and "
+                f"definitions take up to {PATH_BYTES_MIN} bytes without names; allow at least that"
+            )
 
     def check_writable(self) -> None:
         """Raise an error if the lakehouse was written by another program and is read-only here."""

@@ -19,7 +19,15 @@ from mangrove.metastore import Changes, ObjectRange
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, TableVersionLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, Object, TableEntry, TableType, TableVersion
 
-__all__ = ["NO_REWRITES", "Rewrites", "WrittenNamespaces", "build_rewrites", "copies_schema", "find_written_namespaces"]
+__all__ = [
+    "NO_REWRITES",
+    "Rewrites",
+    "WrittenNamespaces",
+    "build_rewrites",
+    "copies_schema",
+    "find_written_namespaces",
+    "served_version_locator",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ def copies_schema(value: Object) -> bool:
         and value.table_type is TableType.MANAGED
         and value.schema is None
         and not value.keys
-        and _served_version(value) is not None
+        and served_version_locator(value) is not None
     )
 
 
@@ -136,15 +144,16 @@ def _scan_moved(base: TreeSnapshot, old: str, new: str) -> Iterator[tuple[str, s
                 yield key, base.keys.key_of(locate(new, str(parts.parts[-1]))), pointer
 
 
-def _served_version(table: TableEntry) -> int | None:
-    return table.latest_active_table_version or table.latest_table_version
+def served_version_locator(table: TableEntry) -> TableVersionLocator | None:
+    """Return the locator of the table version that readers of the table get, or None."""
+    number = table.latest_active_table_version or table.latest_table_version
+    return None if number is None else TableVersionLocator(table.namespace_id, table.id, number)
 
 
 def _find_served_version(base: TreeSnapshot, changes: Changes, table: TableEntry) -> TableVersion | None:
-    number = _served_version(table)
-    if number is None:
+    locator = served_version_locator(table)
+    if locator is None:
         return None
-    locator = TableVersionLocator(table.namespace_id, table.id, number)
     value = changes.puts.get(locator) or (None if locator in changes.deletes else base.get(locator))
     return value if isinstance(value, TableVersion) else None
 
@@ -163,8 +172,7 @@ def _find_changed_schemas(
         and not _has_same_schema(base.get(locator), value)
     }
     for table_locator, table in _find_tables(base, {locator.table_id for locator in versions}):
-        number = _served_version(table)
-        locator = TableVersionLocator(table.namespace_id, table.id, number or 0)
+        locator = served_version_locator(table)
         if locator in versions and table_locator not in changes.deletes and copies_schema(table):
             yield table_locator, table, versions[locator]
 

@@ -186,13 +186,14 @@ def build_system_rows(
     return system | {name: value for name, value in optional.items() if value}
 
 
-def shape_of(settings: LakehouseSettings) -> NodeLimits:
+def shape_of(settings: LakehouseSettings, revision: TreeRevision) -> NodeLimits:
     """Return the limits of keys and messages that keep a node file within its size limit.
 
     With the default settings the root's buffer holds at most as many messages as it has
     keys, and any other buffer eight times as many: see decision 0004.
     """
-    room = max(1, (settings.node_file_max_size_bytes - settings.key_table_size_bytes) // settings.row_size_bytes)
+    row_bytes = settings.row_size_bytes(revision.schema_id_size_bytes)
+    room = max(1, (settings.node_file_max_size_bytes - settings.order * row_bytes) // row_bytes)
     return NodeLimits(settings.order, min(settings.order, room), min(8 * settings.order, room))
 
 

@@ -41,7 +41,7 @@ _COMPRESSION = "tree.node-compression"
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
 """The lakehouse property for the maximum size of inline definitions. Default: 600 or what fits a node; 0: never inline.
 
-Set it to 0 if other programs read the lakehouse.
+A strict tree has no inline definitions.
 """
 _INLINE_BYTES_USUAL: Final = 600
 """Enough for a delta of one file with bounds of about ten columns."""
@@ -71,7 +71,7 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
     """
     settings = base.settings
     strict = settings.is_strict_tree
-    inline_max = 0 if strict else _inline_bytes_max(settings)
+    inline_max = 0 if strict else _inline_bytes_max(settings, base.root.revision)
     pointers: dict[Locator, str] = {}
     files: dict[str, bytes] = {}
     for locator, value in changes.puts.items():
@@ -79,6 +79,9 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
         if strict and copies_schema(value):
             continue  # `build_rewrites` writes it, because its definition depends on the version before it
         # The position of a delta is in its tree key only, because a rebase may change it.
+        if isinstance(value, Delta):
+            for file in value.manifest.entries:
+                settings.check_data_path(file.location)
         positionless = replace(value, position=None) if isinstance(value, Delta) else value
         data = encode_definition(positionless, base.carried(locator))
         pointer = encode_inline_pointer(data)
@@ -105,14 +108,14 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
 _NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION})
 
 
-def _inline_bytes_max(settings: LakehouseSettings) -> int:
+def _inline_bytes_max(settings: LakehouseSettings, revision: TreeRevision) -> int:
     """Return the maximum size of an inline pointer with which a full node stays within its size limit."""
     text = settings.properties.get(_INLINE_BYTES_MAX, "")
     if text.isdecimal():
         return int(text)
-    shape = shape_of(settings)
+    shape = shape_of(settings, revision)
     path_bytes = settings.file_path_max_size_bytes
-    names_bytes = settings.row_size_bytes - path_bytes
+    names_bytes = settings.row_size_bytes(revision.schema_id_size_bytes) - path_bytes
     without_children = settings.node_file_max_size_bytes - shape.keys_max * path_bytes
     room = without_children // (shape.keys_max + shape.buffer_max) - names_bytes - _BESIDE_KEY_AND_VALUE_BYTES
     return max(path_bytes, min(_INLINE_BYTES_USUAL, room))
@@ -169,7 +172,8 @@ def build_next_root(
         if message.key.startswith("\0"):
             raise NotFoundError(f"the namespace of the {message.key[1:]} does not exist; create it first")
     node = write_new_nodes(
-        apply_messages(base.root.node, messages, shape_of(base.settings), base.read_nodes), nodes.write
+        apply_messages(base.root.node, messages, shape_of(base.settings, base.root.revision), base.read_nodes),
+        nodes.write,
     )
     settings_path = staged.settings_path or base.root.definition_path
     system = build_system_rows(base.root, staged.changes, settings_path, names, created_at_millis)
@@ -211,7 +215,7 @@ def rebuild_tree(
             nodes.nodes.clear()
         return nodes.write(node)
 
-    root = build_tree(entries, shape_of(settings), write)
+    root = build_tree(entries, shape_of(settings, like.revision), write)
     files.write(nodes.files)
     return root
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError
+from mangrove.layouts.tree.paths import PATH_BYTES_MIN
 from mangrove.maintenance.check import CountRowsOfMany, check_lakehouse
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.convert.comparison import LakehouseComparison, VersionMapping, compare_lakehouses
@@ -29,7 +30,7 @@ from mangrove.maintenance.convert.replay import (
     decode_conversion,
     encode_conversion,
 )
-from mangrove.maintenance.convert.survey import survey_versions
+from mangrove.maintenance.convert.survey import Survey, survey_versions
 from mangrove.maintenance.copy import copy_files, find_missing_copies
 from mangrove.maintenance.progress import ProgressCallback, format_bytes, ignore_progress
 from mangrove.metastore import Problem
@@ -124,10 +125,8 @@ def convert_lakehouse(
     versions = _versions(source, record)
     conversion_mapping = _build_mapping(versions, history, place)
     survey = survey_versions(source, versions, conversion_mapping, ids_without_dots=place.ids_without_dots, watch=watch)
-    paths = survey.paths(source.store)
     sizes = {} if data is DataMode.REFERENCE else survey.sizes(source.store)
-    prefix = source.store.uri if data is DataMode.REFERENCE else ""
-    conversion_mapping = replace(conversion_mapping, relocate=_LocationMap(paths, prefix))
+    conversion_mapping = _map_locations(source, conversion_mapping, survey, data)
     place.store.put(CONVERSION_PATH, encode_conversion(record))
     missing = find_missing_copies(sizes, place.store.list()) if sizes else {}
     copier(source.store, place.store, missing, watch)
@@ -167,6 +166,20 @@ class _LocationMap:
     def __call__(self, location: str) -> str:
         path = self._paths.get(location, location)
         return path if is_uri(path) else f"{self._prefix}{path}"
+
+
+def _map_locations(
+    source: MaintenanceContext, mapping: ConversionMapping, survey: Survey, data: DataMode
+) -> ConversionMapping:
+    """Return the mapping with the locations of data files, and a path limit that allows all paths; URIs have none."""
+    paths = survey.paths(source.store)
+    copied = [] if data is DataMode.REFERENCE else [path for path in paths.values() if not is_uri(path)]
+    longest = max([PATH_BYTES_MIN, *(len(path.encode()) for path in copied)])
+    limit = source.metastore.latest().settings.file_path_max_size_bytes
+    if longest > limit:
+        survey.note(f"file_path_max_size_bytes is raised from {limit} to {longest}, the size of the longest path")
+    prefix = source.store.uri if data is DataMode.REFERENCE else ""
+    return replace(mapping, relocate=_LocationMap(paths, prefix), path_bytes_min=longest)
 
 
 def _build_mapping(versions: Sequence[int], history: HistoryMode, place: ConversionTarget) -> ConversionMapping:

@@ -42,6 +42,8 @@ class ConversionMapping:
     """Lakehouse properties without meaning in the destination layout."""
     strict: bool = False
     """Whether the destination is a strict tree."""
+    path_bytes_min: int = 0
+    """The size of the longest path in the destination, which its limit must allow."""
 
     def object(self, value: Object) -> Object | None:
         """Return the object for the destination, or None if it is not converted."""
@@ -67,6 +69,7 @@ class ConversionMapping:
         return replace(
             value,
             properties=properties,
+            file_path_max_size_bytes=max(value.file_path_max_size_bytes, self.path_bytes_min),
             maximum_version_age_millis_overrides={
                 self.numbers[version]: age for version, age in ages.items() if version in self.numbers
             },

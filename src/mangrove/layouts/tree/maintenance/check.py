@@ -13,11 +13,13 @@ from mangrove.betree.search import scan
 from mangrove.betree.verify import verify_tree
 from mangrove.effects import Effects
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.layouts.tree.definitions import decode_schema_copy
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.java_formats import list_java_revisions
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
+from mangrove.layouts.tree.rewrites import copies_schema, served_version_locator
 from mangrove.layouts.tree.root import shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.versions import decode_hint, find_root_names, list_taken_versions, read_root
@@ -31,7 +33,7 @@ from mangrove.model.locators import (
     TableLocator,
     ViewLocator,
 )
-from mangrove.model.objects import Object, TableEntry
+from mangrove.model.objects import Delta, Object, TableEntry, TableVersion
 from mangrove.storage.paths import check_path
 
 __all__ = ["diagnose_tree", "find_problems"]
@@ -59,7 +61,7 @@ def find_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
     yield from _root_problems(fresh)
     yield from _find_lost_newest(fresh)
     nodes = _NodeChecker(fresh, snapshot.files)
-    for broken in verify_tree(root.node, shape_of(fresh.settings), nodes.read_or_loop):
+    for broken in verify_tree(root.node, shape_of(fresh.settings, root.revision), nodes.read_or_loop):
         if broken.pointer not in nodes.broken:
             yield Problem(broken.pointer or root.path, broken.rule)
     yield from nodes.problems
@@ -68,6 +70,13 @@ def find_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
 
 def _root_problems(snapshot: TreeSnapshot) -> Iterator[Problem]:
     root, names = snapshot.root, snapshot.root.revision.roots
+    for path in (root.path, root.definition_path):
+        try:
+            snapshot.settings.check_file_path(path)
+        except InvalidInputError as error:
+            yield Problem(path, str(error))
+    if snapshot.settings.is_strict_tree and root.key_names.renamed:
+        yield Problem(root.path, "names of namespaces differ from those in keys, but the tree is strict")
     expected = names.path(root.version - 1) if root.version else None
     previous = root.system.get(PREVIOUS_ROOT)
     if previous != expected:
@@ -168,10 +177,13 @@ class _NodeChecker:
     def _is_path(self, pointer: str) -> bool:
         try:
             check_path(pointer)
-            self._settings.check_file_path(pointer)
         except InvalidInputError as error:
             self._note(pointer, str(error))
             return False
+        try:
+            self._settings.check_file_path(pointer)
+        except InvalidInputError as error:
+            self.problems.append(Problem(pointer, str(error)))
         return True
 
     def _node(self, pointer: str, data: bytes | None) -> Node:
@@ -206,6 +218,7 @@ class _ObjectChecker:
         self._nodes = nodes
         self._table_ids: set[str] = set()
         self._parents: dict[Locator, bool] = {}
+        self._is_strict = snapshot.settings.is_strict_tree
 
     def problems(self) -> Iterator[Problem]:
         yield from self._keys()
@@ -231,6 +244,11 @@ class _ObjectChecker:
             values, broken = self._defined(batch)
             yield from broken
             self._table_ids |= {value.id for value in values if isinstance(value, TableEntry)}
+            for value in values:
+                if isinstance(value, Delta):
+                    yield from self._data_path_problems(value)
+            if kind is Kind.TABLE and self._is_strict and not broken:
+                yield from self._copy_problems(batch, values)
 
     def _located(self, kind: Kind) -> Iterator[tuple[Locator, str]]:
         """Yield the objects of a kind, without those that `_keys` or `verify_tree` already reported."""
@@ -256,7 +274,13 @@ class _ObjectChecker:
 
     def _place_problems(self, locator: Locator, pointer: str) -> Iterator[Problem]:
         path = self._path(pointer)
-        if not pointer.startswith("data:"):
+        if pointer.startswith("data:"):
+            if self._is_strict:
+                way = "|".join(map(str, locator.parts))
+                yield Problem(
+                    path, f"the definition of the {locator.kind.word} {way} is inline, but the tree is strict"
+                )
+        else:
             try:
                 self._snapshot.settings.check_file_path(pointer)
             except InvalidInputError as error:
@@ -265,6 +289,36 @@ class _ObjectChecker:
         if parent is not None and not self._is_there(parent):
             way = "|".join(map(str, locator.parts[1:] if locator.kind > Kind.SHARED_TRANSACTION else locator.parts))
             yield Problem(path, f"the {locator.kind.word} {way} lies below a {parent.kind.word} that is not there")
+
+    def _data_path_problems(self, delta: Delta) -> Iterator[Problem]:
+        for file in delta.manifest.entries:
+            try:
+                self._snapshot.settings.check_data_path(file.location)
+            except InvalidInputError as error:
+                yield Problem(file.location, str(error))
+
+    def _copy_problems(self, tables: Sequence[tuple[Locator, str]], values: Sequence[Object]) -> Iterator[Problem]:
+        """Yield the tables of a strict tree whose definition does not have the schema of its table version."""
+        served = {
+            pointer: locator
+            for (_, pointer), table in zip(tables, values, strict=True)
+            if isinstance(table, TableEntry)
+            and copies_schema(table)
+            and (locator := served_version_locator(table)) is not None
+        }
+        try:
+            versions = self._snapshot.get_many(list(served.values()))
+            for pointer, version in zip(served, versions, strict=True):
+                if not isinstance(version, TableVersion) or version.schema is None:
+                    continue
+                copy = decode_schema_copy(self._snapshot.files.definition(Kind.TABLE, pointer))
+                if copy != (version.version, version.schema, version.keys):
+                    yield Problem(
+                        pointer,
+                        f"it does not have the schema and keys of table version {version.version}; alter the table",
+                    )
+        except FormatError:
+            return  # a damaged definition is reported with the table versions
 
     def _parent_of(self, locator: Locator) -> Locator | None:
         match locator:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.layouts.tree.paths import RootNames, newer_node_path
+from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.root import Root, build_expired_root, encode_root
 from mangrove.layouts.tree.versions import (
     decode_hint,
@@ -46,7 +46,7 @@ def expire_versions(
     now_millis = effects.now_millis()
     for start in range(0, len(going), _ROOTS_PER_READ):
         found = read_live_root_files(effects.store, names, going[start : start + _ROOTS_PER_READ])
-        retired = {newer_node_path(effects.new_id()): (root, data) for root, data in found}
+        retired = {newest.revision.node_path(effects.new_id()): (root, data) for root, data in found}
         effects.store.put_many({path: data for path, (_, data) in retired.items()})
         effects.store.put_many(
             {
