@@ -11,7 +11,7 @@ from typing import Any, cast
 from tests.independent_readers.table_rows import Json, Key, Objects
 
 from mangrove import expr
-from mangrove.errors import ConflictError
+from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.lakehouse.table import Table
@@ -185,6 +185,10 @@ class History(MemoryLake):
         table = self.lake.create_table(locator, _COLUMNS, **(design or self.choose(_DESIGNS)))
         table.append(self.draw_rows(table))
 
+    def replace_table(self) -> None:
+        table = self.choose_table()
+        self.lake.create_table(table.locator, _COLUMNS, as_=self.draw_rows(table)[:0], replace=True)
+
     def create_external_table(self) -> None:
         self.lake.create_table(
             self.choose_free_name(TableLocator), "x int", keys=["x"], table_type="external", table_format="CSV",
@@ -208,6 +212,17 @@ class History(MemoryLake):
 
     def update(self) -> None:
         self.choose_table().update({"weight": expr("coalesce(weight, 1.0) * 2")}, self.choose(_WHERE))
+
+    def merge(self) -> None:
+        table = self.choose_table(keyed=True)
+        on = " and ".join(f"t.{key} = s.{key}" for key in table.keys)
+        merge = table.merge(self.draw_rows(table, distinct=True), on).when_matched_delete("s.id = 1")
+        merge.when_matched_update({"name": expr("s.name")}).when_not_matched_insert().execute()
+
+    def evolve(self) -> None:
+        table = self.choose_table()
+        name = f"c{describe_schema(table)['last_column_id']}"
+        table.append([row | {name: 7} for row in self.draw_rows(table)], evolve=True)
 
     def overwrite(self) -> None:
         table = self.choose_table()
@@ -300,9 +315,20 @@ class History(MemoryLake):
         self.lake.alter_namespace(self.choose_namespace(), {"more": "yes"})
 
     def begin_shared(self) -> None:
-        long = "l" * min(40, self.lake.settings.table_name_max_size_bytes)
-        if (name := self.choose(["löad", long])) not in self.lake.shared_transactions():
+        name_bytes_max = self.lake.settings.table_name_max_size_bytes
+        for name in sorted({"löad", "l" * min(40, name_bytes_max)} - {*self.lake.shared_transactions()}):
             self.lake.begin_shared(name, "2h")
+
+    def publish_shared(self) -> None:
+        shared = self.lake.begin_shared("s", "2h")
+        with shared:
+            table = self.choose_table()
+            shared.table(table.locator).append(self.draw_rows(table))
+        shared.publish()
+
+    def undo(self) -> None:
+        with suppress(InvalidInputError, ConflictError):
+            self.lake.undo(self.lake.version)
 
     def roll_back(self) -> None:
         self.lake.rollback(self.random.randint(self.lake.version // 2, self.lake.version))
@@ -312,6 +338,8 @@ _OF_ROWS = (
     History.append,
     History.upsert,
     History.delete_keys,
+    History.merge,
+    History.evolve,
     History.delete_where,
     History.update,
     History.overwrite,
@@ -323,6 +351,7 @@ _OF_ROWS = (
 _OF_OBJECTS = (
     History.create_namespace,
     History.create_table,
+    History.replace_table,
     History.create_external_table,
     History.rename_table,
     History.rename_namespace,
@@ -332,6 +361,8 @@ _OF_OBJECTS = (
     History.change_view,
     History.alter,
     History.begin_shared,
+    History.publish_shared,
+    History.undo,
     History.roll_back,
 )
 _STEPS: tuple[Callable[[History], None], ...] = (*_OF_ROWS, *_OF_ROWS, *_OF_OBJECTS)
