@@ -320,9 +320,9 @@ class History(MemoryLake):
             self.lake.begin_shared(name, "2h")
 
     def publish_shared(self) -> None:
-        shared = self.lake.begin_shared("s", "2h")
+        table = self.choose_table()
+        shared = self.lake.begin_shared(f"s{self.lake.version}", "2h")
         with shared:
-            table = self.choose_table()
             shared.table(table.locator).append(self.draw_rows(table))
         shared.publish()
 
