@@ -17,7 +17,7 @@ from mangrove.layouts.deltacat.revision import DELTACAT_2, digest_of
 from mangrove.layouts.deltacat.transaction_log import flat_log_path, minute_log_path
 from mangrove.layouts.tree import node_rows, revision, root
 from mangrove.layouts.tree.definition_files import append_checksum, encode_inline_pointer
-from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
+from mangrove.layouts.tree.keys import NEWER_KEYS, OLDER_KEYS, NameSizes
 from mangrove.layouts.tree.paths import RootNames, hashed_path
 from mangrove.model.locators import Kind
 
@@ -56,6 +56,12 @@ def test_tree_keys_are_padded_names_ids_and_numbers(tree: Any) -> None:
     assert tree["keys"]
     for one in tree["keys"]:
         assert NEWER_KEYS.key_of(KINDS[one["kind"]], one["parts"], NameSizes(8, 8)) == one["key"]
+
+
+def test_tree_keys_of_the_older_revision_end_with_their_kind(tree: Any) -> None:
+    assert tree["older_keys"]
+    for one in tree["older_keys"]:
+        assert OLDER_KEYS.key_of(KINDS[one["kind"]], one["parts"], NameSizes(8, 8)) == one["key"]
 
 
 def test_a_definition_is_sealed_by_its_kind_and_bytes(tree: Any) -> None:

@@ -2,15 +2,16 @@
 
 import datetime
 import decimal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from random import Random
+from typing import Any, cast
 
-from hypothesis import strategies as st
 from tests.independent_readers.table_rows import Json, Key, Objects
 
 from mangrove import expr
-from mangrove.errors import InvalidInputError
+from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.lakehouse.table import Table
@@ -23,6 +24,7 @@ from mangrove.testing.effects import build_deterministic_effects
 from mangrove.wiring import LocalEngines
 
 _NAMES = ("a", "b", "ä.b")
+_TABLE_NAMES = (*_NAMES, *"cdefgh")
 _SETTINGS = (
     LakehouseSettings(),
     LakehouseSettings(
@@ -71,22 +73,25 @@ _DESIGNS: tuple[dict[str, Any], ...] = (
     {"keys": ["id", "day"], "partition_by": ["day"], "checks": {"small": "id < 100"}, "defaults": {"name": "'new'"}},
 )
 _WHERE = ("id < 3", "id in (1, 4) and day is not null", "day >= '2026-01-15'", "true", "id = 99")
-_PLAIN: dict[str, st.SearchStrategy[Any]] = {
-    "boolean": st.booleans(),
-    "smallint": st.sampled_from([-32768, 0, 7]),
-    "int": st.sampled_from([-(2**31), 0, 2]),
-    "bigint": st.integers(0, 5),
-    "float": st.sampled_from([0.5, -1.25, float("inf")]),
-    "double": st.sampled_from([0.1, -0.0, float("nan")]),
-    "string": st.sampled_from(["", "a", "ab", "β"]),
-    "char(3)": st.sampled_from(["", "abc"]),
-    "varchar(4)": st.sampled_from(["", "four"]),
-    "fixed(2)": st.just(b"\x00\xff"),
-    "binary": st.sampled_from([b"", b"\xff"]),
-    "date": st.sampled_from([datetime.date(2026, 1, 1), datetime.date(2026, 2, 1), datetime.date(1969, 12, 31)]),
-    "time": st.sampled_from([datetime.time(0), datetime.time(23, 59, 59, 999_999)]),
-    "timestamp": st.just(datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)),
-    "timestamp_ntz": st.just(datetime.datetime(1969, 1, 1, 12, 0, 0, 1)),
+_PLAIN: dict[str, tuple[Any, ...]] = {
+    "boolean": (False, True),
+    "smallint": (-32768, 0, 7),
+    "int": (-(2**31), 0, 2),
+    "bigint": (0, 1, 2, 3, 4, 5),
+    "float": (0.5, -1.25, float("inf")),
+    "double": (0.1, -0.0, float("nan")),
+    "string": ("", "a", "ab", "β"),
+    "char(3)": ("", "abc"),
+    "varchar(4)": ("", "four"),
+    "fixed(2)": (b"\x00\xff",),
+    "binary": (b"", b"\xff"),
+    "date": (datetime.date(2026, 1, 1), datetime.date(2026, 2, 1), datetime.date(1969, 12, 31)),
+    "time": (datetime.time(0), datetime.time(23, 59, 59, 999_999)),
+    "timestamp": (datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC),),
+    "timestamp_ntz": (datetime.datetime(1969, 1, 1, 12, 0, 0, 1),),
+    "decimal(5,1)": (decimal.Decimal("-12.5"), decimal.Decimal(0)),
+    "decimal(6,2)": (decimal.Decimal("-12.75"), decimal.Decimal(0)),
+    "decimal(9,1)": (decimal.Decimal("-12345678.5"),),
 }
 
 
@@ -107,159 +112,198 @@ class MemoryLake:
 class History(MemoryLake):
     """A lakehouse in memory, to which random commits are made."""
 
-    draw: Callable[[st.SearchStrategy[Any]], Any]
+    random: Random
+    first_design: int
 
-    def choose(self, options: Any) -> Any:
+    def choose(self, options: Sequence[Any]) -> Any:
         """Return one of some options."""
-        return self.draw(st.sampled_from(list(options)))
+        return self.random.choice(options)
 
-    def run(self, steps_max: int, without: Sequence[Callable[["History"], None]] = ()) -> None:
-        """Make up to so many random commits after a table was created, without some kinds of them."""
+    def run(self, rounds: int, without: Sequence[Callable[["History"], None]] = ()) -> None:
+        """Create a table, and make changes of every kind in random order, so many times, without some kinds."""
         self.create_namespace()
-        self.create_table()
-        steps = st.sampled_from([step for step in _STEPS if step not in without])
-        for step in self.draw(st.lists(steps, min_size=steps_max // 2, max_size=steps_max)):
-            step(self)
+        self.create_table(_DESIGNS[self.first_design % len(_DESIGNS)])
+        possible = [step for step in _STEPS if step not in without]
+        for _ in range(rounds):
+            for step in self.random.sample(possible, len(possible)):
+                step(self)
 
-    def choose_namespace(self) -> str | None:
-        names = [one.name for one in self.lake.namespaces()]
-        return self.choose(names) if names else None
+    def choose_namespace(self) -> NamespaceLocator:
+        """Return a namespace, created if there is none."""
+        if not (names := [space.locator for space in self.lake.namespaces()]):
+            self.create_namespace()
+            return self.choose_namespace()
+        return cast(NamespaceLocator, self.choose(names))
 
-    def choose_table(self) -> Table | None:
+    def choose_table(self, *, keyed: bool = False) -> Table:
+        """Return a managed table, or one with keys, created if there is none."""
         tables = [table for space in self.lake.namespaces() for table in self.lake.tables(space.locator)]
-        managed = [table for table in tables if table.table_type is TableType.MANAGED]
-        return self.choose(managed) if managed else None
+        managed = [table for table in tables if table.table_type is TableType.MANAGED and (table.keys or not keyed)]
+        if not managed:
+            self.create_table(_DESIGNS[0])
+            return self.choose_table(keyed=keyed)
+        return cast(Table, self.choose(managed))
 
     def choose_free_name(self, make: type[TableLocator] | type[ViewLocator]) -> Any:
-        """Return the locator of a table or view that does not exist, or None."""
+        """Return the locator of a table or view that does not exist."""
         namespace = self.choose_namespace()
-        if namespace is None:
-            return None
-        used = {table.name for table in self.lake.tables(NamespaceLocator(namespace))}
-        used |= {view.name for view in self.lake.views(NamespaceLocator(namespace))}
-        free = [name for name in (*_NAMES, "v") if name not in used]
-        return make(namespace, self.choose(free)) if free else None
+        used = {table.name for table in self.lake.tables(namespace)} | {
+            view.name for view in self.lake.views(namespace)
+        }
+        return make(namespace.name, self.choose([name for name in _TABLE_NAMES if name not in used]))
 
     def draw_rows(self, table: Table, *, distinct: bool = False) -> list[dict[str, Any]]:
         """Return rows for the current columns of a table."""
-        schema: Any = to_json(table.opened().version.schema)
-        row = st.fixed_dictionaries({column["name"]: _values(column) for column in schema["columns"]})
-        rows = self.draw(st.lists(row, min_size=1, max_size=4))
+        columns = describe_schema(table)["columns"]
+        rows = [
+            {column["name"]: self.draw_value(column) for column in columns} for _ in range(self.random.randint(1, 4))
+        ]
         return list({tuple(one[key] for key in table.keys): one for one in rows}.values()) if distinct else rows
 
+    def draw_value(self, column: Json) -> Any:
+        """Return a value for a column, null now and then."""
+        if column["nullable"] and self.random.random() < 0.2:
+            return None
+        match column["type"]:
+            case {"struct": columns}:
+                return {inner["name"]: self.draw_value(inner) for inner in columns}
+            case {"list": element}:
+                return [self.draw_value(element) for _ in range(self.random.randint(0, 2))]
+            case {"map": {"key": key, "value": value}}:
+                return {self.draw_value(key): self.draw_value(value) for _ in range(self.random.randint(0, 2))}
+            case type_:
+                return self.choose(_PLAIN[type_])
+
     def create_namespace(self) -> None:
-        free = [name for name in _NAMES if name not in {one.name for one in self.lake.namespaces()}]
+        free = [name for name in _NAMES if name not in {space.name for space in self.lake.namespaces()}]
         if free:
             properties = self.choose([{}, {"owner": "änn", "empty": ""}])
             self.lake.create_namespace(NamespaceLocator(self.choose(free)), properties=properties, description="d")
 
-    def create_table(self) -> None:
+    def create_table(self, design: Mapping[str, Any] | None = None) -> None:
         locator = self.choose_free_name(TableLocator)
-        if locator is not None:
-            table = self.lake.create_table(locator, _COLUMNS, **self.choose(_DESIGNS))
-            table.append(self.draw_rows(table))
+        table = self.lake.create_table(locator, _COLUMNS, **(design or self.choose(_DESIGNS)))
+        table.append(self.draw_rows(table))
+
+    def replace_table(self) -> None:
+        table = self.choose_table()
+        self.lake.create_table(table.locator, _COLUMNS, as_=self.draw_rows(table)[:0], replace=True)
 
     def create_external_table(self) -> None:
-        locator = self.choose_free_name(TableLocator)
-        if locator is not None:
-            self.lake.create_table(
-                locator, "x int", keys=["x"], table_type="external", table_format="CSV", location="s3://b/x",
-                format_properties={"header": "true"},
-            )  # fmt: skip
+        self.lake.create_table(
+            self.choose_free_name(TableLocator), "x int", keys=["x"], table_type="external", table_format="CSV",
+            location="s3://b/x", format_properties={"header": "true"},
+        )  # fmt: skip
 
     def append(self) -> None:
-        if table := self.choose_table():
-            table.append(self.draw_rows(table), ordered=self.draw(st.booleans()))
+        table = self.choose_table()
+        table.append(self.draw_rows(table), ordered=self.choose([False, True]))
 
     def upsert(self) -> None:
-        if (table := self.choose_table()) and table.keys:
-            table.upsert(self.draw_rows(table, distinct=True))
+        table = self.choose_table(keyed=True)
+        table.upsert(self.draw_rows(table, distinct=True))
 
     def delete_keys(self) -> None:
-        if (table := self.choose_table()) and table.keys:
-            table.delete_keys([{key: row[key] for key in table.keys} for row in self.draw_rows(table)])
+        table = self.choose_table(keyed=True)
+        table.delete_keys([{key: row[key] for key in table.keys} for row in self.draw_rows(table)])
 
     def delete_where(self) -> None:
-        if table := self.choose_table():
-            table.delete(self.choose(_WHERE))
+        self.choose_table().delete(self.choose(_WHERE))
 
     def update(self) -> None:
-        if table := self.choose_table():
-            table.update({"weight": expr("coalesce(weight, 1.0) * 2")}, self.choose(_WHERE))
+        self.choose_table().update({"weight": expr("coalesce(weight, 1.0) * 2")}, self.choose(_WHERE))
+
+    def merge(self) -> None:
+        table = self.choose_table(keyed=True)
+        on = " and ".join(f"t.{key} = s.{key}" for key in table.keys)
+        merge = table.merge(self.draw_rows(table, distinct=True), on).when_matched_delete("s.id = 1")
+        merge.when_matched_update({"name": expr("s.name")}).when_not_matched_insert().execute()
+
+    def evolve(self) -> None:
+        table = self.choose_table()
+        name = f"c{describe_schema(table)['last_column_id']}"
+        table.append([row | {name: 7} for row in self.draw_rows(table)], evolve=True)
 
     def overwrite(self) -> None:
-        if table := self.choose_table():
-            table.overwrite(self.draw_rows(table, distinct=bool(table.keys)))
+        table = self.choose_table()
+        table.overwrite(self.draw_rows(table, distinct=bool(table.keys)))
 
     def compact(self) -> None:
-        if table := self.choose_table():
-            table.compact(full=self.draw(st.booleans()))
+        self.choose_table().compact(full=self.choose([False, True]))
 
     def change_columns(self) -> None:
-        if not (table := self.choose_table()):
-            return
-        schema: Any = to_json(table.opened().version.schema)
+        table = self.choose_table()
+        schema = describe_schema(table)
         extra = [column for column in schema["columns"] if column["name"].startswith("c")]
         with table.update_schema() as update:
-            match self.choose(["add", "rename", "drop", "widen", "move", "comment"]):
+            match self.choose(["add", "add", "rename", "drop", "widen", "move", "comment"]):
                 case "rename" if extra:
                     update.rename_column(extra[0]["name"], f"{extra[0]['name']}'")
                 case "drop" if extra:
                     update.drop_column(extra[0]["name"])
-                case "widen" if wider := [one for one in extra if str(one["type"]) in _WIDER]:
+                case "widen" if wider := [column for column in extra if str(column["type"]) in _WIDER]:
                     update.widen(wider[0]["name"], _WIDER[wider[0]["type"]])
                 case "move":
                     update.move_column("tags", after=self.choose([None, "id"]))
                 case "comment":
-                    update.rename_column("place.city", self.choose(["city", "town"])) if _has_city(schema) else None
                     update.set_comment("id", self.choose(["ä", None]))
+                case "rename":
+                    place = next(column for column in schema["columns"] if column["name"] == "place")
+                    city = place["type"]["struct"][0]["name"]
+                    update.rename_column(f"place.{city}", f"{city}'")
                 case _:
                     update.add_column(f"c{schema['last_column_id']}", self.choose(_TYPES))
 
     def write_two_tables(self) -> None:
-        if (first := self.choose_table()) and (second := self.choose_table()):
-            with self.lake.transaction(message="two\ntables", author="ana", properties={"k": "v"}) as transaction:
-                for handle in (first, second):
-                    table = transaction.table(handle.locator)
-                    if table.keys and self.draw(st.booleans()):
-                        table.upsert(self.draw_rows(handle, distinct=True))
-                    else:
-                        table.append(self.draw_rows(handle))
+        handles = (self.choose_table(keyed=True), self.choose_table())
+        with self.lake.transaction(message="two\ntables", author="ana", properties={"k": "v"}) as transaction:
+            for handle in handles:
+                table = transaction.table(handle.locator)
+                if handle.keys:
+                    table.upsert(self.draw_rows(handle, distinct=True))
+                else:
+                    table.append(self.draw_rows(handle))
+
+    def write_beside_another(self) -> None:
+        """Rewrite a table in a transaction, and write to it before the transaction commits."""
+        table = self.choose_table()
+        transaction = self.lake.transaction()
+        if self.choose([False, True]):
+            transaction.table(table.locator).compact(full=True)
+        else:
+            transaction.table(table.locator).overwrite(self.draw_rows(table, distinct=bool(table.keys)))
+        if table.keys:
+            table.upsert(self.draw_rows(table, distinct=True))
+        else:
+            table.append(self.draw_rows(table))
+        with suppress(ConflictError):
+            transaction.commit()
 
     def rename_table(self) -> None:
-        table, to = self.choose_table(), self.choose_free_name(TableLocator)
-        if table is not None and to is not None:
-            table.rename(to)
+        self.choose_table().rename(self.choose_free_name(TableLocator))
 
     def rename_namespace(self) -> None:
-        name = self.choose_namespace()
-        free = [one for one in (*_NAMES, "c") if one not in {space.name for space in self.lake.namespaces()}]
-        if name is not None and free:
-            self.lake.rename_namespace(NamespaceLocator(name), NamespaceLocator(self.choose(free)))
+        names = {space.name for space in self.lake.namespaces()}
+        free = [name for name in (*_NAMES, "c") if name not in names]
+        self.lake.rename_namespace(self.choose_namespace(), NamespaceLocator(self.choose(free)))
 
     def drop_table(self) -> None:
-        if table := self.choose_table():
-            table.drop()
+        self.choose_table().drop()
 
     def drop_namespace(self) -> None:
-        if (name := self.choose_namespace()) is not None:
-            try:
-                self.lake.drop_namespace(NamespaceLocator(name), cascade=True)
-            except InvalidInputError:
-                return  # a view elsewhere reads a table in it
+        self.lake.drop_namespace(self.choose_namespace(), cascade=True)
 
     def create_view(self) -> None:
         locator = self.choose_free_name(ViewLocator)
-        if locator is not None:
-            self.lake.create_view(locator, "select 1 as x", reads=["other.t"], properties={"p": "q"}, description="one")
+        self.lake.create_view(locator, "select 1 as x", reads=["other.t"], properties={"p": "q"}, description="one")
 
     def change_view(self) -> None:
         views = [view for space in self.lake.namespaces() for view in self.lake.views(space.locator)]
         if views:
-            view, to = self.choose(views), self.choose_free_name(ViewLocator)
+            view = self.choose(views)
             match self.choose(["alter", "rename", "drop"]):
-                case "rename" if to is not None:
-                    view.rename(to)
+                case "rename":
+                    view.rename(self.choose_free_name(ViewLocator))
                 case "drop":
                     view.drop()
                 case _:
@@ -267,35 +311,48 @@ class History(MemoryLake):
 
     def alter(self) -> None:
         self.lake.alter({"set": self.choose(["x", "y"])}, minimum_versions_to_keep=self.choose([3, 5]))
-        if table := self.choose_table():
-            table.alter({"owner": self.choose(["ana", "ben"])}, description=self.choose([None, "new"]))
-        if (name := self.choose_namespace()) is not None:
-            self.lake.alter_namespace(NamespaceLocator(name), {"more": "yes"})
+        self.choose_table().alter({"owner": self.choose(["ana", "ben"])}, description=self.choose([None, "new"]))
+        self.lake.alter_namespace(self.choose_namespace(), {"more": "yes"})
 
     def begin_shared(self) -> None:
-        name = self.choose(["load", "löad"])
-        if name not in self.lake.shared_transactions():
+        name_bytes_max = self.lake.settings.table_name_max_size_bytes
+        for name in sorted({"löad", "l" * min(40, name_bytes_max)} - {*self.lake.shared_transactions()}):
             self.lake.begin_shared(name, "2h")
 
+    def publish_shared(self) -> None:
+        table = self.choose_table()
+        shared = self.lake.begin_shared(f"s{self.lake.version}", "2h")
+        with shared:
+            shared.table(table.locator).append(self.draw_rows(table))
+        shared.publish()
+
+    def undo(self) -> None:
+        with suppress(InvalidInputError, ConflictError):
+            self.lake.undo(self.lake.version)
+
     def roll_back(self) -> None:
-        self.lake.rollback(self.draw(st.integers(0, self.lake.version)))
+        self.lake.rollback(self.random.randint(self.lake.version // 2, self.lake.version))
 
 
-_STEPS: tuple[Callable[[History], None], ...] = (
-    History.create_namespace,
-    History.create_table,
-    History.create_external_table,
+_OF_ROWS = (
     History.append,
     History.upsert,
-    History.upsert,
     History.delete_keys,
+    History.merge,
+    History.evolve,
     History.delete_where,
     History.update,
     History.overwrite,
     History.compact,
     History.change_columns,
-    History.change_columns,
     History.write_two_tables,
+    History.write_beside_another,
+)
+_OF_OBJECTS = (
+    History.create_namespace,
+    History.create_table,
+    History.replace_table,
+    History.create_external_table,
     History.rename_table,
     History.rename_namespace,
     History.drop_table,
@@ -304,14 +361,17 @@ _STEPS: tuple[Callable[[History], None], ...] = (
     History.change_view,
     History.alter,
     History.begin_shared,
+    History.publish_shared,
+    History.undo,
     History.roll_back,
 )
+_STEPS: tuple[Callable[[History], None], ...] = (*_OF_ROWS, *_OF_ROWS, *_OF_OBJECTS)
 
 
-def begin_history(draw: Callable[[st.SearchStrategy[Any]], Any], layout: str) -> History:
-    """Return the history of a new lakehouse in memory."""
-    new = create_in_memory(layout, draw(st.sampled_from(_SETTINGS)))
-    return History(new.lake, new.store, draw)
+def begin_history(layout: str, seed: int) -> History:
+    """Return the history of a new lakehouse in memory, which the seed determines."""
+    new = create_in_memory(layout, _SETTINGS[seed % len(_SETTINGS)])
+    return History(new.lake, new.store, Random(seed), seed)
 
 
 def create_in_memory(layout: str, settings: LakehouseSettings) -> MemoryLake:
@@ -337,23 +397,6 @@ def describe_objects(lake: Lakehouse, version: int) -> Objects:
     return objects
 
 
-def _has_city(schema: Json) -> bool:
-    place = next((column for column in schema["columns"] if column["name"] == "place"), None)
-    return place is not None and any(column["name"] == "city" for column in place["type"]["struct"])
-
-
-def _values(column: Json) -> st.SearchStrategy[Any]:
-    type_ = column["type"]
-    strategy: st.SearchStrategy[Any]
-    match type_:
-        case {"struct": columns}:
-            strategy = st.fixed_dictionaries({inner["name"]: _values(inner) for inner in columns})
-        case {"list": element}:
-            strategy = st.lists(_values(element), max_size=2)
-        case {"map": {"key": key, "value": value}}:
-            strategy = st.dictionaries(_values(key), _values(value), max_size=2)
-        case str() if type_.startswith("decimal"):
-            strategy = st.sampled_from([decimal.Decimal("-12.5"), decimal.Decimal(0)])
-        case _:
-            strategy = _PLAIN[type_]
-    return st.none() | strategy if column["nullable"] else strategy
+def describe_schema(table: Table) -> Json:
+    """Return the current schema of a table in JSON form."""
+    return to_json(table.opened().version.schema)

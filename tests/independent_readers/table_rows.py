@@ -10,6 +10,7 @@ Objects are in the JSON form of that page, by kind and parts:
 
 import io
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -37,6 +38,7 @@ _ARROW: Final[dict[str, Any]] = {
     "binary": pa.binary(),
 }
 _SIZED: Final = re.compile(r"(decimal|char|varchar|fixed)\((\d+)(?:,(\d+))?\)")
+_FOOTER_CHECKSUM: Final = b"mangrove.footer.crc32="
 _FIELD_ID: Final = b"PARQUET:field_id"
 _POSITION_COLUMNS: Final = [{"id": 2147483546, "type": "string"}, {"id": 2147483545, "type": "bigint"}]
 """The columns `file_path` and `pos` of a file of position deletes."""
@@ -120,6 +122,7 @@ def _read_positions(files: Mapping[str, bytes], one: _LiveFile) -> set[tuple[str
 
 def read_columns(data: bytes, columns: list[Json]) -> list[list[Any]]:
     """Return the rows of a Parquet file with these columns, matched by id, or by name if no column has an id."""
+    _verify_footer(data)
     stored = pq.read_table(io.BytesIO(data))
     has_ids = any(_FIELD_ID in (field.metadata or {}) for field in stored.schema)
     arrays = []
@@ -132,6 +135,17 @@ def read_columns(data: bytes, columns: list[Json]) -> list[list[Any]]:
             values = stored.column(place).to_pylist()
             arrays.append([_convert(value, source, column["type"], has_ids=has_ids) for value in values])
     return [list(row) for row in zip(*arrays, strict=True)]
+
+
+def _verify_footer(data: bytes) -> None:
+    """Compare the footer with its checksum, which only files of Mangrove have."""
+    footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
+    start = footer.rfind(_FOOTER_CHECKSUM) + len(_FOOTER_CHECKSUM)
+    digits = footer[start : start + 8]
+    if start >= len(_FOOTER_CHECKSUM) and digits != b"0" * 8:
+        zeroed = footer[:start] + b"0" * 8 + footer[start + 8 :]
+        if digits != f"{zlib.crc32(zeroed):08x}".encode():
+            raise ValueError("the footer of a data file does not match its checksum")
 
 
 def _find_field(fields: list[Any], column: Json, *, has_ids: bool) -> int | None:

@@ -8,8 +8,6 @@ marked as an expected failure.
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.independent_readers.deltacat_reader import DeltaCatReader
 from tests.independent_readers.histories import History, MemoryLake, begin_history, create_in_memory, describe_objects
 from tests.independent_readers.table_rows import Json, Key, Objects, read_rows
@@ -46,16 +44,15 @@ def select_fields(objects: Objects) -> dict[Key, Json]:
     return {key: {name: value[name] for name in SPECIFIED if value.get(name)} for key, value in objects.items()}
 
 
-def read_strictly(memory: MemoryLake) -> Objects:
-    return TreeReader(memory.files, extensions=False).read_objects()
-
-
 def assert_strict_agreement(memory: MemoryLake, layout: str) -> None:
-    """Assert that a strict reader finds the namespaces, tables and views, with all that it knows of them."""
+    """Assert that a strict reader finds the namespaces, tables and views of every version, as far as it knows them."""
     kinds = ("namespace", "table") if layout == "tree-older" else ("namespace", "table", "view")
-    objects = describe_objects(memory.lake, memory.lake.version)
-    expected = {key: value for key, value in objects.items() if key[0] in kinds}
-    assert select_fields(read_strictly(memory)) == select_fields(expected)
+    reader = TreeReader(memory.files, extensions=False)
+    assert reader.find_newest_version() == memory.lake.version
+    for version in range(memory.lake.version + 1):
+        objects = describe_objects(memory.lake, version)
+        expected = {key: value for key, value in objects.items() if key[0] in kinds}
+        assert select_fields(reader.read_objects(version)) == select_fields(expected)
 
 
 @pytest.mark.parametrize("layout", TREES)
@@ -77,10 +74,18 @@ def test_a_strict_reader_finds_tables_under_the_new_name_of_their_namespace(layo
     assert_strict_agreement(memory, layout)
 
 
+@pytest.mark.xfail(reason="`data:` values and key names, as above", strict=True)
+@pytest.mark.parametrize("layout", TREES)
+def test_a_strict_reader_agrees_in_every_version(layout: str) -> None:
+    history = begin_history(layout, 0)
+    history.run(1)
+    assert_strict_agreement(history, layout)
+
+
 @pytest.mark.xfail(reason="the schema of a managed table is only in its table version", strict=True)
 @pytest.mark.parametrize("layout", TREES)
 def test_a_strict_reader_finds_the_columns_and_keys_of_a_table(layout: str) -> None:
-    table = read_strictly(begin(layout, IN_FILES))["table", "a", "t"]
+    table = TreeReader(begin(layout, IN_FILES).files, extensions=False).read_objects()["table", "a", "t"]
     assert [(column["id"], column["name"], column["type"]) for column in table["schema"]["columns"]] == [
         (1, "id", "bigint"),
         (2, "n", "string"),
@@ -128,12 +133,22 @@ def assert_log_agreement(memory: MemoryLake) -> None:
                     assert_equal_rows(read_rows(shared, objects, *names), table.to_arrow())
 
 
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("layout", CATALOGS)
-@settings(max_examples=3)
-@given(data=st.data())
-def test_the_log_and_digests_lead_to_every_object_of_every_version(layout: str, data: st.DataObject) -> None:
-    history = begin_history(data.draw, layout)
-    history.run(10, without=[History.rename_namespace, History.rename_table])
+def test_the_log_and_digests_lead_to_every_object_of_every_version(layout: str, seed: int) -> None:
+    history = begin_history(layout, seed)
+    history.run(1, without=[History.rename_namespace, History.rename_table])
+    assert_log_agreement(history)
+
+
+@pytest.mark.xfail(reason="tables of renamed namespaces and moved tables are not found, as below", strict=True)
+@pytest.mark.parametrize("layout", CATALOGS)
+def test_the_log_and_digests_lead_to_every_object_after_renames(layout: str) -> None:
+    history = begin_history(layout, 0)
+    history.run(1)
+    history.lake.create_namespace("z")
+    history.choose_table().rename("z.moved")
+    history.lake.rename_namespace("z", "y")
     assert_log_agreement(history)
 
 

@@ -129,6 +129,12 @@ def test_rows_that_can_be_read_once_are_written_whole_however_often_they_are_loo
     assert (ids(made), ids(evolved)) == ([1, 2], [1, 2])
 
 
+def test_a_table_evolves_by_rows_whose_lists_are_all_empty(lake: Lakehouse) -> None:
+    table = lake.create_table("sales.tagged", "id int, tags array<string>, place struct<city: string>")
+    table.append([{"id": 1, "tags": [], "place": {"city": None}, "more": 7}], evolve=True)
+    assert table.to_arrow().to_pylist() == [{"id": 1, "tags": [], "place": {"city": None}, "more": 7}]
+
+
 def test_rows_that_can_be_read_once_are_all_there_after_a_lost_race() -> None:
     rows, raced = pa.table({"order_id": [1, 2]}), 0
     for requests in range(1, 20):

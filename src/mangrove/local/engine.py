@@ -16,7 +16,7 @@ from mangrove.expressions.parse import SparkCondition, bind_predicate, parse_con
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.change_feed import compute_changed_rows
 from mangrove.local.compaction import write_compacted_files
-from mangrove.local.conform import check_rows_fit, conform_rows, detect_column_types, match_by_name
+from mangrove.local.conform import check_rows_fit, conform_rows, detect_column_types, fill_null_types, match_by_name
 from mangrove.local.data_files import FileWriter, split_by_partition
 from mangrove.local.frames import to_arrow_table, to_duckdb, to_polars
 from mangrove.local.keys import check_keys_unique, deduplicate_keys
@@ -194,8 +194,9 @@ class LocalEngine(LocalReader):
         return to_python_rows(found.slice(0, _EXAMPLES_MAX))
 
     def detect_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
-        """Return the columns of rows; the type of a column with only nulls is None."""
-        return detect_column_types(to_arrow_table(rows, None if state is None else state.schema))
+        """Return the columns of rows; one with only nulls has the type of the table's column, or None if it is new."""
+        given = to_arrow_table(rows, None if state is None else state.schema)
+        return detect_column_types(given if state is None else fill_null_types(given, state.schema))
 
     def compact(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: ProgressCallback = ignore_progress
