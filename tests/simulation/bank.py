@@ -7,23 +7,28 @@ the ones before left behind: as it read it, where it asked to be serializable.
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 __all__ = [
     "FIRST_TABLES",
     "NAMESPACE",
+    "VERSION",
     "AccountRows",
+    "Activate",
     "Bank",
     "BankOperation",
     "Count",
     "Create",
     "Deposit",
+    "DepositStaged",
+    "Discard",
     "Drop",
     "Increment",
     "InvariantViolation",
     "Rename",
     "RollBack",
+    "Stage",
     "Transfer",
     "Withdraw",
     "apply_operation",
@@ -35,6 +40,8 @@ FIRST_TABLES: Final = ("bank.giro", "bank.savings")
 _MORE_TABLES: Final = ("bank.extra", "bank.spare")
 _TABLES: Final = (*FIRST_TABLES, *_MORE_TABLES)
 _KEYS: Final = range(6)
+VERSION: Final = "table version"
+"""Under this name `met` has the number of the table version that an operation chose."""
 
 AccountRows: TypeAlias = Mapping[int, int]
 
@@ -53,6 +60,10 @@ class Bank:
     ids: Mapping[str, str]
     rows: Mapping[str, AccountRows]
     noted: str = ""
+    defaults: Mapping[str, int] = field(default_factory=dict)
+    """The default version of each table by the id of the table, where it is not the first."""
+    others: Mapping[str, Mapping[int, AccountRows]] = field(default_factory=dict)
+    """The rows of the versions that are not the default, by the id of the table."""
 
     @property
     def tables(self) -> dict[str, dict[int, int]]:
@@ -61,7 +72,20 @@ class Bank:
 
     def with_rows(self, table_id: str, rows: AccountRows) -> "Bank":
         """Return it with other rows in one table."""
-        return Bank(self.ids, {**self.rows, table_id: rows}, self.noted)
+        return replace(self, rows={**self.rows, table_id: rows})
+
+    @property
+    def versions(self) -> dict[str, dict[int, dict[int, int]]]:
+        """The rows of all table versions by the name of the table."""
+        return {
+            name: {
+                number: dict(rows)
+                for number, rows in sorted(
+                    [(self.defaults.get(table_id, 1), self.rows[table_id]), *self.others.get(table_id, {}).items()]
+                )
+            }
+            for name, table_id in sorted(self.ids.items())
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +150,55 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Create the next version of a table with rows, which its name does not read."""
+
+    table: str
+    rows: AccountRows
+
+
+@dataclass(frozen=True, slots=True)
+class DepositStaged:
+    """Upsert rows into the newest version of a table by its number, whether it is the default or not."""
+
+    table: str
+    rows: AccountRows
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """Make the newest version of a table the default, and deprecate the one before."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Drop the oldest version of a table that is not the default."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
 class RollBack:
     """Put back what the lakehouse held so many versions before the one that is the newest when it begins."""
 
     back: int
 
 
-BankOperation: TypeAlias = Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack
+VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard
+BankOperation: TypeAlias = (
+    Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack | VersionOperation
+)
 
 
 def draw_operation(chance: random.Random) -> BankOperation:
     """Return what a writer does next."""
     table, other = chance.sample(_TABLES if chance.random() < 0.3 else FIRST_TABLES, 2)
-    kinds = ("deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back")
-    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6))[0]:
+    kinds = (
+        "deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back", "version",
+    )  # fmt: skip
+    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4))[0]:
         case "deposit":
             return Deposit({table: _draw_rows(chance)})
         case "both":
@@ -158,8 +217,22 @@ def draw_operation(chance: random.Random) -> BankOperation:
             return Drop(chance.choice(_MORE_TABLES))
         case "rename":
             return Rename(*chance.sample(_MORE_TABLES, 2))
+        case "version":
+            return _draw_version_operation(chance, table)
         case _:
             return RollBack(chance.randint(1, 4))
+
+
+def _draw_version_operation(chance: random.Random, table: str) -> VersionOperation:
+    match chance.choices(("stage", "deposit", "activate", "discard"), (3, 2, 3, 1))[0]:
+        case "stage":
+            return Stage(table, _draw_rows(chance))
+        case "deposit":
+            return DepositStaged(table, _draw_rows(chance))
+        case "activate":
+            return Activate(table)
+        case _:
+            return Discard(table)
 
 
 def _draw_rows(chance: random.Random) -> dict[int, int]:
@@ -196,7 +269,9 @@ def apply_operation(
                 bank = bank.with_rows(met[name], {**rows, key: rows.get(key, 0) + by})
             return bank
         case Count(table=name):
-            return Bank(bank.ids, bank.rows, f"{len(_there(bank, met[name]))} in {name}")
+            return replace(bank, noted=f"{len(_there(bank, met[name]))} in {name}")
+        case Stage() | DepositStaged() | Activate() | Discard():
+            return _apply_version_change(deed, bank, met[deed.table], int(met[VERSION]))
         case RollBack():
             if rolled_back_to is None:
                 raise InvariantViolation("a rollback does not say to which version it went")
@@ -212,19 +287,42 @@ def _increment(deed: Increment, bank: Bank, table_id: str, read: AccountRows) ->
     return bank.with_rows(table_id, {**rows, deed.key: read.get(deed.key, 0) + 1})
 
 
+def _apply_version_change(deed: VersionOperation, bank: Bank, table_id: str, number: int) -> Bank:
+    """Return what an operation on one version of a table makes of the bank."""
+    rows, others = _there(bank, table_id), bank.others.get(table_id, {})
+    default = bank.defaults.get(table_id, 1)
+    if isinstance(deed, Stage):
+        if number <= max((default, *others)):
+            raise InvariantViolation(f"table version {number} was made after {sorted(others)} and {default}")
+        return replace(bank, others={**bank.others, table_id: {**others, number: deed.rows}})
+    if isinstance(deed, DepositStaged) and number == default:
+        return bank.with_rows(table_id, {**rows, **deed.rows})
+    if number not in others:
+        raise InvariantViolation(f"table version {number} was used, where {sorted(others)} were beside {default}")
+    rest = {other: found for other, found in others.items() if other != number}
+    match deed:
+        case DepositStaged(rows=deposited):
+            return replace(bank, others={**bank.others, table_id: {**rest, number: {**others[number], **deposited}}})
+        case Activate():
+            moved = replace(bank, others={**bank.others, table_id: {**rest, default: rows}})
+            return replace(moved, defaults={**bank.defaults, table_id: number}).with_rows(table_id, others[number])
+        case Discard():
+            return replace(bank, others={**bank.others, table_id: rest})
+
+
 def _apply_catalog_change(deed: Create | Drop | Rename, bank: Bank, met: Mapping[str, str]) -> Bank:
     """Return what a change of the catalog makes of the bank."""
     name = deed.table
     others = {other: table_id for other, table_id in bank.ids.items() if other != name}
     if isinstance(deed, Create):
         _check_free(bank, name)
-        return Bank({**bank.ids, name: met[name]}, {**bank.rows, met[name]: {}}, bank.noted)
+        return replace(bank, ids={**bank.ids, name: met[name]}, rows={**bank.rows, met[name]: {}})
     if bank.ids.get(name) != met[name]:
         raise InvariantViolation(f"{name} was {bank.ids.get(name)}, and not {met[name]}")
     if isinstance(deed, Drop):
-        return Bank(others, bank.rows, bank.noted)
+        return replace(bank, ids=others)
     _check_free(bank, deed.name)
-    return Bank({**others, deed.name: met[name]}, bank.rows, bank.noted)
+    return replace(bank, ids={**others, deed.name: met[name]})
 
 
 def _there(bank: Bank, table_id: str) -> AccountRows:

@@ -13,6 +13,7 @@ from tests.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table import TableSnapshot
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -153,11 +154,23 @@ def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt
 def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
     past = lake.at(version)
     found = {str(table): load_rows(past, str(table)) for table in past.tables(NAMESPACE)}
+    versions = {
+        str(table): {one.version: _rows_of(table.version(one.version)) for one in table.versions()}
+        for table in past.tables(NAMESPACE)
+    }
+    if versions != bank.versions:
+        raise InvariantViolation(
+            f"version {version} holds the table versions {versions}, where {bank.versions} were committed"
+        )
     noted = past.namespace(NAMESPACE).properties.get("noted", "")
     if (found, noted) != (bank.tables, bank.noted):
         raise InvariantViolation(
             f"version {version} holds {found}, {noted!r}, where {bank.tables}, {bank.noted!r} was committed"
         )
+
+
+def _rows_of(table: TableSnapshot) -> dict[int, int]:
+    return {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
 
 
 def _check_integrity(store: MemoryStore, newest: Bank) -> None:

@@ -7,15 +7,20 @@ from typing import Final
 
 from tests.simulation.bank import (
     NAMESPACE,
+    VERSION,
     AccountRows,
+    Activate,
     BankOperation,
     Count,
     Create,
     Deposit,
+    DepositStaged,
+    Discard,
     Drop,
     Increment,
     Rename,
     RollBack,
+    Stage,
     Transfer,
     Withdraw,
     draw_operation,
@@ -192,8 +197,35 @@ def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> No
                 _load_table(transaction, attempt, name).drop()
             case Rename(table=name, name=new_name):
                 _load_table(transaction, attempt, name).rename(new_name)
+            case Stage() | DepositStaged() | Activate() | Discard():
+                _execute_on_version(_load_table(transaction, attempt, deed.table), deed, attempt)
     # Where there was nothing to change it stays the version on which the transaction stood.
     attempt.version = None if transaction.version == transaction.base_version else transaction.version
+
+
+def _execute_on_version(table: Table, deed: Stage | DepositStaged | Activate | Discard, attempt: Attempt) -> None:
+    """Choose a version of a table, and do the deed on it."""
+    if isinstance(deed, Stage):
+        made = table.create_version()
+        attempt.met[VERSION] = str(made.target.version)
+        made.upsert(_rows_to_dicts(deed.rows))
+        return
+    versions = table.versions()
+    beside = [one.version for one in versions if not one.is_default]
+    if not isinstance(deed, DepositStaged) and not beside:
+        return
+    chosen = beside[0] if isinstance(deed, Discard) else versions[-1].version
+    attempt.met[VERSION] = str(chosen)
+    match deed:
+        case DepositStaged(rows=rows):
+            table.version(chosen).upsert(_rows_to_dicts(rows))
+        case Discard():
+            table.drop_version(chosen)
+        case Activate() if chosen in beside:
+            table.version(chosen).set_state("active")
+            for one in versions:
+                if one.is_default:
+                    table.version(one.version).set_state("deprecated")
 
 
 def _load_table(transaction: Transaction, attempt: Attempt, name: str) -> Table:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove import ConflictError, InvalidInputError, Lakehouse, NotFoundError
+from mangrove.spark.registration import register
 from mangrove.sql.session import SqlSession
 
 pytestmark = pytest.mark.interop
@@ -116,3 +117,18 @@ def test_spark_reads_the_rows_of_a_version(session: SqlSession, tmp_path: Path) 
     table.compact(engine="spark")
     assert [row.note for row in table.to_spark().collect()] == ["y"]
     assert session.lake.table("shop.orders").to_spark().count() == 1
+
+
+def test_the_data_source_reads_and_writes_a_version(session: SqlSession, spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    lake = session.lake
+    lake.table("shop.orders").create_version()
+    frame = spark.createDataFrame([(5, "five")], "id bigint, note string")
+    frame.write.format("mangrove").options(lake=lake.uri, tableVersion=2).mode("append").save("shop.orders")
+    read = spark.read.format("mangrove").option("lake", lake.uri).load("shop.orders.version_2")
+    assert [row.id for row in read.collect()] == [5]
+    assert spark.read.format("mangrove").option("lake", lake.uri).load("shop.orders").count() == 1
+    stream = spark.readStream.format("mangrove").option("lake", lake.uri).load("shop.orders.version_2")
+    query = stream.writeStream.format("memory").queryName("of_version").trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+    assert [row.id for row in spark.table("of_version").collect()] == [5]
