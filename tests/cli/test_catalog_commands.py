@@ -143,3 +143,29 @@ def test_bad_input_is_refused_with_what_to_do_and_changes_nothing(
     assert told in done.err
     assert done.err.count("\n") == 1
     assert mangrove.open(lake).version == 3
+
+
+def test_alias_creates_lists_and_drops_aliases_that_other_commands_accept(run: Any, lake: str) -> None:
+    assert run("alias", lake, "--json").json == []
+    assert run("alias", lake, "sales.purchases", "sales.orders").code == 0
+    assert run("alias", lake, "store", "sales", "--json").json == {"alias": "store", "target": "sales", "version": 5}
+    assert "sales.purchases" in run("alias", lake).out
+    assert run("show", lake, "store.purchases", "--json").json["aliases"] == ["sales.purchases"]
+    assert run("show", lake, "store", "--json").json["aliases"] == ["store"]
+    refused = run("drop", lake, "sales.purchases")
+    assert refused.code == 2
+    assert "is an alias of sales.orders" in refused.err
+    assert run("alias", lake, "sales.purchases", "--drop").code == 0
+    assert [one["name"] for one in run("alias", lake, "--json").json] == ["store"]
+    assert run("alias", lake, "sales.purchases").code == 2
+
+
+def test_show_describes_the_object_of_any_canonical_string(run: Any, lake: str) -> None:
+    assert run("show", lake, "sales|orders", "--json").json["name"] == "sales.orders"
+    version = run("show", lake, "sales|orders|1", "--json").json
+    assert (version["canonical"], version["kind"]) == ("sales|orders|1", "table version")
+    stream = f"sales|orders|1|{version['fields']['latest_stream_id']}|deltacat"
+    assert run("show", lake, stream, "--json").json["kind"] == "stream"
+    assert stream.split("|")[3] in run("show", lake, stream).out.replace("\n", "").replace(" ", "")
+    assert "no table version" not in run("show", lake, "sales|orders|2").out
+    assert run("show", lake, "sales|orders|2").code == 1

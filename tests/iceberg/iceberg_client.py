@@ -22,8 +22,8 @@ from mangrove.iceberg.publish.manifests import (
     encode_manifest_list,
 )
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
-from mangrove.lakehouse.catalog import parse_table_argument
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.new_table import parse_table_argument
 from mangrove.local.parquet import encode_parquet, read_columns
 from mangrove.local.scan import FILE_PATH, POSITION
 from mangrove.model.arrow_schema import schema_to_arrow

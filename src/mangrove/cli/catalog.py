@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -20,13 +21,16 @@ from mangrove.cli.listing import LINES_MAX, resolve_line_limit, truncate_list
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.summary import (
+    AliasSummary,
     EntrySummary,
     LakehouseSummary,
     NamespaceSummary,
+    ObjectSummary,
     TableSummary,
     ViewSummary,
     summarize_lakehouse,
     summarize_namespace,
+    summarize_object,
     summarize_table,
     summarize_view,
     summary_to_json,
@@ -37,11 +41,12 @@ from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.maintenance.progress import format_bytes
-from mangrove.model.locators import TableLocator, ViewLocator
-from mangrove.model.names import split_name
+from mangrove.model.canonical import parse_object_name
+from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_view_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.aliases import locate_table, locate_view
 
 if TYPE_CHECKING:
     from mangrove.inspect.summary import ColumnSummary, DeltaSummary
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ColumnChange",
     "VersionDiff",
+    "alias_command",
     "build_list_table",
     "build_property_table",
     "create_command",
@@ -59,10 +65,12 @@ __all__ = [
     "init_command",
     "ls_command",
     "rename_command",
+    "render_aliases",
     "render_entries",
     "render_lakehouse",
     "render_namespace",
     "render_namespaces",
+    "render_object",
     "render_table",
     "render_view",
     "show_command",
@@ -154,6 +162,13 @@ def render_entries(namespace: str, entries: Sequence[EntrySummary]) -> Renderabl
     return _build_rows_table(("name", "kind", "format", "description"), rows)
 
 
+def render_aliases(aliases: Sequence[AliasSummary]) -> RenderableType:
+    """Return a list of aliases."""
+    if not aliases:
+        return Text("no aliases; create one with `mangrove alias LAKE NAME TARGET`", style="dim")
+    return _build_rows_table(("alias", "target", "kind"), [(one.name, one.target, one.kind) for one in aliases])
+
+
 def render_lakehouse(lake: LakehouseSummary) -> RenderableType:
     """Return the description of the lakehouse itself."""
     age = format_duration(lake.maximum_version_age_millis)
@@ -178,6 +193,7 @@ def render_namespace(namespace: NamespaceSummary) -> RenderableType:
     lines: list[tuple[str, RenderableType]] = [
         ("namespace", Text(namespace.name, style="cyan")),
         ("id", namespace.id),
+        *_line_unless_empty("aliases", ", ".join(namespace.aliases)),
         *_line_unless_empty("description", namespace.description or ""),
         *_line_unless_empty("properties", _format_pairs(namespace.properties)),
     ]
@@ -190,6 +206,7 @@ def render_table(table: TableSummary) -> RenderableType:
         ("table", Text(table.name, style="cyan")),
         ("kind", f"{table.kind}, {table.format}"),
         ("id", table.id),
+        *_line_unless_empty("aliases", ", ".join(table.aliases)),
         *_line_unless_empty("description", table.description or ""),
         *_line_unless_empty("location", table.location or ""),
         *_line_unless_empty("keys", ", ".join(table.keys)),
@@ -216,6 +233,16 @@ def render_view(view: ViewSummary) -> RenderableType:
         ("dialect", view.dialect),
     ]
     return Group(build_property_table(lines), Text(""), Text(view.sql))
+
+
+def render_object(found: ObjectSummary) -> RenderableType:
+    """Return the description of a table version, stream, partition or delta."""
+    lines: list[tuple[str, RenderableType]] = [
+        (found.kind, Text(found.canonical, style="cyan")),
+        ("locator", found.locator),
+        *((name, json.dumps(value, ensure_ascii=False)) for name, value in found.fields.items()),
+    ]
+    return build_property_table(lines)
 
 
 def _build_rows_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -260,7 +287,7 @@ def _line_unless_empty(name: str, value: str) -> list[tuple[str, RenderableType]
 
 
 _REMEDY: Final = "use --limit or --prefix"
-_Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
+_Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary | ObjectSummary
 
 
 @lake_command(
@@ -330,14 +357,19 @@ def ls_command(
     )
 
 
-@lake_command("show", "mangrove show ./lake sales.orders\nmangrove show ./lake --json")
+@lake_command(
+    "show", "mangrove show ./lake sales.orders\nmangrove show ./lake 'sales|orders|1'\nmangrove show ./lake --json"
+)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 def show_command(session: CommandContext, lake: str, name: str | None, at: str | None) -> None:
-    """Describe the lakehouse, or one of its namespaces, tables or views."""
+    """Describe the lakehouse, or one of its objects.
+
+    NAME is a name such as sales.orders, or a canonical string such as 'sales|orders|1'.
+    """
     opened = session.open(lake)
     catalog = open_as_of(opened, at)
-    summary: _Summary = summarize_lakehouse(opened, catalog.snapshot) if name is None else _find_object(catalog, name)
+    summary: _Summary = summarize_lakehouse(opened, catalog.snapshot) if name is None else _find_any(catalog, name)
     session.answer(summary_to_json(summary), lambda: _render_summary(summary))
 
 
@@ -371,7 +403,7 @@ def create_command(
     A name with a dot, such as sales.orders, is a table or a view.
     """
     pairs = parse_key_values(properties, "--property")
-    is_namespace = len(split_name(name)) == 1
+    is_namespace = parse_object_name(name).table is None
     of_tables = [schema, keys, partition_by, sort_by, location, table_format, query]
     if is_namespace and any(of_tables):
         raise InvalidInputError(
@@ -435,7 +467,7 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
 @click.argument("new_name")
 def rename_command(session: CommandContext, lake: str, name: str, new_name: str) -> None:
     """Rename a namespace, a table or a view; no data moves."""
-    if split_name(name) == split_name(new_name):
+    if parse_object_name(name) == parse_object_name(new_name):
         raise InvalidInputError(f"the new name {new_name} is the same as the old one; give another name")
     opened = session.open(lake)
     kind = _kind_of(_find_object(opened, name))
@@ -452,17 +484,59 @@ def rename_command(session: CommandContext, lake: str, name: str, new_name: str)
     )
 
 
+@lake_command(
+    "alias",
+    "mangrove alias ./lake\nmangrove alias ./lake sales.purchases sales.orders\n"
+    "mangrove alias ./lake sales.purchases --drop",
+)
+@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("target", required=False, metavar="[TARGET]", shell_complete=offer_names)
+@click.option("--drop", is_flag=True, help="Drop the alias; its namespace or table stays.")
+def alias_command(session: CommandContext, lake: str, name: str | None, target: str | None, drop: bool) -> None:
+    """List the aliases, or give a namespace or table another name.
+
+    An alias follows its namespace or table through renames.
+    """
+    opened = session.open(lake)
+    if name is None or (target is None and not drop):
+        if name is not None or drop:
+            raise InvalidInputError("an alias needs its name and its target, or its name and --drop")
+        aliases = [AliasSummary(one.name, one.target, one.kind.word, one.target_id) for one in opened.aliases()]
+        session.answer(summary_to_json(aliases), lambda: render_aliases(aliases))
+    elif drop:
+        opened.drop_alias(name)
+        version = opened.version
+        session.answer({"dropped": name, "version": version}, lambda: f"dropped alias {name} in version {version}")
+    else:
+        assert target is not None
+        made = opened.create_alias(name, target)
+        version = opened.version
+        session.answer(
+            {"alias": made.name, "target": made.target, "version": version},
+            lambda: f"created alias {made.name} of {made.target} in version {version}",
+        )
+
+
+def _find_any(catalog: Catalog, name: str) -> _Summary:
+    """Return the summary of the object with this name or canonical string."""
+    if parse_object_name(name).version is not None:
+        return summarize_object(catalog.resolve(name))
+    return _find_object(catalog, name)
+
+
 def _find_object(catalog: Catalog, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
     """Return the summary of the namespace, table or view with this name."""
-    parts = split_name(name)
-    if len(parts) == 1:
-        return summarize_namespace(catalog.namespace(name))
-    if len(parts) != 2:
-        raise InvalidInputError(f"{name!r} has {len(parts)} parts; expected namespace or namespace.table")
+    parts = parse_object_name(name)
+    if parts.table is None:
+        namespace = catalog.namespace(NamespaceLocator(parts.namespace))
+        return summarize_namespace(namespace, namespace.aliases)
+    if parts.version is not None:
+        raise InvalidInputError(f"{name!r} is a {parts.kind.word}; expected a namespace, table or view")
     reading = catalog.reading()
-    if reading.get(TableLocator(*parts)) is None and reading.get(ViewLocator(*parts)) is not None:
-        return summarize_view(catalog.view(name))
-    return summarize_table(catalog.table(name))
+    table, view = TableLocator(parts.namespace, parts.table), ViewLocator(parts.namespace, parts.table)
+    if locate_table(reading, table)[1] is None and locate_view(reading, view)[1] is not None:
+        return summarize_view(catalog.view(view))
+    return summarize_table(catalog.table(table))
 
 
 def _create_view(
@@ -474,9 +548,9 @@ def _create_view(
     *,
     if_not_exists: bool,
 ) -> None:
-    existing = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
+    _, existing = locate_view(catalog.reading(), parse_view_name(name)) if if_not_exists else (None, None)
     if existing is None:
-        reads = _find_referenced_names(query, split_name(name)[0])
+        reads = _find_referenced_names(query, parse_view_name(name).namespace)
         catalog.create_view(name, query, reads=reads, properties=pairs, description=description)
 
 
@@ -513,3 +587,5 @@ def _render_summary(summary: _Summary) -> RenderableType:
             return render_table(summary)
         case ViewSummary():
             return render_view(summary)
+        case ObjectSummary():
+            return render_object(summary)

@@ -31,6 +31,7 @@ COMMANDS = {
     "update": ("rows", "Update columns of the rows that match a predicate."),
     "rename": ("catalog", "Rename a namespace, a table or a view."),
     "drop": ("catalog", "Drop a namespace, a table or a view."),
+    "alias": ("catalog", "List, create or drop aliases of namespaces and tables."),
     "log": ("history", "List the versions, newest first."),
     "diff": ("history", "Show what changed between two versions."),
     "rollback": ("history", "Restore an earlier version as the newest one."),

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.model.locators import NamespaceLocator, ViewLocator, parse_view_name
+from mangrove.model.locators import NamespaceLocator, parse_view_name
 from mangrove.model.names import split_name
 
 __all__ = [
@@ -112,8 +112,8 @@ def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> Name
         raise InvalidInputError(
             f"invalid namespace {requested.step('name')!r}: it has {len(parts)} parts; expected one"
         )
-    locator, prefix = NamespaceLocator(parts[0]), requested.text("prefix")
-    namespace = pinned.lake_snapshot.namespace(locator)
+    namespace = pinned.lake_snapshot.namespace(NamespaceLocator(parts[0]))
+    locator, prefix = namespace.locator, requested.text("prefix")
     tables, is_last_table = _page(
         TableLine(locator.name, one.name, one.id, one.table_type.value, one.value.table_format, one.description)
         for one in pinned.lake_snapshot.tables(locator, prefix or "", after=requested.text("after_table"))
@@ -135,8 +135,8 @@ def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> Name
 
 def load_view_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewInfo:
     """Return a view."""
-    locator: ViewLocator = parse_view_name(requested.step("name"))
-    view = pinned.lake_snapshot.view(locator)
+    view = pinned.lake_snapshot.view(parse_view_name(requested.step("name")))
+    locator = view.locator
     return ViewInfo(
         pinned.seen,
         locator.namespace,

@@ -12,23 +12,27 @@ from mangrove.lakehouse.table import TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.maintenance.exports import list_exports
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.json_codec import Json
+from mangrove.model.json_codec import Json, to_json
 from mangrove.model.objects import Delta, TableType
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
+from mangrove.transaction.canonical_names import ResolvedObject
 
 __all__ = [
+    "AliasSummary",
     "ColumnSummary",
     "DeltaSummary",
     "EntrySummary",
     "LakehouseSummary",
     "NamespaceSummary",
+    "ObjectSummary",
     "TableSummary",
     "ViewSummary",
     "summarize_columns",
     "summarize_deltas",
     "summarize_lakehouse",
     "summarize_namespace",
+    "summarize_object",
     "summarize_table",
     "summarize_view",
     "summary_to_json",
@@ -43,6 +47,27 @@ class NamespaceSummary:
     id: str
     description: str | None
     properties: dict[str, str]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AliasSummary:
+    """An alias of a namespace or table."""
+
+    name: str
+    target: str
+    kind: str
+    target_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSummary:
+    """A table version, stream, partition or delta, with all its fields."""
+
+    canonical: str
+    kind: str
+    locator: str
+    fields: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +122,7 @@ class TableSummary:
     format_properties: dict[str, str]
     data: DeltaSummary | None
     """None for an external table."""
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +180,15 @@ def summarize_lakehouse(lake: Lakehouse, snapshot: MetastoreSnapshot) -> Lakehou
     )
 
 
-def summarize_namespace(namespace: NamespaceSnapshot) -> NamespaceSummary:
-    """Return the summary of a namespace."""
-    return NamespaceSummary(str(namespace), namespace.id, namespace.description, dict(namespace.properties))
+def summarize_namespace(namespace: NamespaceSnapshot, aliases: tuple[str, ...] = ()) -> NamespaceSummary:
+    """Return the summary of a namespace; a list leaves out the aliases, which take a scan for each namespace."""
+    return NamespaceSummary(str(namespace), namespace.id, namespace.description, dict(namespace.properties), aliases)
+
+
+def summarize_object(found: ResolvedObject) -> ObjectSummary:
+    """Return the summary of an object below a table."""
+    fields: Any = to_json(found.value)
+    return ObjectSummary(found.canonical, found.kind.word, str(found.locator), fields)
 
 
 def summarize_table(table: TableSnapshot) -> TableSummary:
@@ -176,6 +208,7 @@ def summarize_table(table: TableSnapshot) -> TableSummary:
         properties=dict(table.properties),
         format_properties=dict(table.value.format_properties),
         data=summarize_deltas(table.deltas()) if is_managed else None,
+        aliases=table.aliases,
     )
 
 

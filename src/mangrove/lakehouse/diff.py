@@ -86,7 +86,7 @@ def summarize_differences(
     below: dict[TableIdentity, RowChange] = {}
     for difference in differences:
         locator = difference.locator
-        if locator.kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION):
+        if not locator.kind.is_below_table:
             named.setdefault((locator.kind, _id_of(difference)), []).append(difference)
             continue
         identity = _identity_of(locator)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.model.arrow_schema import schema_from_arrow
-from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_view_name
+from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_table_name, parse_view_name
 from mangrove.model.names import check_text, quote_name, split_name, split_path
 from mangrove.model.objects import Stream, TableEntry, TableType, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
@@ -27,6 +27,7 @@ __all__ = [
     "build_schema",
     "parse_namespace_argument",
     "parse_schema_argument",
+    "parse_table_argument",
     "parse_view_argument",
     "plan_new_table",
     "validate_count",
@@ -80,6 +81,11 @@ def parse_namespace_argument(name: str | NamespaceLocator) -> NamespaceLocator:
             f"{name!r} has {len(parts)} parts: a namespace's name is one, with backticks if it holds a dot"
         )
     return NamespaceLocator(parts[0])
+
+
+def parse_table_argument(name: str | TableLocator) -> TableLocator:
+    """Return the table that is meant."""
+    return name if isinstance(name, TableLocator) else parse_table_name(name)
 
 
 def parse_view_argument(name: str | ViewLocator) -> ViewLocator:

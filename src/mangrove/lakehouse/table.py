@@ -40,7 +40,7 @@ from mangrove.lakehouse.table_staging import (
 from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
-from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableLocator
+from mangrove.model.locators import AliasLocator, DeltaLocator, Locator, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, Partition, TableEntry, TableType
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
@@ -60,6 +60,7 @@ from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
 from mangrove.tables.write_plan import find_missing_columns, plan_partial_upsert
+from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import diff_snapshots
 from mangrove.transaction.deltas import (
@@ -156,6 +157,11 @@ class TableSnapshot:
     def location(self) -> str | None:
         """Where an external table's data lies."""
         return self.value.location
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its other names."""
+        return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type
-from mangrove.transaction.catalog import CatalogReader, identity_of, load_table, load_table_names
+from mangrove.transaction.catalog import CatalogReader, find_table, identity_of, load_table_names
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
@@ -107,7 +107,7 @@ class OpenTable:
 
 def open_table(reading: CatalogReader, locator: TableLocator) -> OpenTable:
     """Return the table with its active table version and stream."""
-    table = load_table(reading, locator)
+    locator, table = find_table(reading, locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
             f"{locator} is {table.table_type.value}: its data is not managed by the lakehouse and is read-only"

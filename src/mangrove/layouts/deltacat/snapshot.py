@@ -29,6 +29,7 @@ from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
 from mangrove.metastore import BelowTable, Commit, ObjectRange, Parent
 from mangrove.model.locators import (
+    AliasLocator,
     Kind,
     Locator,
     NamespaceLocator,
@@ -146,7 +147,7 @@ class DeltaCatSnapshot:
             case TableLocator() | ViewLocator():
                 namespace_id = self.namespace_id(locator.namespace)
                 return None if namespace_id is None else name_key(locator.kind, namespace_id, locator.name)
-            case NamespaceLocator() | SharedTransactionLocator():
+            case NamespaceLocator() | SharedTransactionLocator() | AliasLocator():
                 return name_key(locator.kind, "", locator.name)
             case _:
                 return key_of_locator(locator)
@@ -183,7 +184,7 @@ class DeltaCatSnapshot:
 
     def _revision_at(self, kind: Kind, locator: Locator, entry: Entry) -> RevisionRef:
         match locator:
-            case NamespaceLocator() | TableLocator() | ViewLocator() | SharedTransactionLocator():
+            case NamespaceLocator() | TableLocator() | ViewLocator() | SharedTransactionLocator() | AliasLocator():
                 folder = parse_name_entry(entry.value).folder
                 stored = self.stored_at(object_key(folder))
                 if stored is None:
@@ -200,6 +201,8 @@ class DeltaCatSnapshot:
                 return NamespaceLocator(name_of(key))
             case Kind.SHARED_TRANSACTION:
                 return SharedTransactionLocator(name_of(key))
+            case Kind.ALIAS:
+                return AliasLocator(name_of(key))
             case Kind.TABLE | Kind.VIEW:
                 assert isinstance(parent, NamespaceLocator)
                 locator = TableLocator if kind is Kind.TABLE else ViewLocator

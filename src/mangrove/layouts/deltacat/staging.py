@@ -31,6 +31,7 @@ from mangrove.layouts.deltacat.paths import (
     MANGROVE_FOLDER,
     SETTINGS_FOLDER,
     NumberedFile,
+    alias_folder,
     shared_transaction_folder,
     view_folder,
 )
@@ -47,6 +48,7 @@ from mangrove.layouts.deltacat.table_codec import (
 from mangrove.layouts.deltacat.transaction_log import LoggedOperation
 from mangrove.metastore import Changes
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -59,6 +61,7 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.objects import (
+    AliasEntry,
     Delta,
     DeltaType,
     NamespaceEntry,
@@ -208,8 +211,8 @@ def describe_object(locator: Locator) -> str:
     return f"{locator.kind.word} {locator}"
 
 
-_Locator: TypeAlias = NamespaceLocator | TableLocator | ViewLocator | SharedTransactionLocator
-NAMED_KINDS: Final = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION})
+_Locator: TypeAlias = NamespaceLocator | TableLocator | ViewLocator | SharedTransactionLocator | AliasLocator
+NAMED_KINDS: Final = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION, Kind.ALIAS})
 
 
 def stage_named_objects(draft: WriteDraft, changes: Changes) -> None:
@@ -247,7 +250,7 @@ class _NameStaging:
             self.draft.set(key, None)
             named = parse_name_entry(text)
             self._lose(named, locator)
-            paths = self.draft.unmap(named.mapping_folder, _id(named.folder))
+            paths = self.draft.unmap(named.mapping_folder, self._mapped_id(locator, named))
             self._mapping_paths.setdefault(named.folder, []).extend(paths)
 
     def take(self, locator: _Locator, value: Object) -> None:
@@ -260,7 +263,10 @@ class _NameStaging:
         self._keys[folder] = key
         text = self.draft.value_of(key)
         there = None if text is None else parse_name_entry(text)
+        target_id = value.target_id if isinstance(value, AliasEntry) else _id(folder)
         if there is not None and there.folder == folder:
+            if isinstance(value, AliasEntry):
+                self._mapping_paths[folder] = self.draft.map(there.mapping_folder, target_id)
             return
         mapping_folder = self._mapping_folder(locator, namespace_id)
         if there is not None:
@@ -269,7 +275,7 @@ class _NameStaging:
             self._lose(there, locator)
         self.draft.set(key, NameEntry(folder, mapping_folder).text)
         self._gained[folder] += 1
-        self._mapping_paths.setdefault(folder, []).extend(self.draft.map(mapping_folder, _id(folder)))
+        self._mapping_paths.setdefault(folder, []).extend(self.draft.map(mapping_folder, target_id))
 
     def write_objects(self) -> None:
         """Write a revision of each changed object, and a delete revision of each object without a name."""
@@ -294,7 +300,16 @@ class _NameStaging:
         names = (0 if current is None else current.names) + self._gained[folder]
         stored = replace(stored, names=names, name=self._keys.get(folder, ""))
         self.draft.set(object_key(folder), None if value is None else stored.text)
-        self.draft.note(folder, stored, fields, self._mapping_paths.get(folder, []))
+        mapping_paths = self._mapping_paths.get(folder, [])
+        self.draft.note(folder, stored, fields, mapping_paths)
+        if mapping_paths and folder.startswith(MANGROVE_FOLDER):
+            # DeltaCAT does not know aliases, but their mappings.
+            self.draft.note_mapping(_mapped_id_in(mapping_paths[-1]), mapping_paths)
+
+    def _mapped_id(self, locator: _Locator, named: NameEntry) -> str:
+        """Return the id that the mapping of a name has: that of the object, or of the target of an alias."""
+        is_alias = isinstance(locator, AliasLocator)
+        return self.draft.mapping_target(named.mapping_folder) if is_alias else _id(named.folder)
 
     def _lose(self, named: NameEntry, locator: _Locator) -> None:
         self._gained[named.folder] -= 1
@@ -314,6 +329,8 @@ class _NameStaging:
 
     def _namespace_id(self, locator: _Locator) -> str:
         """Return the id of the namespace of a name; this transaction may create or rename it."""
+        if isinstance(locator, AliasLocator):
+            return self._namespace_id(locator.named)
         if not isinstance(locator, TableLocator | ViewLocator):
             return ""
         new = self.changes.puts.get(locator.parent)
@@ -330,6 +347,8 @@ class _NameStaging:
                 return digest_of(canonical("", name))
             case TableLocator(namespace, name):
                 return f"{namespace_id}/{digest_of(canonical(namespace, name))}"
+            case AliasLocator():
+                return self._mapping_folder(locator.named, namespace_id)
             case _:
                 return ""
 
@@ -342,10 +361,16 @@ def _folder(value: Object) -> str:
             return f"{value.namespace_id}/{value.id}"
         case ViewEntry():
             return view_folder(value.id)
+        case AliasEntry():
+            return alias_folder(value.id)
         case SharedTransactionEntry():
             return shared_transaction_folder(digest_of(value.name))
         case _:
             raise AssertionError(f"{value} has no name")
+
+
+def _mapped_id_in(mapping_path: str) -> str:
+    return mapping_path.rpartition(".")[2]
 
 
 def _id(folder: str) -> str:
@@ -363,6 +388,8 @@ def _tombstone_of_named(locator: _Locator, folder: str) -> Object:
             return ViewEntry(_id(folder), name, "select 1")
         case SharedTransactionLocator(name):
             return SharedTransactionEntry(name, 0, 0, 0)
+        case AliasLocator(name):
+            return AliasEntry(_id(folder), name, name, _id(folder))
 
 
 def stage_table_descendants(draft: WriteDraft, changes: Changes) -> None:
