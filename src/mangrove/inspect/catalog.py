@@ -79,6 +79,7 @@ class NamespaceInfo:
     next_after_table: str | None
     views: tuple[ViewLine, ...]
     next_after_view: str | None
+    aliases: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> Name
         None if is_last_table else tables[-1].name,
         views,
         None if is_last_view else views[-1].name,
+        namespace.aliases,
     )
 
 

@@ -137,6 +137,7 @@ class TableInfo:
     table_versions: tuple[TableVersionLine, ...]
     partitions: tuple[PartitionLine, ...]
     next_after: str | None
+    aliases: tuple[str, ...]
 
 
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
@@ -165,6 +166,7 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         table_versions=tuple(_table_versions(pinned.snapshot, table)),
         partitions=partitions,
         next_after=next_after,
+        aliases=table.aliases,
     )
 
 

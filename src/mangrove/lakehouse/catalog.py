@@ -318,6 +318,7 @@ class WritableCatalog(ABC):
         checks: Mapping[str, str] = NO_PROPERTIES,
         defaults: Mapping[str, str] = NO_PROPERTIES,
         as_: object | None = None,
+        schemaless: bool = False,
         replace: bool = False,
         if_not_exists: bool = False,
     ) -> Table:
@@ -326,6 +327,8 @@ class WritableCatalog(ABC):
         With `as_` it has these rows from the start, and their columns where no schema
         is given; with `replace` it takes the place of a table of its name. `defaults`
         and `checks` are SQL text, by the names of columns and by names of their own.
+
+        A `schemaless` table has files as they are, added with `add_files`, in place of rows.
 
         A table whose data others keep is of the type "external", with a location and
         a format, or "federated", with the `format_properties` "catalog" and "table".
@@ -337,7 +340,7 @@ class WritableCatalog(ABC):
             partition_by=validate_texts(partition_by, "the partition fields"),
             sort_by=validate_texts(sort_by, "the sort fields"),
             table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
-            properties=properties, description=description,
+            properties=properties, description=description, schemaless=schemaless,
         )  # fmt: skip
 
         def statement(transaction: StagedTransaction) -> Table:
@@ -516,6 +519,8 @@ def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> di
     reports: dict[str, CompactionReport] = {}
     for table in tables:
         try:
+            if table.schema is None:
+                continue
             report = table.compact(**options)
         except NotFoundError:
             if table.catalog.reading().get(table.locator) is not None:

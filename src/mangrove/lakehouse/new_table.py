@@ -160,9 +160,17 @@ def plan_new_table(
     description: str | None = None,
     checks: Mapping[str, str] = NO_PROPERTIES,
     defaults: Mapping[str, str] = NO_PROPERTIES,
+    schemaless: bool = False,
 ) -> NewTable:
     """Return the table with all that it starts with, or say what does not fit together."""
     kind = _table_type(table_type)
+    if schemaless:
+        if schema is not None or keys or partition_by or sort_by or checks or defaults or kind is not TableType.MANAGED:
+            raise InvalidInputError(
+                f"{locator} is schemaless: leave out its columns, keys, partition and sort fields, checks, defaults "
+                "and table type"
+            )
+        return _plan_schemaless_table(locator, namespace_id, new_id, table_format, properties, description)
     columns, key_ids = _with_keys(None if schema is None else parse_schema_argument(schema), keys, locator)
     if kind is not TableType.MANAGED:
         if partition_by or sort_by or checks or defaults:
@@ -196,6 +204,22 @@ def plan_new_table(
     return NewTable(table, _add_constraints(version, defaults, checks), stream)
 
 
+def _plan_schemaless_table(
+    locator: TableLocator,
+    namespace_id: str,
+    new_id: Callable[[], str],
+    table_format: str | None,
+    properties: Mapping[str, str],
+    description: str | None,
+) -> NewTable:
+    stream = Stream(new_id())
+    table = TableEntry(
+        new_id(), namespace_id, locator.name, TableType.MANAGED, table_format or "MANGROVE", description, properties,
+        latest_table_version=1, latest_active_table_version=1,
+    )  # fmt: skip
+    return NewTable(table, TableVersion(1, None, latest_stream_id=stream.id), stream)
+
+
 def _validate_managed(locator: TableLocator, location: str | None, columns: Schema | None) -> Schema:
     if location is not None:
         raise InvalidInputError(
@@ -203,7 +227,10 @@ def _validate_managed(locator: TableLocator, location: str | None, columns: Sche
             "out, or make the table external"
         )
     if columns is None:
-        raise InvalidInputError(f"{locator} has no schema: give its columns, as in 'id bigint not null, name string'")
+        raise InvalidInputError(
+            f"{locator} has no schema: give its columns, as in 'id bigint not null, name string', or schemaless=True "
+            "for a table of files as they are"
+        )
     return columns
 
 
