@@ -1,6 +1,7 @@
 """Aliases of namespaces and tables: created, listed, resolved, kept through renames, dropped."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -8,6 +9,9 @@ import pytest
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.metastore import Changes, Isolation
+from mangrove.model.locators import AliasLocator, Locator
+from mangrove.model.objects import AliasEntry, Object
 
 ROWS = [{"id": 1, "amount": 5}]
 Change: TypeAlias = Callable[[Lakehouse | mangrove.Transaction], object]
@@ -238,6 +242,18 @@ def test_check_vacuum_and_expiry_leave_aliases(shop: Lakehouse) -> None:
     shop.maintenance.vacuum(alone=True)
     assert not shop.maintenance.check().problems
     assert name_aliases(shop) == [("market.purchases", "market.orders"), ("store", "market")]
+
+
+def test_check_reports_an_alias_whose_target_is_missing(shop: Lakehouse) -> None:
+    alias_purchases(shop)
+    newest = shop.reading()
+    entry = newest.get(AliasLocator("shop|purchases"))
+    assert isinstance(entry, AliasEntry)
+    damaged: dict[Locator, Object] = {AliasLocator("shop|purchases"): replace(entry, target_id="other")}
+    shop.metastore.commit(newest, Changes("damage", damaged), Isolation.SNAPSHOT)
+    (problem,) = shop.maintenance.check().problems
+    assert problem.path == "alias shop.purchases"
+    assert "does not exist" in problem.rule
 
 
 def test_an_export_and_a_conversion_keep_aliases(shop: Lakehouse, layout: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.model.locators import AliasLocator, Kind, TableLocator
+from mangrove.model.locators import AliasLocator, Kind, Locator, TableLocator
 
 _NUMBERS = iter(range(10**6))
 
@@ -25,10 +25,10 @@ def shop(layout: str) -> Lakehouse:
 def test_the_objects_of_all_kinds_are_found_by_the_canonical_strings_of_their_locators(shop: Lakehouse) -> None:
     table = shop.table("shop.orders")
     opened = table.opened()
-    (partition, _), (delta, _) = *table.partitions(), *table.deltas()
-    locators = [
-        table.locator.parent, table.locator, opened.version_locator, opened.stream_locator, partition, delta
-    ]  # fmt: skip
+    ((partition, _),) = table.partitions()
+    ((delta, _),) = table.deltas()
+    locators: list[Locator] = [table.locator.parent, table.locator, opened.version_locator, opened.stream_locator]
+    locators += [partition, delta]
     strings = [shop.resolve(locator).canonical for locator in locators]
     assert strings[:4] == ["shop", "shop|orders", "shop|orders|1", f"shop|orders|1|{opened.stream.id}|deltacat"]
     assert strings[4].startswith(f"{strings[3]}|{partition.partition_id}|[")

@@ -1,4 +1,4 @@
-"""Tables without a schema: files added as they are, listed with type and size, and read as rows if they have columns."""
+"""Tables without a schema: files added as they are, listed with type and size, read as rows if they have columns."""
 
 import gzip
 from pathlib import Path

@@ -169,3 +169,18 @@ def test_show_describes_the_object_of_any_canonical_string(run: Any, lake: str) 
     assert stream.split("|")[3] in run("show", lake, stream).out.replace("\n", "").replace(" ", "")
     assert "no table version" not in run("show", lake, "sales|orders|2").out
     assert run("show", lake, "sales|orders|2").code == 1
+
+
+def test_a_table_without_a_schema_is_created_filled_listed_and_read(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,name\n1,x\n")
+    (tmp_path / "b.png").write_bytes(b"png")
+    assert run("create", lake, "sales.raw", "--schemaless").code == 0
+    assert run("create", lake, "sales.other", "--schemaless", "--schema", "id int").code == 2
+    assert run("ingest", lake, "sales.raw", str(tmp_path / "a.csv"), "--json").json["files"] == 1
+    assert run("read", lake, "sales.raw", "--json").json == [{"id": 1, "name": "x"}]
+    assert run("ingest", lake, "sales.raw", str(tmp_path / "b.png")).code == 0
+    assert run("ingest", lake, "sales.raw", str(tmp_path / "b.png"), "--mode", "upsert").code == 2
+    listed = [(one["type"], one["bytes"]) for one in run("files", lake, "sales.raw", "--json").json]
+    assert listed == [("text/csv", 12), ("image/png", 3)]
+    assert "image/png" in run("files", lake, "sales.raw").out
+    assert run("read", lake, "sales.raw").code == 2

@@ -44,7 +44,7 @@ def test_queries_and_changes_of_rows_take_aliases(session: SqlSession) -> None:
         "when matched then update set amount = s.amount"
     )
     assert rows(session, "select * from shop.orders") == [(1, 11), (3, 0)]
-    session.run("create view store.small as select * from purchases where amount < 5")
+    session.run("create view store.small as select * from store.purchases where amount < 5")
     assert rows(session, "select id from shop.small") == [(3,)]
     session.run("alter table shop.orders rename to shop.sales")
     assert rows(session, "select id from shop.purchases") == [(1,), (3,)]

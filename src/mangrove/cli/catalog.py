@@ -389,13 +389,14 @@ def show_command(session: CommandContext, lake: str, name: str | None, at: str |
 @click.option("--sort-by", multiple=True, metavar="TERM", help="Sort column, with asc or desc.")
 @click.option("--location", metavar="URI", help="Data location of an external table.")
 @click.option("--format", "table_format", help="Format of an external table, such as parquet.")
+@click.option("--schemaless", is_flag=True, help="Create a table of files as they are, without columns.")
 @click.option("--view", "query", metavar="SQL", help="Create a view with this query.")
 @click.option("--description", help="Description of the object.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the object.")
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the object already exists.")
 def create_command(
     session: CommandContext, lake: str, name: str, schema: str | None, keys: Sequence[str], partition_by: Sequence[str],
-    sort_by: Sequence[str], location: str | None, table_format: str | None, query: str | None,
+    sort_by: Sequence[str], location: str | None, table_format: str | None, schemaless: bool, query: str | None,
     description: str | None, properties: Sequence[str], if_not_exists: bool,
 ) -> None:  # fmt: skip
     """Create a namespace, a table or a view.
@@ -404,7 +405,7 @@ def create_command(
     """
     pairs = parse_key_values(properties, "--property")
     is_namespace = parse_object_name(name).table is None
-    of_tables = [schema, keys, partition_by, sort_by, location, table_format, query]
+    of_tables = [schema, keys, partition_by, sort_by, location, table_format, schemaless, query]
     if is_namespace and any(of_tables):
         raise InvalidInputError(
             f"{name!r} is a namespace and takes no table options; use namespace.{name} to create a table or view"
@@ -421,7 +422,7 @@ def create_command(
         opened.create_table(
             name, columns, keys=keys, partition_by=partition_by, sort_by=sort_by,
             table_type="managed" if location is None else "external", table_format=table_format, location=location,
-            properties=pairs, description=description, if_not_exists=if_not_exists,
+            properties=pairs, description=description, schemaless=schemaless, if_not_exists=if_not_exists,
         )  # fmt: skip
     summary = _find_object(opened, name)
     kind = _kind_of(summary)

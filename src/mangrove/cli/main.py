@@ -25,6 +25,7 @@ COMMANDS = {
     "create": ("catalog", "Create a namespace, a table or a view."),
     "ingest": ("rows", "Load files into a table."),
     "read": ("rows", "Print rows of a table."),
+    "files": ("rows", "List the data files of a table with type and size."),
     "sql": ("sql", "Run SQL statements, separated by semicolons, on Spark."),
     "shell": ("shell", "Interactive SQL shell."),
     "delete": ("rows", "Delete the rows that match a predicate."),

@@ -7,11 +7,11 @@ from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.model.canonical import CanonicalName
 from mangrove.model.json_codec import to_json
 
-__all__ = ["ObjectInfo", "load_object_info"]
+__all__ = ["CanonicalObjectInfo", "load_object_info"]
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class CanonicalObjectInfo:
     """An object with all its fields, and the canonical strings of its ancestors; empty without a name."""
 
     seen: PageVersion
@@ -28,15 +28,15 @@ class ObjectInfo:
     fields: tuple[tuple[str, str], ...] = ()
 
 
-def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> ObjectInfo:
+def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> CanonicalObjectInfo:
     """Return the object that the query's `name` names, by its name, an alias or its canonical string."""
     name = requested.text("name")
     if name is None:
-        return ObjectInfo(pinned.seen, None)
+        return CanonicalObjectInfo(pinned.seen, None)
     found = pinned.lake_snapshot.resolve(name)
     stored = to_json(found.value)
     fields = stored.items() if isinstance(stored, dict) else ()
-    return ObjectInfo(
+    return CanonicalObjectInfo(
         pinned.seen,
         name,
         found.canonical,

@@ -23,6 +23,7 @@ from mangrove.lakehouse.new_table import (
     parse_table_argument,
     parse_view_argument,
     plan_new_table,
+    plan_schemaless_table,
     validate_limit,
     validate_prefix,
     validate_texts,
@@ -335,12 +336,13 @@ class WritableCatalog(ABC):
         """
         name, as_ = parse_table_argument(name), make_repeatable(as_)
         requested = partial(
-            plan_new_table, name, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
+            plan_schemaless_table if schemaless else plan_new_table, name,
+            schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
             checks=checks, defaults=defaults, keys=validate_texts(keys, "the keys"),
             partition_by=validate_texts(partition_by, "the partition fields"),
             sort_by=validate_texts(sort_by, "the sort fields"),
             table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
-            properties=properties, description=description, schemaless=schemaless,
+            properties=properties, description=description,
         )  # fmt: skip
 
         def statement(transaction: StagedTransaction) -> Table:

@@ -30,6 +30,7 @@ __all__ = [
     "parse_table_argument",
     "parse_view_argument",
     "plan_new_table",
+    "plan_schemaless_table",
     "validate_count",
     "validate_limit",
     "validate_prefix",
@@ -160,17 +161,9 @@ def plan_new_table(
     description: str | None = None,
     checks: Mapping[str, str] = NO_PROPERTIES,
     defaults: Mapping[str, str] = NO_PROPERTIES,
-    schemaless: bool = False,
 ) -> NewTable:
     """Return the table with all that it starts with, or say what does not fit together."""
     kind = _table_type(table_type)
-    if schemaless:
-        if schema is not None or keys or partition_by or sort_by or checks or defaults or kind is not TableType.MANAGED:
-            raise InvalidInputError(
-                f"{locator} is schemaless: leave out its columns, keys, partition and sort fields, checks, defaults "
-                "and table type"
-            )
-        return _plan_schemaless_table(locator, namespace_id, new_id, table_format, properties, description)
     columns, key_ids = _with_keys(None if schema is None else parse_schema_argument(schema), keys, locator)
     if kind is not TableType.MANAGED:
         if partition_by or sort_by or checks or defaults:
@@ -204,14 +197,21 @@ def plan_new_table(
     return NewTable(table, _add_constraints(version, defaults, checks), stream)
 
 
-def _plan_schemaless_table(
+def plan_schemaless_table(
     locator: TableLocator,
     namespace_id: str,
     new_id: Callable[[], str],
-    table_format: str | None,
-    properties: Mapping[str, str],
-    description: str | None,
+    *,
+    table_type: TableType | str = TableType.MANAGED,
+    table_format: str | None = None,
+    properties: Mapping[str, str] = NO_PROPERTIES,
+    description: str | None = None,
+    **others: object,
 ) -> NewTable:
+    """Return a table of files as they are; raise an error for arguments about columns."""
+    refused = [name for name, value in others.items() if value]
+    if refused or _table_type(table_type) is not TableType.MANAGED:
+        raise InvalidInputError(f"{locator} is schemaless: leave out {', '.join(refused) or 'the table type'}")
     stream = Stream(new_id())
     table = TableEntry(
         new_id(), namespace_id, locator.name, TableType.MANAGED, table_format or "MANGROVE", description, properties,

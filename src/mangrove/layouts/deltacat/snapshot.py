@@ -39,7 +39,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import STREAM_FORMAT, Object, TableVersion
+from mangrove.model.objects import STREAM_FORMAT, AliasEntry, Object, TableVersion
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["DeltaCatSnapshot"]
@@ -85,7 +85,10 @@ class DeltaCatSnapshot:
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
         """Return the objects in the requested order, with batched reads."""
         bodies = self.bodies(locators)
-        return [None if body is None else self._shown(at, body) for at, body in zip(locators, bodies, strict=True)]
+        return [
+            self._mapped_alias(at) if body is None else self._shown(at, body)
+            for at, body in zip(locators, bodies, strict=True)
+        ]
 
     def bodies(self, locators: Sequence[Locator]) -> list[ObjectBody | None]:
         """Return the objects with all fields of their bodies."""
@@ -224,6 +227,24 @@ class DeltaCatSnapshot:
         folder = f"{folder_of(locator)}/{digest_of(STREAM_FORMAT)}"
         mapped = parse_mapping_entry(self.value_of(mapping_key(folder))).target
         return replace(body.value, latest_stream_id=mapped) if mapped else body.value
+
+    def _mapped_alias(self, locator: Locator) -> AliasEntry | None:
+        """Return an alias that only its name mapping records, as in a catalog without Mangrove's folder."""
+        if not isinstance(locator, AliasLocator):
+            return None
+        named = locator.named
+        namespace = named.namespace if isinstance(named, TableLocator) else ""
+        namespace_id = self.namespace_id(namespace) if namespace else ""
+        if namespace_id is None:
+            return None
+        digest = digest_of(self.files.revision.canonical(namespace, named.name))
+        mapping_folder = f"{namespace_id}/{digest}".lstrip("/")
+        target_id = parse_mapping_entry(self.value_of(mapping_key(mapping_folder))).target
+        stored = self.stored_at(object_key(f"{namespace_id}/{target_id}".lstrip("/"))) if target_id else None
+        if stored is None or not stored.name or name_of(stored.name) == named.name:
+            return None
+        target = "|".join(filter(None, (namespace, name_of(stored.name))))
+        return AliasEntry(digest, locator.name, target, target_id)
 
     def _has_stream(self, table_version: TableVersionLocator, stream_id: str) -> bool:
         stream = StreamLocator(table_version.namespace_id, table_version.table_id, table_version.version, stream_id)

@@ -246,7 +246,12 @@ class _NameStaging:
         key = self.draft.base.key_of(locator)
         self.draft.touch(locator, key or describe_object(locator))
         text = None if key is None else self.draft.value_of(key)
-        if key is not None and text is not None:
+        if isinstance(locator, AliasLocator) and text is None:
+            # An alias that only its mapping records.
+            folder = self._mapping_folder(locator, self._namespace_id(locator))
+            target = self.draft.mapping_target(folder)
+            self.draft.note_mapping(target, self.draft.unmap(folder, target))
+        elif key is not None and text is not None:
             self.draft.set(key, None)
             named = parse_name_entry(text)
             self._lose(named, locator)
