@@ -9,7 +9,7 @@ from mangrove.inspect.formatting import format_value
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table import TableSnapshot
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, TableLocator, parse_table_name
+from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, parse_table_name
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import Delta, Partition, TableEntry, TableType, TableVersion
 from mangrove.model.schema import Schema
@@ -137,13 +137,13 @@ class TableInfo:
     table_versions: tuple[TableVersionLine, ...]
     partitions: tuple[PartitionLine, ...]
     next_after: str | None
+    aliases: tuple[str, ...]
 
 
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
     """Return a table, with its partitions after the query's `after`."""
-    locator: TableLocator = parse_table_name(requested.step("name"))
-    table = pinned.lake_snapshot.table(locator)
-    value = table.value
+    table = pinned.lake_snapshot.table(parse_table_name(requested.step("name")))
+    locator, value = table.locator, table.value
     opened = table.opened() if _has_rows(value) else None
     partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
     schema = value.schema if opened is None else opened.version.schema
@@ -166,6 +166,7 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         table_versions=tuple(_table_versions(pinned.snapshot, table)),
         partitions=partitions,
         next_after=next_after,
+        aliases=table.aliases,
     )
 
 

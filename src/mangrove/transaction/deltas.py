@@ -35,7 +35,7 @@ from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type
-from mangrove.transaction.catalog import CatalogReader, identity_of, load_table
+from mangrove.transaction.catalog import CatalogReader, find_table, identity_of
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
@@ -152,8 +152,8 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
     """
     if isinstance(target, TableLocator):
         target = TableTarget(target)
-    locator = target.locator
-    table = load_table(reading, locator)
+    locator, table = find_table(reading, target.locator)
+    target = replace(target, locator=locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
             f"{locator} is {table.table_type.value}: its data is not managed by the lakehouse and is read-only"

@@ -319,3 +319,27 @@ def test_only_the_older_revision_is_strict_by_default_and_deltacat_never_is() ->
     assert [layout for layout, lake in made.items() if lake.settings.is_strict_tree] == ["tree-older"]
     with pytest.raises(InvalidInputError, match="cannot be strict"):
         create_on_store(build_deterministic_effects(MemoryStore("memory://no/")), layout="deltacat", strict=True)
+
+
+def test_a_strict_tree_refuses_aliases_which_its_format_does_not_describe(lake: Lakehouse, form: Format) -> None:
+    lake.create_namespace("a")
+    lake.create_table("a.b", "id int not null", keys=["id"])
+    store = lake.effects.store
+    assert isinstance(store, MemoryStore)
+    before = sorted(list_paths(store))
+    with pytest.raises(InvalidInputError, match="cannot be stored in a strict tree"):
+        lake.create_alias("a.c", "a.b")
+    with lake.transaction() as transaction, pytest.raises(InvalidInputError, match="cannot be stored in a strict tree"):
+        transaction.create_alias("c", "a")
+    assert sorted(list_paths(store)) == before
+    lake.rename_table("a.b", "a.d")
+    lake.rename_namespace("a", "e")
+    read_all_versions(lake, form)
+
+
+def test_a_lakehouse_with_aliases_is_not_converted_to_a_strict_tree(effects: Effects, form: Format) -> None:
+    lake = create_on_store(effects, layout=form.layout, strict=False, settings=SETTINGS, engines=LocalEngines)
+    lake.create_namespace("a")
+    lake.create_alias("c", "a")
+    with pytest.raises(InvalidInputError, match="alias c in version 2 is not supported by the destination"):
+        lake.maintenance.convert(f"memory://strict-aliases-{form.layout}/", form.layout, strict=True)

@@ -19,6 +19,7 @@ from mangrove.sql.parse.statements import Insert, Query, TruncateStatement
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, tokenize
 from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.tables.write_plan import NO_ROWS, RowCounts
+from mangrove.transaction.aliases import locate_view
 
 __all__ = [
     "PreparedInsert",
@@ -88,7 +89,7 @@ def execute_truncate(statement: TruncateStatement, transaction: Transaction, res
 def load_managed_table(transaction: Transaction, resolver: NameResolver, name: SqlName) -> Table:
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
     locator = resolver.table(name)
-    if transaction.reading().get(resolver.view_at(locator)) is not None:
+    if locate_view(transaction.reading(), resolver.view_at(locator))[1] is not None:
         raise InvalidInputError(f"{locator} is a view and cannot be written to; write to its tables")
     try:
         table = transaction.table(locator)
