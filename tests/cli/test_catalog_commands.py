@@ -143,3 +143,55 @@ def test_bad_input_is_refused_with_what_to_do_and_changes_nothing(
     assert told in done.err
     assert done.err.count("\n") == 1
     assert mangrove.open(lake).version == 3
+
+
+def test_alias_creates_lists_and_drops_aliases_that_other_commands_accept(run: Any, lake: str) -> None:
+    assert run("alias", lake, "--json").json == []
+    assert run("alias", lake, "sales.purchases", "sales.orders").code == 0
+    assert run("alias", lake, "store", "sales", "--json").json == {"alias": "store", "target": "sales", "version": 5}
+    assert "sales.purchases" in run("alias", lake).out
+    assert run("show", lake, "store.purchases", "--json").json["aliases"] == ["sales.purchases"]
+    assert run("show", lake, "store", "--json").json["aliases"] == ["store"]
+    refused = run("drop", lake, "sales.purchases")
+    assert refused.code == 2
+    assert "is an alias of sales.orders" in refused.err
+    assert run("alias", lake, "sales.purchases", "--drop").code == 0
+    assert [one["name"] for one in run("alias", lake, "--json").json] == ["store"]
+    assert run("alias", lake, "sales.purchases").code == 2
+
+
+@pytest.mark.parametrize("words", [("drop", "sales|orders|1"), ("rename", "sales|orders|1", "sales.other")])
+def test_drop_and_rename_refuse_the_canonical_string_of_a_table_version(
+    run: Any, lake: str, words: tuple[str, ...]
+) -> None:
+    command, *names = words
+    refused = run(command, lake, *names)
+    assert refused.code == 2
+    assert "sales|orders|1 is a table version; expected a namespace, table or view" in refused.err
+    assert mangrove.open(lake).version == 3
+
+
+def test_show_describes_the_object_of_any_canonical_string(run: Any, lake: str) -> None:
+    assert run("show", lake, "sales|orders", "--json").json["name"] == "sales.orders"
+    version = run("show", lake, "sales|orders|1", "--json").json
+    assert (version["canonical"], version["kind"]) == ("sales|orders|1", "table version")
+    stream = f"sales|orders|1|{version['fields']['latest_stream_id']}|deltacat"
+    assert run("show", lake, stream, "--json").json["kind"] == "stream"
+    assert stream.split("|")[3] in run("show", lake, stream).out.replace("\n", "").replace(" ", "")
+    assert "no table version" not in run("show", lake, "sales|orders|2").out
+    assert run("show", lake, "sales|orders|2").code == 1
+
+
+def test_a_table_without_a_schema_is_created_filled_listed_and_read(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,name\n1,x\n")
+    (tmp_path / "b.png").write_bytes(b"png")
+    assert run("create", lake, "sales.raw", "--schemaless").code == 0
+    assert run("create", lake, "sales.other", "--schemaless", "--schema", "id int").code == 2
+    assert run("ingest", lake, "sales.raw", str(tmp_path / "a.csv"), "--json").json["files"] == 1
+    assert run("read", lake, "sales.raw", "--json").json == [{"id": 1, "name": "x"}]
+    assert run("ingest", lake, "sales.raw", str(tmp_path / "b.png")).code == 0
+    assert run("ingest", lake, "sales.raw", str(tmp_path / "b.png"), "--mode", "upsert").code == 2
+    listed = [(one["type"], one["bytes"]) for one in run("files", lake, "sales.raw", "--json").json]
+    assert listed == [("text/csv", 12), ("image/png", 3)]
+    assert "image/png" in run("files", lake, "sales.raw").out
+    assert run("read", lake, "sales.raw").code == 2

@@ -22,7 +22,7 @@ from mangrove.iceberg.publish.manifests import (
     encode_manifest_list,
 )
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
-from mangrove.lakehouse.catalog import parse_table_argument
+from mangrove.lakehouse.arguments import parse_table_argument
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.local.parquet import encode_parquet, read_columns
 from mangrove.local.scan import FILE_PATH, POSITION

@@ -100,4 +100,5 @@ def test_kinds_have_the_numbers_of_the_trees_keys() -> None:
         (6, "stream"),
         (7, "partition"),
         (8, "delta"),
+        (9, "alias"),
     ]

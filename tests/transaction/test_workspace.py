@@ -11,7 +11,7 @@ from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.layouts import create_layout, open_layout
 from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot, ObjectRange
-from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
@@ -162,6 +162,7 @@ def workspace() -> Workspace:
 def test_what_falls_through_to_the_version_is_noted_as_read_under_the_versions_own_names(workspace: Workspace) -> None:
     rename_namespace(workspace, NamespaceLocator("sales"), NamespaceLocator("shop"))
     workspace.reads.clear()
+    workspace.scans.clear()
     assert workspace.get(TableLocator("shop", "orders")) is not None
     assert workspace.reads == {TableLocator("sales", "orders")}
     assert [str(found) for found, _ in workspace.children(Kind.TABLE, NamespaceLocator("shop"), prefix="o")] == [
@@ -176,15 +177,21 @@ def test_what_the_transaction_wrote_itself_is_not_noted_as_read(workspace: Works
     assert workspace.reads == set()
 
 
-def test_creating_a_table_guards_its_namespace_and_the_view_of_that_name(workspace: Workspace) -> None:
+def test_creating_a_table_guards_its_namespace_and_the_view_and_alias_of_that_name(workspace: Workspace) -> None:
     create_table(workspace, TableLocator("sales", "new"), NewTable(TableEntry("new-id", "sales-id", "new")))
-    assert workspace.changes("t").guards == {NamespaceLocator("sales"), ViewLocator("sales", "new")}
+    assert workspace.changes("t").guards == {
+        NamespaceLocator("sales"),
+        ViewLocator("sales", "new"),
+        AliasLocator("sales|new"),
+    }
 
 
-def test_what_lies_in_a_namespace_of_the_transactions_own_needs_no_guard(workspace: Workspace) -> None:
+def test_a_namespace_of_the_transactions_own_guards_only_the_aliases_of_its_names(
+    workspace: Workspace,
+) -> None:
     create_namespace(workspace, NamespaceLocator("mine"), NamespaceEntry("mine-id", "mine"))
     create_view(workspace, ViewLocator("mine", "daily"), ViewEntry("daily-id", "daily", "select 1"))
-    assert workspace.changes("t").guards == frozenset()
+    assert workspace.changes("t").guards == {AliasLocator("mine"), AliasLocator("mine|daily")}
 
 
 def test_dropping_a_namespace_guards_all_that_could_come_into_it(workspace: Workspace) -> None:

@@ -3,6 +3,7 @@
 import html
 import re
 from datetime import date
+from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
@@ -45,7 +46,7 @@ def pages(lake: Lakehouse) -> list[str]:
     return [
         "/", "/namespaces", "/namespaces/sales", "/tables/sales.orders", "/tables/sales.outside", partition,
         f"{partition}/deltas/1", "/views/sales.daily", "/history", "/history/3", "/history/0", "/tree", "/tree?node=0",
-        "/storage",
+        "/storage", "/objects", "/objects?name=sales%7Corders%7C1",
     ]  # fmt: skip
 
 
@@ -140,6 +141,21 @@ def test_a_partition_shows_its_deltas_and_a_delta_its_files(lake: Lakehouse, cli
     page = get(client, f"{address}/deltas/1")
     assert "data/load-1.parquet 5 rows, 500 bytes, data" in page
     assert "customer 2 5 1 ana zoe" in page
+
+
+def test_an_object_is_found_by_its_alias_and_by_its_canonical_string(lake: Lakehouse, client: TestClient) -> None:
+    lake.create_alias("sales.purchases", "sales.orders")
+    lake.create_alias("store", "sales")
+    assert "Aliases sales.purchases" in get(client, "/tables/store.purchases")
+    assert "Aliases store" in get(client, "/namespaces/store")
+    (locator, _) = next(iter(lake.table("sales.orders").deltas()))
+    name = lake.resolve(locator).canonical
+    page = get(client, f"/objects?{urlencode({'name': name})}")
+    assert f"Kind delta Canonical string {name}" in page
+    assert f"{partition_address(lake, 2)}/deltas/1" in client.get(f"/objects?{urlencode({'name': name})}").text
+    assert client.get("/api/objects?name=store").json()["canonical"] == "sales"
+    assert name in get(client, f"{partition_address(lake, 2)}/deltas/1")
+    assert client.get("/objects?name=sales%7Cmissing%7C1").status_code == 404
 
 
 def test_a_view_shows_its_query_and_leads_to_what_it_reads(client: TestClient) -> None:

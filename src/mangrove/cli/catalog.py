@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -19,13 +20,16 @@ from mangrove.cli.listing import LINES_MAX, resolve_line_limit, truncate_list
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.summary import (
+    AliasSummary,
     EntrySummary,
     LakehouseSummary,
     NamespaceSummary,
+    ObjectSummary,
     TableSummary,
     ViewSummary,
     list_entries,
     list_namespaces,
+    summarize_aliases,
     summarize_lakehouse,
     summarize_object,
     summary_to_json,
@@ -33,11 +37,12 @@ from mangrove.inspect.summary import (
 from mangrove.lakehouse.layouts import COMPATIBLE_WITH, LAYOUTS
 from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.maintenance.progress import format_bytes
-from mangrove.model.locators import ViewLocator
-from mangrove.model.names import split_name
+from mangrove.model.canonical import parse_object_name
+from mangrove.model.locators import parse_view_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.aliases import locate_view
 from mangrove.wiring import create_on_store, find_referenced_names
 
 if TYPE_CHECKING:
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ColumnChange",
     "VersionDiff",
+    "alias_command",
     "build_list_table",
     "build_property_table",
     "create_command",
@@ -59,10 +65,12 @@ __all__ = [
     "ls_command",
     "read_schema_text",
     "rename_command",
+    "render_aliases",
     "render_entries",
     "render_lakehouse",
     "render_namespace",
     "render_namespaces",
+    "render_object",
     "render_table",
     "render_view",
     "show_command",
@@ -154,6 +162,13 @@ def render_entries(namespace: str, entries: Sequence[EntrySummary]) -> Renderabl
     return _build_rows_table(("name", "kind", "format", "description"), rows)
 
 
+def render_aliases(aliases: Sequence[AliasSummary]) -> RenderableType:
+    """Return a list of aliases."""
+    if not aliases:
+        return Text("no aliases; create one with `mangrove alias LAKE NAME TARGET`", style="dim")
+    return _build_rows_table(("alias", "target", "kind"), [(one.name, one.target, one.kind) for one in aliases])
+
+
 def render_lakehouse(lake: LakehouseSummary) -> RenderableType:
     """Return the description of the lakehouse itself."""
     age = format_duration(lake.maximum_version_age_millis)
@@ -178,6 +193,7 @@ def render_namespace(namespace: NamespaceSummary) -> RenderableType:
     lines: list[tuple[str, RenderableType]] = [
         ("namespace", Text(namespace.name, style="cyan")),
         ("id", namespace.id),
+        *_line_unless_empty("aliases", ", ".join(namespace.aliases)),
         *_line_unless_empty("description", namespace.description or ""),
         *_line_unless_empty("properties", _format_pairs(namespace.properties)),
     ]
@@ -190,6 +206,7 @@ def render_table(table: TableSummary) -> RenderableType:
         ("table", Text(table.name, style="cyan")),
         ("kind", f"{table.kind}, {table.format}"),
         ("id", table.id),
+        *_line_unless_empty("aliases", ", ".join(table.aliases)),
         *_line_unless_empty("versions", ", ".join(table.versions) if len(table.versions) > 1 else ""),
         *_line_unless_empty("description", table.description or ""),
         *_line_unless_empty("location", table.location or ""),
@@ -217,6 +234,16 @@ def render_view(view: ViewSummary) -> RenderableType:
         ("dialect", view.dialect),
     ]
     return Group(build_property_table(lines), Text(""), Text(view.sql))
+
+
+def render_object(found: ObjectSummary) -> RenderableType:
+    """Return the description of a table version, stream, partition or delta."""
+    lines: list[tuple[str, RenderableType]] = [
+        (found.kind, Text(found.canonical, style="cyan")),
+        ("locator", found.locator),
+        *((name, json.dumps(value, ensure_ascii=False)) for name, value in found.fields.items()),
+    ]
+    return build_property_table(lines)
 
 
 def _build_rows_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -261,7 +288,7 @@ def _line_unless_empty(name: str, value: str) -> list[tuple[str, RenderableType]
 
 
 _REMEDY: Final = "use --limit or --prefix"
-_Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary
+_Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary | ObjectSummary
 
 
 @lake_command(
@@ -338,11 +365,16 @@ def ls_command(
     )
 
 
-@lake_command("show", "mangrove show ./lake sales.orders\nmangrove show ./lake --json")
+@lake_command(
+    "show", "mangrove show ./lake sales.orders\nmangrove show ./lake 'sales|orders|1'\nmangrove show ./lake --json"
+)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 def show_command(session: CommandContext, lake: str, name: str | None, at: str | None) -> None:
-    """Describe the lakehouse, or one of its namespaces, tables or views."""
+    """Describe the lakehouse, or one of its objects.
+
+    NAME is a name such as sales.orders, an alias, or a canonical string such as 'sales|orders|1'.
+    """
     opened = session.open_metastore(lake)
     snapshot = opened.metastore.latest() if at is None else load_snapshot_at(opened.metastore, at)
     summary: _Summary = (
@@ -367,13 +399,14 @@ def show_command(session: CommandContext, lake: str, name: str | None, at: str |
 @click.option("--sort-by", multiple=True, metavar="TERM", help="Sort column, with asc or desc.")
 @click.option("--location", metavar="URI", help="Data location of an external table.")
 @click.option("--format", "table_format", help="Format of an external table, such as parquet.")
+@click.option("--schemaless", is_flag=True, help="Create a table of files as they are, without columns.")
 @click.option("--view", "query", metavar="SQL", help="Create a view with this query.")
 @click.option("--description", help="Description of the object.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the object.")
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the object already exists.")
 def create_command(
     session: CommandContext, lake: str, name: str, schema: str | None, keys: Sequence[str], partition_by: Sequence[str],
-    sort_by: Sequence[str], location: str | None, table_format: str | None, query: str | None,
+    sort_by: Sequence[str], location: str | None, table_format: str | None, schemaless: bool, query: str | None,
     description: str | None, properties: Sequence[str], if_not_exists: bool,
 ) -> None:  # fmt: skip
     """Create a namespace, a table or a view.
@@ -381,8 +414,8 @@ def create_command(
     A name with a dot, such as sales.orders, is a table or a view.
     """
     pairs = parse_key_values(properties, "--property")
-    is_namespace = len(split_name(name)) == 1
-    of_tables = [schema, keys, partition_by, sort_by, location, table_format, query]
+    is_namespace = parse_object_name(name).table is None
+    of_tables = [schema, keys, partition_by, sort_by, location, table_format, schemaless, query]
     if is_namespace and any(of_tables):
         raise InvalidInputError(
             f"{name!r} is a namespace and takes no table options; use namespace.{name} to create a table or view"
@@ -399,7 +432,7 @@ def create_command(
         opened.create_table(
             name, columns, keys=keys, partition_by=partition_by, sort_by=sort_by,
             table_type="managed" if location is None else "external", table_format=table_format, location=location,
-            properties=pairs, description=description, if_not_exists=if_not_exists,
+            properties=pairs, description=description, schemaless=schemaless, if_not_exists=if_not_exists,
         )  # fmt: skip
     summary = summarize_object(opened.reading(), name)
     kind = _kind_of(summary)
@@ -445,7 +478,7 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
 @click.argument("new_name")
 def rename_command(session: CommandContext, lake: str, name: str, new_name: str) -> None:
     """Rename a namespace, a table or a view; no data moves."""
-    if split_name(name) == split_name(new_name):
+    if parse_object_name(name) == parse_object_name(new_name):
         raise InvalidInputError(f"the new name {new_name} is the same as the old one; give another name")
     opened = session.open(lake)
     kind = _kind_of(summarize_object(opened.reading(), name))
@@ -462,6 +495,40 @@ def rename_command(session: CommandContext, lake: str, name: str, new_name: str)
     )
 
 
+@lake_command(
+    "alias",
+    "mangrove alias ./lake\nmangrove alias ./lake sales.purchases sales.orders\n"
+    "mangrove alias ./lake sales.purchases --drop",
+)
+@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("target", required=False, metavar="[TARGET]", shell_complete=offer_names)
+@click.option("--drop", is_flag=True, help="Drop the alias; its namespace or table stays.")
+def alias_command(session: CommandContext, lake: str, name: str | None, target: str | None, drop: bool) -> None:
+    """List the aliases, or give a namespace or table another name.
+
+    An alias follows its namespace or table through renames.
+    """
+    if name is None or (target is None and not drop):
+        if name is not None or drop:
+            raise InvalidInputError("an alias needs its name and its target, or its name and --drop")
+        aliases = list(summarize_aliases(session.open_metastore(lake).metastore.latest()))
+        session.answer(summary_to_json(aliases), lambda: render_aliases(aliases))
+        return
+    opened = session.open(lake)
+    if drop:
+        opened.drop_alias(name)
+        version = opened.version
+        session.answer({"dropped": name, "version": version}, lambda: f"dropped alias {name} in version {version}")
+    else:
+        assert target is not None
+        made = opened.create_alias(name, target)
+        version = opened.version
+        session.answer(
+            {"alias": made.name, "target": made.target, "version": version},
+            lambda: f"created alias {made.name} of {made.target} in version {version}",
+        )
+
+
 def _create_view(
     catalog: WritableCatalog,
     name: str,
@@ -471,9 +538,9 @@ def _create_view(
     *,
     if_not_exists: bool,
 ) -> None:
-    existing = catalog.reading().get(ViewLocator(*split_name(name))) if if_not_exists else None
+    _, existing = locate_view(catalog.reading(), parse_view_name(name)) if if_not_exists else (None, None)
     if existing is None:
-        reads = find_referenced_names(query, split_name(name)[0])
+        reads = find_referenced_names(query, parse_view_name(name).namespace)
         catalog.create_view(name, query, reads=reads, properties=pairs, description=description)
 
 
@@ -489,6 +556,8 @@ def read_schema_text(schema: str) -> str:
 
 
 def _kind_of(summary: _Summary) -> str:
+    if isinstance(summary, ObjectSummary):
+        raise InvalidInputError(f"{summary.canonical} is a {summary.kind}; expected a namespace, table or view")
     return type(summary).__name__.removesuffix("Summary").lower()
 
 
@@ -502,3 +571,5 @@ def _render_summary(summary: _Summary) -> RenderableType:
             return render_table(summary)
         case ViewSummary():
             return render_view(summary)
+        case ObjectSummary():
+            return render_object(summary)

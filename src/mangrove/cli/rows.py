@@ -21,6 +21,7 @@ from mangrove.cli.environment import check_installed
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
+from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.local.import_files import (
     ROW_FILE_SUFFIXES,
@@ -39,6 +40,7 @@ from mangrove.wiring import LocalEngines, open_as_of
 
 __all__ = [
     "delete_command",
+    "files_command",
     "format_cell",
     "iceberg_command",
     "ingest_command",
@@ -232,13 +234,16 @@ def ingest_command(
 ) -> None:
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
+    A table without a schema takes files of any type as they are.
+
     A folder stands for all such files in it. Hive-style folder names, such as
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
     """
     opened = session.open(lake, LocalEngines)
     schema = opened.table(table, version=table_version).schema
     if schema is None:
-        raise InvalidInputError(f"{table} has no schema; files can be loaded only into tables with columns")
+        _add_files(session, opened, table, files, mode)
+        return
     inputs = [one for location in files for one in _list_row_files(session, location)]
     if mode.startswith("overwrite") and len(inputs) > 1:
         raise InvalidInputError(f"--mode {mode} takes one file; give one file, or use --mode append")
@@ -258,6 +263,49 @@ def ingest_command(
         lambda: (
             f"loaded {format_quantity(row_count, 'row')} from {format_quantity(len(inputs), 'file')} "
             f"into {table}, as of version {version}"
+        ),
+    )
+
+
+def _add_files(session: CommandContext, lake: Lakehouse, table: str, files: Sequence[str], mode: str) -> None:
+    """Add files as they are to a table without a schema."""
+    if mode != "append":
+        raise InvalidInputError(f"{table} has no schema, so files are added as they are; --mode {mode} needs columns")
+    given: dict[str, bytes] = {}
+    for location in files:
+        folder, name = split_location(expand_location(location, os.getcwd()))
+        store = session.store_of_files(folder, location)
+        if not store.exists(name):
+            raise NotFoundError(f"{location} is not a file; check the path")
+        if name in given:
+            raise InvalidInputError(f"two files are called {name}; load them one after the other")
+        given[name] = store.read(name)
+    added = lake.table(table).add_files(given)
+    version = lake.version
+    session.answer(
+        {"table": table, "mode": mode, "files": len(added), "version": version},
+        lambda: f"added {format_quantity(len(added), 'file')} to {table}, as of version {version}",
+    )
+
+
+@lake_command("files", "mangrove files ./lake sales.photos\nmangrove files ./lake sales.orders --json")
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+def files_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+    """List the data files of a table with type and size."""
+    files = open_as_of(session.open(lake, LocalEngines), at).table(table).files()
+    session.answer(
+        [
+            {
+                "location": one.location,
+                "type": one.content_type,
+                "encoding": one.content_encoding,
+                "bytes": one.size_bytes,
+            }
+            for one in files
+        ],
+        lambda: (
+            "\n".join(f"{one.size_bytes:>14,}  {one.content_type:<24}  {one.location}" for one in files) or "no files"
         ),
     )
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.model.locators import NamespaceLocator, ViewLocator, parse_view_name
+from mangrove.model.locators import NamespaceLocator, parse_view_name
 from mangrove.model.names import split_name
 
 __all__ = [
@@ -79,6 +79,7 @@ class NamespaceInfo:
     next_after_table: str | None
     views: tuple[ViewLine, ...]
     next_after_view: str | None
+    aliases: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,8 @@ def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> Name
         raise InvalidInputError(
             f"invalid namespace {requested.step('name')!r}: it has {len(parts)} parts; expected one"
         )
-    locator, prefix = NamespaceLocator(parts[0]), requested.text("prefix")
-    namespace = pinned.lake_snapshot.namespace(locator)
+    namespace = pinned.lake_snapshot.namespace(NamespaceLocator(parts[0]))
+    locator, prefix = namespace.locator, requested.text("prefix")
     tables, is_last_table = _page(
         TableLine(locator.name, one.name, one.id, one.table_type.value, one.value.table_format, one.description)
         for one in pinned.lake_snapshot.tables(locator, prefix or "", after=requested.text("after_table"))
@@ -130,13 +131,14 @@ def load_namespace_info(pinned: PinnedLakehouse, requested: PageRequest) -> Name
         None if is_last_table else tables[-1].name,
         views,
         None if is_last_view else views[-1].name,
+        namespace.aliases,
     )
 
 
 def load_view_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewInfo:
     """Return a view."""
-    locator: ViewLocator = parse_view_name(requested.step("name"))
-    view = pinned.lake_snapshot.view(locator)
+    view = pinned.lake_snapshot.view(parse_view_name(requested.step("name")))
+    locator = view.locator
     return ViewInfo(
         pinned.seen,
         locator.namespace,

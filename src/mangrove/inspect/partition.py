@@ -1,12 +1,13 @@
 """Deltas of a partition and data files of a delta."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.table import format_partition
+from mangrove.model.canonical import CanonicalName
 from mangrove.model.locators import DeltaLocator, PartitionLocator, parse_table_name
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, Partition, TableVersion
@@ -56,6 +57,7 @@ class PartitionInfo:
     properties: tuple[tuple[str, str], ...]
     deltas: tuple[DeltaLine, ...]
     next_after: int | None
+    canonical: str
     table_version: int | None = None
     """The table version that the page chose; None for the default one."""
 
@@ -101,6 +103,7 @@ class DeltaInfo:
     delta: DeltaLine
     files: tuple[DataFileInfo, ...]
     files_left_out: int
+    canonical: str
     table_version: int | None = None
     """The table version that the page chose; None for the default one."""
 
@@ -125,6 +128,7 @@ def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> Part
         tuple(partition.properties.items()),
         page,
         page[-1].position if len(taken) > _DELTAS_MAX else None,
+        str(_name(opened, partition)),
         opened.target.version,
     )
 
@@ -149,6 +153,7 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
         _delta_line(locator, delta),
         tuple(_file(entry, opened.version) for entry in entries[:_FILES_MAX]),
         max(0, len(entries) - _FILES_MAX),
+        str(replace(_name(opened, partition), position=position)),
         opened.target.version,
     )
 
@@ -161,6 +166,12 @@ def _find_partition(pinned: PinnedLakehouse, requested: PageRequest) -> tuple[Op
     if not isinstance(partition, Partition):
         raise NotFoundError(f"partition {locator.partition_id} does not exist in {opened.locator}")
     return opened, locator, partition
+
+
+def _name(opened: OpenTable, partition: Partition) -> CanonicalName:
+    table, stream = opened.locator, opened.stream
+    version = opened.version_locator.version
+    return CanonicalName(table.namespace, table.name, version, stream.id, stream.format, partition.id, partition.values)
 
 
 def _delta_locator(partition: PartitionLocator, position: int) -> DeltaLocator:

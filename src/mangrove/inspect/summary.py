@@ -6,19 +6,21 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
 from mangrove.lakehouse.arguments import parse_namespace_argument, validate_prefix
 from mangrove.maintenance.exports import list_exports
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.json_codec import Json
-from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.canonical import parse_object_name
+from mangrove.model.json_codec import Json, to_json
+from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, NamespaceEntry, TableEntry, TableType, ViewEntry
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
-from mangrove.transaction.catalog import CatalogReader, load_namespace, load_table, load_view
+from mangrove.transaction.aliases import Named, list_aliases
+from mangrove.transaction.canonical_names import resolve_name
+from mangrove.transaction.catalog import CatalogReader, find_namespace, find_table, load_table
 from mangrove.transaction.deltas import (
     TableTarget,
     open_table,
@@ -29,16 +31,19 @@ from mangrove.transaction.deltas import (
 from mangrove.transaction.table_versions import load_table_versions
 
 __all__ = [
+    "AliasSummary",
     "ColumnSummary",
     "DeltaSummary",
     "EntrySummary",
     "LakehouseSummary",
     "NamespaceSummary",
+    "ObjectSummary",
     "TableSummary",
     "ViewSummary",
     "list_entries",
     "list_namespaces",
     "load_table_schema",
+    "summarize_aliases",
     "summarize_columns",
     "summarize_deltas",
     "summarize_lakehouse",
@@ -55,6 +60,27 @@ class NamespaceSummary:
     id: str
     description: str | None
     properties: dict[str, str]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AliasSummary:
+    """An alias of a namespace or table."""
+
+    name: str
+    target: str
+    kind: str
+    target_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSummary:
+    """A table version, stream, partition or delta, with all its fields."""
+
+    canonical: str
+    kind: str
+    locator: str
+    fields: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +137,7 @@ class TableSummary:
     """None for an external table."""
     versions: tuple[str, ...] = ()
     """The table versions with their states, as in `2 active (default)`."""
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +207,7 @@ def list_entries(
     reading: CatalogReader, namespace: str, prefix: str = "", limit: int | None = None
 ) -> Iterator[EntrySummary]:
     """Yield the tables of a namespace, then its views, each at most `limit` in order of their names."""
-    parent = parse_namespace_argument(namespace)
-    load_namespace(reading, parent)
+    parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
     tables = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix))
     views = reading.children(Kind.VIEW, parent, prefix=prefix)
     for locator, value in chain(islice(tables, limit), islice(views, limit)):
@@ -193,18 +219,36 @@ def list_entries(
                 yield EntrySummary(str(locator), "view", value.dialect, value.description)
 
 
-def summarize_object(reading: CatalogReader, name: str) -> NamespaceSummary | TableSummary | ViewSummary:
-    """Return the summary of the namespace, table or view with this name."""
-    parts, version = split_version(split_name(name))
-    if len(parts) == 1:
-        locator = parse_namespace_argument(name)
-        return _summarize_namespace(locator, load_namespace(reading, locator))
-    if len(parts) != 2:
-        raise InvalidInputError(f"{name!r} has {len(parts)} parts; expected namespace or namespace.table")
-    table, view = TableLocator(*parts), ViewLocator(*parts)
-    if version is None and reading.get(table) is None and reading.get(view) is not None:
-        return _summarize_view(view, load_view(reading, view))
-    return _summarize_table(reading, TableTarget(table, version), load_table(reading, table))
+def summarize_aliases(reading: CatalogReader) -> Iterator[AliasSummary]:
+    """Yield all aliases in order of their canonical strings."""
+    for alias in list_aliases(reading):
+        target = alias.target_locator
+        yield AliasSummary(str(AliasLocator(alias.name)), str(target), target.kind.word, alias.target_id)
+
+
+def summarize_object(
+    reading: CatalogReader, name: str
+) -> NamespaceSummary | TableSummary | ViewSummary | ObjectSummary:
+    """Return the summary of the object with this name, alias or canonical string."""
+    parts, version = split_version(split_name(name)) if "|" not in name else ((), None)
+    if version is not None:
+        locator, table_entry = find_table(reading, TableLocator(*parts))
+        return _summarize_table(reading, TableTarget(locator, version), table_entry)
+    resolved = resolve_name(reading, parse_object_name(name))
+    match resolved.locator, resolved.value:
+        case NamespaceLocator() as namespace, NamespaceEntry() as entry:
+            return _summarize_namespace(namespace, entry, _list_alias_names(reading, namespace))
+        case TableLocator() as table, TableEntry() as entry:
+            return _summarize_table(reading, TableTarget(table), entry)
+        case ViewLocator() as view, ViewEntry() as entry:
+            return _summarize_view(view, entry)
+        case _:
+            fields: Any = to_json(resolved.value)
+            return ObjectSummary(resolved.canonical, resolved.kind.word, str(resolved.locator), fields)
+
+
+def _list_alias_names(reading: CatalogReader, target: Named) -> tuple[str, ...]:
+    return tuple(str(AliasLocator(alias.name)) for alias in list_aliases(reading, target))
 
 
 def load_table_schema(reading: CatalogReader, table: TableLocator) -> Schema | None:
@@ -213,8 +257,11 @@ def load_table_schema(reading: CatalogReader, table: TableLocator) -> Schema | N
     return open_table(reading, table).version.schema if entry.table_type is TableType.MANAGED else entry.schema
 
 
-def _summarize_namespace(locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceSummary:
-    return NamespaceSummary(str(locator), value.id, value.description, dict(value.properties))
+def _summarize_namespace(
+    locator: NamespaceLocator, value: NamespaceEntry, aliases: tuple[str, ...] = ()
+) -> NamespaceSummary:
+    """Return the summary of a namespace; a list leaves out the aliases, which take a scan for each namespace."""
+    return NamespaceSummary(str(locator), value.id, value.description, dict(value.properties), aliases)
 
 
 def _summarize_table(reading: CatalogReader, target: TableTarget, entry: TableEntry) -> TableSummary:
@@ -253,6 +300,7 @@ def _summarize_table(reading: CatalogReader, target: TableTarget, entry: TableEn
         format_properties=dict(entry.format_properties),
         data=data,
         versions=versions,
+        aliases=_list_alias_names(reading, target.locator),
     )
 
 

@@ -11,7 +11,7 @@ from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table import TableSnapshot
 from mangrove.lakehouse.table_versions import StreamInfo
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, TableLocator, parse_table_name
+from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, parse_table_name
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import Delta, Partition, TableEntry, TableType, TableVersion
 from mangrove.model.schema import Schema
@@ -143,13 +143,15 @@ class TableInfo:
     streams: tuple[StreamInfo, ...]
     partitions: tuple[PartitionLine, ...]
     next_after: str | None
+    aliases: tuple[str, ...]
 
 
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
     """Return a table, with its partitions after the query's `after`."""
-    locator: TableLocator = parse_table_name(requested.step("name"))
-    table = pinned.lake_snapshot.table(locator, version=requested.number("table_version"))
-    value = table.value
+    table = pinned.lake_snapshot.table(
+        parse_table_name(requested.step("name")), version=requested.number("table_version")
+    )
+    locator, value = table.locator, table.value
     opened = _open(table) if _has_rows(value) else None
     partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
     schema = value.schema if opened is None else opened.version.schema
@@ -174,6 +176,7 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         streams=() if opened is None else tuple(table.streams()),
         partitions=partitions,
         next_after=next_after,
+        aliases=table.aliases,
     )
 
 

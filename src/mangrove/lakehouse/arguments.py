@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.locators import NamespaceLocator, ViewLocator, parse_view_name
+from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator, parse_table_name, parse_view_name
 from mangrove.model.names import check_text, split_name
 
 __all__ = [
     "parse_namespace_argument",
+    "parse_table_argument",
     "parse_view_argument",
     "validate_count",
     "validate_limit",
@@ -61,6 +62,11 @@ def parse_namespace_argument(name: str | NamespaceLocator) -> NamespaceLocator:
             f"{name!r} has {len(parts)} parts: a namespace's name is one, with backticks if it holds a dot"
         )
     return NamespaceLocator(parts[0])
+
+
+def parse_table_argument(name: str | TableLocator) -> TableLocator:
+    """Return the table that is meant."""
+    return name if isinstance(name, TableLocator) else parse_table_name(name)
 
 
 def parse_view_argument(name: str | ViewLocator) -> ViewLocator:

@@ -14,8 +14,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.alias import Alias, build_alias, parse_named_argument
 from mangrove.lakehouse.arguments import (
     parse_namespace_argument,
+    parse_table_argument,
     parse_view_argument,
     validate_limit,
     validate_prefix,
@@ -23,32 +25,47 @@ from mangrove.lakehouse.arguments import (
 )
 from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_view_references, is_spark_frame, make_repeatable
 from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
-from mangrove.lakehouse.new_table import build_schema, plan_new_table
+from mangrove.lakehouse.new_table import build_schema, plan_new_table, plan_schemaless_table
 from mangrove.lakehouse.schema_update import validate_new_checks
 from mangrove.lakehouse.table import Table, TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
-from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_table_name
+from mangrove.model.canonical import parse_object_name
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, TableVersionState, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
+from mangrove.transaction.aliases import (
+    Named,
+    find_alias,
+    list_aliases,
+    locate_namespace,
+    locate_parent,
+    locate_table,
+    locate_view,
+)
+from mangrove.transaction.canonical_names import ResolvedObject, resolve_locator, resolve_name
 from mangrove.transaction.catalog import (
     CatalogReader,
     alter_namespace,
     alter_table,
     alter_view,
+    create_alias,
     create_namespace,
     create_table,
     create_view,
+    drop_alias,
     drop_namespace,
     drop_table,
     drop_view,
+    find_namespace,
+    find_table,
+    find_view,
     load_namespace,
-    load_table,
-    load_view,
     rename_namespace,
     rename_table,
     rename_view,
+    replace_table,
 )
 from mangrove.transaction.deltas import TableTarget, parse_table_target
 from mangrove.transaction.transaction import StagedTransaction
@@ -68,7 +85,6 @@ __all__ = [
     "compact_tables",
     "list_managed_tables",
     "list_written_versions",
-    "parse_table_argument",
 ]
 
 T = TypeVar("T")
@@ -111,8 +127,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
 
     def namespace(self, name: str | NamespaceLocator) -> NamespaceT_co:
         """Return a namespace."""
-        locator = parse_namespace_argument(name)
-        return self._namespace_handle(locator, load_namespace(self.reading(), locator))
+        return self._namespace_handle(*find_namespace(self.reading(), parse_namespace_argument(name)))
 
     def tables(
         self,
@@ -123,8 +138,8 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         limit: int | None = None,
     ) -> Iterator[TableT_co]:
         """Yield the tables of a namespace in order of their names."""
-        reading, parent = self.reading(), parse_namespace_argument(namespace)
-        load_namespace(reading, parent)
+        reading = self.reading()
+        parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
         following = None if after is None else TableLocator(parent.name, after)
         found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
         for locator, value in islice(found, validate_limit(limit)):
@@ -133,9 +148,9 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             yield self._table_handle(locator, value)
 
     def table(self, name: str | TableLocator, *, version: int | None = None) -> TableT_co:
-        """Return a table, or one of its table versions, which `shop.orders.version_2` names too."""
+        """Return a table, or one of its table versions, which `shop.orders.version_2` and `shop|orders|2` name too."""
         target = TableTarget(name) if isinstance(name, TableLocator) else parse_table_target(name)
-        table = self._table_handle(target.locator, load_table(self.reading(), target.locator))
+        table = self._table_handle(*find_table(self.reading(), target.locator))
         number = target.version if version is None else version
         return table if number is None else table.version(number)
 
@@ -148,8 +163,8 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         limit: int | None = None,
     ) -> Iterator[ViewT_co]:
         """Yield the views of a namespace in order of their names."""
-        reading, parent = self.reading(), parse_namespace_argument(namespace)
-        load_namespace(reading, parent)
+        reading = self.reading()
+        parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
         following = None if after is None else ViewLocator(parent.name, after)
         found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
         for locator, value in islice(found, validate_limit(limit)):
@@ -159,8 +174,20 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
 
     def view(self, name: str | ViewLocator) -> ViewT_co:
         """Return a view."""
-        locator = parse_view_argument(name)
-        return self._view_handle(locator, load_view(self.reading(), locator))
+        return self._view_handle(*find_view(self.reading(), parse_view_argument(name)))
+
+    def resolve(self, name: str | Locator) -> ResolvedObject:
+        """Return the object with a canonical string, a dotted name or a locator, of any of the six kinds.
+
+        >>> lake.resolve("shop|orders|1").value.schema  # doctest: +SKIP
+        """
+        if isinstance(name, Locator):
+            return resolve_locator(self.reading(), name)
+        return resolve_name(self.reading(), parse_object_name(name))
+
+    def aliases(self) -> Iterator[Alias]:
+        """Yield the aliases of namespaces and tables in order of their canonical strings."""
+        return map(build_alias, list_aliases(self.reading()))
 
 
 Catalog: TypeAlias = ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]
@@ -230,11 +257,13 @@ class WritableCatalog(ABC):
 
         def statement(transaction: StagedTransaction) -> Namespace:
             workspace = transaction.workspace
-            there = workspace.get(locator) if if_not_exists else None
-            if not isinstance(there, NamespaceEntry):
-                there = NamespaceEntry(self.new_id(), locator.name, properties, description)
-                create_namespace(workspace, locator, there)
-            return Namespace(self, locator, there)
+            if if_not_exists:
+                own, found = locate_namespace(workspace, locator)
+                if found is not None:
+                    return Namespace(self, own, found)
+            made = NamespaceEntry(self.new_id(), locator.name, properties, description)
+            create_namespace(workspace, locator, made)
+            return Namespace(self, locator, made)
 
         return self.change(statement, f"create namespace {locator}")
 
@@ -252,7 +281,7 @@ class WritableCatalog(ABC):
         def statement(transaction: StagedTransaction) -> Namespace:
             workspace = transaction.workspace
             alter_namespace(workspace, locator, put=put, removed=gone, description=description)
-            return Namespace(self, locator, load_namespace(workspace, locator))
+            return Namespace(self, *find_namespace(workspace, locator))
 
         return self.change(statement, f"alter namespace {locator}")
 
@@ -271,7 +300,7 @@ class WritableCatalog(ABC):
         locator = parse_namespace_argument(name)
 
         def statement(transaction: StagedTransaction) -> None:
-            if not if_exists or transaction.workspace.get(locator) is not None:
+            if not if_exists or locate_namespace(transaction.workspace, locator)[1] is not None:
                 drop_namespace(transaction.workspace, locator, cascade=cascade)
 
         self.change(statement, f"drop namespace {locator}")
@@ -295,6 +324,7 @@ class WritableCatalog(ABC):
         version: int = 1,
         stream_id: str | None = None,
         as_: object | None = None,
+        schemaless: bool = False,
         replace: bool = False,
         if_not_exists: bool = False,
     ) -> Table:
@@ -306,12 +336,15 @@ class WritableCatalog(ABC):
 
         `version` and `stream_id` are the ids of its first table version and stream.
 
+        A `schemaless` table has files as they are, added with `add_files`, in place of rows.
+
         A table whose data others keep is of the type "external", with a location and
         a format, or "federated", with the `format_properties` "catalog" and "table".
         """
-        locator, as_ = parse_table_argument(name), make_repeatable(as_)
+        name, as_ = parse_table_argument(name), make_repeatable(as_)
         requested = partial(
-            plan_new_table, locator, schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
+            plan_schemaless_table if schemaless else plan_new_table, name,
+            schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
             checks=checks, defaults=defaults, keys=validate_texts(keys, "the keys"),
             partition_by=validate_texts(partition_by, "the partition fields"),
             sort_by=validate_texts(sort_by, "the sort fields"),
@@ -321,13 +354,13 @@ class WritableCatalog(ABC):
 
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
-            there = workspace.get(locator) if if_not_exists or replace else None
-            if isinstance(there, TableEntry) and not replace:
-                return Table(self, locator, there)
-            if isinstance(there, TableEntry):
-                drop_table(workspace, locator)
+            if if_not_exists and not replace:
+                own, found = locate_table(workspace, name)
+                if found is not None:
+                    return Table(self, own, found)
+            locator = locate_parent(workspace, name)
             made = requested(load_namespace(workspace, locator.parent).id, self.new_id)
-            create_table(workspace, locator, made)
+            (replace_table if replace else create_table)(workspace, locator, made)
             table = Table(self, locator, made.table)
             if checks and self.engines is not None:
                 validate_new_checks(self.engines, transaction, table.target)
@@ -335,7 +368,7 @@ class WritableCatalog(ABC):
                 table.fill(transaction, as_)
             return table
 
-        return self.change(statement, f"create table {locator}")
+        return self.change(statement, f"create table {name}")
 
     def _schema_of_rows(self, rows: object) -> Schema:
         if self.engines is None:
@@ -358,7 +391,7 @@ class WritableCatalog(ABC):
             workspace = transaction.workspace
             validate_property_changes(workspace, locator, put)
             alter_table(workspace, locator, put=put, removed=gone, description=description)
-            return Table(self, locator, load_table(workspace, locator))
+            return Table(self, *find_table(workspace, locator))
 
         return self.change(statement, f"alter table {locator}")
 
@@ -368,7 +401,7 @@ class WritableCatalog(ABC):
 
         def statement(transaction: StagedTransaction) -> Table:
             rename_table(transaction.workspace, old, new)
-            return Table(self, new, load_table(transaction.workspace, new))
+            return Table(self, *find_table(transaction.workspace, new))
 
         return self.change(statement, f"rename table {old} to {new}")
 
@@ -377,7 +410,7 @@ class WritableCatalog(ABC):
         locator = parse_table_argument(name)
 
         def statement(transaction: StagedTransaction) -> None:
-            if not if_exists or transaction.workspace.get(locator) is not None:
+            if not if_exists or locate_table(transaction.workspace, locator)[1] is not None:
                 drop_table(transaction.workspace, locator)
 
         self.change(statement, f"drop table {locator}")
@@ -405,7 +438,7 @@ class WritableCatalog(ABC):
 
         def statement(transaction: StagedTransaction) -> View:
             create_view(transaction.workspace, locator, value, or_replace=or_replace)
-            return View(self, locator, load_view(transaction.workspace, locator))
+            return View(self, *find_view(transaction.workspace, locator))
 
         return self.change(statement, f"create view {locator}")
 
@@ -422,7 +455,7 @@ class WritableCatalog(ABC):
 
         def statement(transaction: StagedTransaction) -> View:
             alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
-            return View(self, locator, load_view(transaction.workspace, locator))
+            return View(self, *find_view(transaction.workspace, locator))
 
         return self.change(statement, f"alter view {locator}")
 
@@ -432,7 +465,7 @@ class WritableCatalog(ABC):
 
         def statement(transaction: StagedTransaction) -> View:
             rename_view(transaction.workspace, old, new)
-            return View(self, new, load_view(transaction.workspace, new))
+            return View(self, *find_view(transaction.workspace, new))
 
         return self.change(statement, f"rename view {old} to {new}")
 
@@ -441,10 +474,37 @@ class WritableCatalog(ABC):
         locator = parse_view_argument(name)
 
         def statement(transaction: StagedTransaction) -> None:
-            if not if_exists or transaction.workspace.get(locator) is not None:
+            if not if_exists or locate_view(transaction.workspace, locator)[1] is not None:
                 drop_view(transaction.workspace, locator)
 
         self.change(statement, f"drop view {locator}")
+
+    def create_alias(self, name: str | Named, target: str | Named, *, if_not_exists: bool = False) -> Alias:
+        """Give a namespace or table another name, which follows it through renames.
+
+        Every read and change accepts the alias; a rename or drop of the target needs its
+        own name. Aliases share names with namespaces, or with tables and views.
+
+        >>> lake.create_alias("shop.purchases", "shop.orders")  # doctest: +SKIP
+        """
+        alias, of = parse_named_argument(name), parse_named_argument(target)
+
+        def statement(transaction: StagedTransaction) -> Alias:
+            workspace = transaction.workspace
+            there = find_alias(workspace, alias) if if_not_exists else None
+            return build_alias(there or create_alias(workspace, alias, of, self.new_id()))
+
+        return self.change(statement, f"create alias {alias} of {of}")
+
+    def drop_alias(self, name: str | Named, *, if_exists: bool = False) -> None:
+        """Drop an alias; its namespace or table stays."""
+        alias = parse_named_argument(name)
+
+        def statement(transaction: StagedTransaction) -> None:
+            if not if_exists or find_alias(transaction.workspace, alias) is not None:
+                drop_alias(transaction.workspace, alias)
+
+        self.change(statement, f"drop alias {alias}")
 
 
 class CompactOptions(TypedDict, total=False):
@@ -476,6 +536,8 @@ def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> di
     reports: dict[str, CompactionReport] = {}
     for table in tables:
         try:
+            if table.schema is None:
+                continue
             report = table.compact(**options)
         except NotFoundError:
             if table.catalog.reading().get(table.locator) is not None:
@@ -484,8 +546,3 @@ def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> di
         if report.logs:
             reports[str(table)] = report
     return reports
-
-
-def parse_table_argument(name: str | TableLocator) -> TableLocator:
-    """Return the table that is meant."""
-    return name if isinstance(name, TableLocator) else parse_table_name(name)

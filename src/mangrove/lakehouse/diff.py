@@ -95,7 +95,7 @@ def summarize_differences(
     others: list[Difference] = []
     for difference in differences:
         locator = difference.locator
-        if locator.kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION):
+        if not locator.kind.is_below_table:
             named.setdefault((locator.kind, _id_of(difference)), []).append(difference)
         else:
             others.append(difference)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mangrove.model.locators import PartitionLocator, TableLocator
     from mangrove.tables.compaction import CompactionBounds, PlannedCompaction
     from mangrove.tables.merge import Assignable, MergePlan
+    from mangrove.tables.stored_files import NewFile
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import PlannedWrite
     from mangrove.transaction.catalog import CatalogReader
@@ -156,6 +157,10 @@ class RowReader(Protocol):
         """Return the rows of a table, or those that `where` means."""
         ...
 
+    def read_files(self, files: Sequence[DataFile], table: str) -> Any:
+        """Return the rows of the files of a table without a schema."""
+        ...
+
     def count_rows(self, store: Store, file: DataFile) -> int:
         """Return how many rows a data file really has, having read all of them."""
         ...
@@ -173,6 +178,10 @@ class RowReader(Protocol):
 
 class LocalRowEngine(RowReader, Engine, Protocol):
     """An engine in this process, whose rows other tools of this process take."""
+
+    def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
+        """Write files as they are; nothing is committed."""
+        ...
 
     def polars_frame(self, rows: Any) -> Any:
         """Return rows that were read as a polars DataFrame."""

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mangrove.model.locators import NamespaceLocator
+from mangrove.model.locators import AliasLocator, NamespaceLocator
 from mangrove.model.objects import NamespaceEntry
 from mangrove.model.properties import NO_PROPERTIES
+from mangrove.transaction.aliases import list_aliases
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.lakehouse.table import Table, TableSnapshot
     from mangrove.lakehouse.view import View, ViewSnapshot
+    from mangrove.transaction.catalog import CatalogReader
 
 __all__ = ["Namespace", "NamespaceReader", "NamespaceSnapshot"]
 
 
 class NamespaceReader(Protocol):
     """What a namespace is read through: a lakehouse, a transaction or a snapshot."""
+
+    def reading(self) -> CatalogReader:
+        """Return where objects are read from now."""
+        ...
 
     def tables(self, namespace: str | NamespaceLocator, prefix: str = "") -> Iterator[TableSnapshot]:
         """Yield the tables of a namespace."""
@@ -55,6 +61,11 @@ class NamespaceSnapshot:
     def id(self) -> str:
         """What stays when its name changes."""
         return self.value.id
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its other names."""
+        return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -28,6 +28,7 @@ __all__ = [
     "build_schema",
     "parse_schema_argument",
     "plan_new_table",
+    "plan_schemaless_table",
     "plan_table_version",
 ]
 
@@ -161,6 +162,32 @@ def plan_table_version(
     return _add_constraints(version, defaults, checks), stream
 
 
+def plan_schemaless_table(
+    locator: TableLocator,
+    namespace_id: str,
+    new_id: Callable[[], str],
+    *,
+    table_type: TableType | str = TableType.MANAGED,
+    table_format: str | None = None,
+    properties: Mapping[str, str] = NO_PROPERTIES,
+    description: str | None = None,
+    version: int = 1,
+    stream_id: str | None = None,
+    **others: object,
+) -> NewTable:
+    """Return a table of files as they are; raise an error for arguments about columns."""
+    refused = [name for name, value in others.items() if value]
+    if refused or _table_type(table_type) is not TableType.MANAGED:
+        raise InvalidInputError(f"{locator} is schemaless: leave out {', '.join(refused) or 'the table type'}")
+    validate_count(version, "the number of a table version", 1)
+    stream = Stream(stream_id or new_id())
+    table = TableEntry(
+        new_id(), namespace_id, locator.name, TableType.MANAGED, table_format or "MANGROVE", description, properties,
+        latest_table_version=version, latest_active_table_version=version,
+    )  # fmt: skip
+    return NewTable(table, TableVersion(version, None, latest_stream_id=stream.id), stream)
+
+
 def _validate_managed(locator: TableLocator, location: str | None, columns: Schema | None) -> Schema:
     if location is not None:
         raise InvalidInputError(
@@ -168,7 +195,10 @@ def _validate_managed(locator: TableLocator, location: str | None, columns: Sche
             "out, or make the table external"
         )
     if columns is None:
-        raise InvalidInputError(f"{locator} has no schema: give its columns, as in 'id bigint not null, name string'")
+        raise InvalidInputError(
+            f"{locator} has no schema: give its columns, as in 'id bigint not null, name string', or schemaless=True "
+            "for a table of files as they are"
+        )
     return columns
 
 

@@ -8,13 +8,14 @@ Spark by itself where Spark can see the store.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, runtime_checkable
 
-from mangrove.errors import ConflictError, InvalidInputError, MangroveError
+from mangrove.errors import ConflictError, InvalidInputError, MangroveError, NotFoundError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition, bind_predicate
 from mangrove.expressions.predicates import Predicate
@@ -30,6 +31,7 @@ from mangrove.lakehouse.engine_port import (
     publish_iceberg_metadata,
 )
 from mangrove.lakehouse.merge import TableMerge
+from mangrove.lakehouse.new_files import read_new_files
 from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
 from mangrove.lakehouse.scan import TableScan
 from mangrove.lakehouse.schema_update import SchemaUpdate, validate_new_checks
@@ -50,10 +52,18 @@ from mangrove.lakehouse.table_versions import (
 from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import Metastore
-from mangrove.model.locators import DeltaLocator, PartitionLocator, TableLocator
-from mangrove.model.manifests import Author
+from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableLocator
+from mangrove.model.manifests import Author, DataFile, Manifest
 from mangrove.model.names import check_id
-from mangrove.model.objects import STREAM_FORMAT, Delta, Partition, TableEntry, TableType, TableVersionState
+from mangrove.model.objects import (
+    STREAM_FORMAT,
+    Delta,
+    DeltaType,
+    Partition,
+    TableEntry,
+    TableType,
+    TableVersionState,
+)
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
@@ -74,12 +84,15 @@ from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
+from mangrove.tables.stored_files import list_live_files
 from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
+from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import scan_table_history
 from mangrove.transaction.deltas import (
     OpenTable,
     TableTarget,
+    add_deltas,
     build_no_version_error,
     open_table,
     put_table_version,
@@ -189,6 +202,11 @@ class TableSnapshot:
         return self.value.location
 
     @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its other names."""
+        return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
+
+    @property
     def properties(self) -> Mapping[str, str]:
         """What people attached to it."""
         return self.value.properties
@@ -278,19 +296,50 @@ class TableSnapshot:
         """Return the table as engines take it."""
         return load_table_state(self.catalog.reading(), self.target)
 
+    def files(self) -> list[DataFile]:
+        """Return its data files with location, content type, encoding and size, in the order of their deltas."""
+        reading = self.catalog.reading()
+        opened = open_table(reading, self.target)
+        if opened.version.schema is not None:
+            return self.scan().files()
+        partitions = [way for way, _ in scan_partitions(reading, opened)]
+        deltas = list(scan_deltas_of_partitions(reading, partitions))
+        return [
+            file
+            for way in partitions
+            for file in list_live_files([delta for at, delta in deltas if at.parent == way], str(self.target))
+        ]
+
+    def _read_files(self, columns: Sequence[str] | None, where: object) -> Any:
+        """Return the rows of the files of a table without a schema."""
+        if where is not None:
+            raise InvalidInputError(f"{self.target} has no schema for a condition: read all rows and filter them")
+        rows = self._engines().reader().read_files(self.files(), str(self.target))
+        missing = [name for name in columns or () if name not in rows.column_names]
+        if missing:
+            raise NotFoundError(f"no file of {self.target} has a column {missing[0]!r}")
+        return rows if columns is None else rows.select(list(columns))
+
     def scan(self, where: str | Expr | Predicate | None = None, columns: Sequence[str] | None = None) -> TableScan:
         """Return a scan of all rows, or of those for which `where` holds, to be read or explained."""
         state, predicate = self._requested(where)
         return TableScan(state, predicate, columns, self._engines)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
-        """Return the rows as a pyarrow Table, without a JVM."""
+        """Return the rows as a pyarrow Table, without a JVM.
+
+        Of a table without a schema, these are the rows of its files, if their formats say the columns.
+        """
         self._engines().reader()
+        if self.table_type is TableType.MANAGED and self.schema is None:
+            return self._read_files(columns, where)
         return self.scan(where, columns).to_arrow()
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
         """Return the rows as a pandas DataFrame."""
         self._engines().reader()
+        if self.table_type is TableType.MANAGED and self.schema is None:
+            return self._read_files(columns, where).to_pandas()
         return self.scan(where, columns).to_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
@@ -445,6 +494,32 @@ class Table(TableSnapshot):
             return write.counts
 
         return self.catalog.change(statement, f"append to {self.target}")
+
+    def add_files(
+        self, files: Iterable[str | os.PathLike[str]] | Mapping[str, bytes], *, content_type: str | None = None
+    ) -> list[DataFile]:
+        """Add files as they are to a table without a schema, in one commit, and return how they are stored.
+
+        `files` are paths, or names with bytes. The content type follows from the end of
+        the name unless it is given.
+        """
+        given = read_new_files(files, content_type)
+        added: list[DataFile] = []
+
+        def statement(transaction: StagedTransaction) -> None:
+            opened = open_table(transaction.workspace, self.target)
+            if opened.version.schema is not None:
+                raise InvalidInputError(
+                    f"{self.target} has a schema, so files cannot be added as they are: append their rows"
+                )
+            if not added:
+                # A repeated attempt commits the files of the first one.
+                added.extend(self._engines().local().add_files(opened.table.id, given))
+            delta = Delta(DeltaType.APPEND, Manifest(tuple(added)))
+            add_deltas(transaction.workspace, opened, [((), delta)], transaction.id)
+
+        self.catalog.change(statement, f"add files to {self.target}")
+        return added
 
     def upsert(
         self,

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.arguments import validate_texts
-from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog, parse_table_argument
+from mangrove.lakehouse.arguments import parse_table_argument, validate_texts
+from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
 from mangrove.lakehouse.table import CatalogClient, Table

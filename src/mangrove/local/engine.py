@@ -33,6 +33,7 @@ from mangrove.local.row_changes import (
 )
 from mangrove.local.row_comparison import have_rows_changed
 from mangrove.local.scan import count_visible_rows, run_scan, select_columns
+from mangrove.local.stored_files import count_file_rows, read_stored_files
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import RowRange
@@ -46,6 +47,7 @@ from mangrove.storage.port import Store
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
 from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.stored_files import NewFile, build_stored_file_path, detect_content_type
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
@@ -78,6 +80,10 @@ class LocalReader:
         plan = plan_scan(state, predicate)
         return run_scan(self._store, state, plan, select_columns(state, columns), predicate)
 
+    def read_files(self, files: Sequence[DataFile], table: str) -> pa.Table:
+        """Return the rows of the files of a table without a schema."""
+        return read_stored_files(self._store, files, table)
+
     def count_rows(self, store: Store, file: DataFile) -> int:
         """Return the number of rows of a data file by reading it."""
         return count_rows(store, file)
@@ -102,6 +108,19 @@ class LocalEngine(LocalReader):
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
         self._files = FileWriter(store, new_id, file_size_bytes)
+
+    def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
+        """Write files as they are, under new names; nothing is committed."""
+        added: dict[str, tuple[DataFile, bytes]] = {}
+        for file in files:
+            detected, encoding = detect_content_type(file.name)
+            content_type = file.content_type or detected
+            rows = count_file_rows(file.data, content_type)
+            path = build_stored_file_path(table_id, self._files.new_id(), file.name)
+            stored = DataFile(path, len(file.data), rows, content_type=content_type, content_encoding=encoding)
+            added[path] = (stored, file.data)
+        self._store.put_many({path: data for path, (_, data) in added.items()})
+        return [stored for stored, _ in added.values()]
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
         """Return the rows that differ, with the type of each change."""

@@ -19,13 +19,14 @@ from mangrove.maintenance.reachability import resolve_paths, scan_changed_object
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.maintenance.version_files import find_lost_versions, find_version_file, version_paths_of
 from mangrove.metastore import MetastoreSnapshot, OpenFailure, Problem, check_clock
-from mangrove.model.locators import Kind
+from mangrove.model.locators import AliasLocator, Kind
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta
+from mangrove.model.objects import Delta, NamespaceEntry, TableEntry
 from mangrove.model.paths import is_uri
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.local_links import linked_paths
 from mangrove.storage.port import ObjectInfo, Store
+from mangrove.transaction.aliases import list_aliases
 
 __all__ = [
     "CheckReport",
@@ -342,12 +343,25 @@ def _repair(lake: MaintenanceContext, watch: ProgressCallback) -> list[str]:
 def _find_broken_rules(lake: MaintenanceContext, versions: Iterable[int], watch: ProgressCallback) -> Iterator[Problem]:
     for number, version in enumerate(versions, start=1):
         try:
-            yield from lake.maintenance.problems(lake.metastore.at_version(version))
+            snapshot = lake.metastore.at_version(version)
+            yield from lake.maintenance.problems(snapshot)
+            yield from _find_dangling_aliases(snapshot)
         except NotFoundError:
             continue  # it expired during the check
         except FormatError as error:
             yield Problem(f"{_VERSION}{version}", str(error))
         watch(Progress("checking versions", number))
+
+
+def _find_dangling_aliases(snapshot: MetastoreSnapshot) -> Iterator[Problem]:
+    """Yield the aliases whose target is missing or another object of its name."""
+    for alias in list_aliases(snapshot):
+        target = snapshot.get(alias.target_locator)
+        if not isinstance(target, NamespaceEntry | TableEntry) or target.id != alias.target_id:
+            yield Problem(
+                f"alias {AliasLocator(alias.name)}",
+                f"its target {alias.target_locator} with the id {alias.target_id} does not exist; drop the alias",
+            )
 
 
 class _Walk:

@@ -43,6 +43,7 @@ from mangrove.model.locators import (
 from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, TableEntry
 from mangrove.storage.port import Store
+from mangrove.transaction.aliases import locate_namespace, locate_table
 from mangrove.transaction.transaction import commit_deadline_millis, youngest_expirable_millis
 
 __all__ = ["ExportMode", "ExportReport", "drop_export", "export_version", "pin_version"]
@@ -325,13 +326,13 @@ def _resolve_tables(snapshot: MetastoreSnapshot, names: Sequence[str]) -> list[T
     for name in names:
         parts = split_name(name)
         if len(parts) == 1:
-            namespace = NamespaceLocator(parts[0])
-            if snapshot.get(namespace) is None:
+            namespace, found = locate_namespace(snapshot, NamespaceLocator(parts[0]))
+            if found is None:
                 raise NotFoundError(f"version {snapshot.version} has no namespace {name}")
             chosen += [value for _, value in snapshot.children(Kind.TABLE, namespace) if isinstance(value, TableEntry)]
             continue
-        table = snapshot.get(TableLocator(*parts)) if len(parts) == 2 else None
-        if not isinstance(table, TableEntry):
+        table = locate_table(snapshot, TableLocator(*parts))[1] if len(parts) == 2 else None
+        if table is None:
             raise NotFoundError(f"version {snapshot.version} has no table {name}")
         chosen.append(table)
     return chosen

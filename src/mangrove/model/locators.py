@@ -3,10 +3,10 @@
     NamespaceLocator ── TableLocator, ViewLocator            by name, which can change
     TableIdentity ── TableVersionLocator ── StreamLocator ── PartitionLocator ── DeltaLocator
                                                              by id, which never changes
-    SharedTransactionLocator
+    SharedTransactionLocator, AliasLocator
 
 Objects below a table are located by the table's ids, so renaming a table or its
-namespace does not move them.
+namespace does not move them. `model/canonical.py` has their canonical strings by name.
 """
 
 import enum
@@ -19,6 +19,7 @@ from mangrove.model.names import check_id, check_name, join_name, split_name
 
 __all__ = [
     "LARGEST_INTEGER",
+    "AliasLocator",
     "DeltaLocator",
     "Kind",
     "Locator",
@@ -32,6 +33,7 @@ __all__ = [
     "ViewLocator",
     "parse_table_name",
     "parse_view_name",
+    "split_alias_name",
 ]
 
 LARGEST_INTEGER: Final = 2**63 - 1
@@ -50,11 +52,17 @@ class Kind(enum.IntEnum):
     STREAM = 6
     PARTITION = 7
     DELTA = 8
+    ALIAS = 9
 
     @property
     def word(self) -> str:
         """The readable name of the kind."""
         return self.name.lower().replace("_", " ")
+
+    @property
+    def is_below_table(self) -> bool:
+        """Whether objects of the kind are located by the ids of their table."""
+        return Kind.TABLE_VERSION <= self <= Kind.DELTA
 
 
 @total_ordering
@@ -162,6 +170,40 @@ class SharedTransactionLocator(_Located):
 
     def __str__(self) -> str:
         return join_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class AliasLocator(_Located):
+    """The locator of an alias: its canonical string, `name` for a namespace or `namespace|name` for a table."""
+
+    name: str
+    kind: ClassVar[Kind] = Kind.ALIAS
+
+    def __post_init__(self) -> None:
+        split_alias_name(self.name)
+
+    @property
+    def parent(self) -> None:
+        """None: all aliases are directly in the lakehouse, so that one scan lists them."""
+        return
+
+    @property
+    def named(self) -> NamespaceLocator | TableLocator:
+        """The locator of a namespace or table with this name."""
+        return split_alias_name(self.name)
+
+    def __str__(self) -> str:
+        return str(self.named)
+
+
+def split_alias_name(canonical: str) -> NamespaceLocator | TableLocator:
+    """Return the locator of the namespace or table with this canonical string."""
+    parts = canonical.split("|") if isinstance(canonical, str) else []
+    if len(parts) not in (1, 2):
+        raise InvalidInputError(
+            f"{canonical!r} is not the name of a namespace or table; expected name or namespace|name"
+        )
+    return NamespaceLocator(parts[0]) if len(parts) == 1 else TableLocator(parts[0], parts[1])
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -279,6 +321,7 @@ Locator: TypeAlias = (
     | TableLocator
     | ViewLocator
     | SharedTransactionLocator
+    | AliasLocator
     | TableVersionLocator
     | StreamLocator
     | PartitionLocator
@@ -287,17 +330,18 @@ Locator: TypeAlias = (
 
 
 def parse_table_name(text: str) -> TableLocator:
-    """Return the table that `namespace.table` names."""
+    """Return the table that `namespace.table` or the canonical string `namespace|table` names."""
     return TableLocator(*_two_parts(text, "table"))
 
 
 def parse_view_name(text: str) -> ViewLocator:
-    """Return the view that `namespace.view` names."""
+    """Return the view that `namespace.view` or the canonical string `namespace|view` names."""
     return ViewLocator(*_two_parts(text, "view"))
 
 
 def _two_parts(text: str, what: str) -> tuple[str, str]:
-    parts = split_name(text)
+    # No name contains a bar, so a text with one is a canonical string.
+    parts = tuple(text.split("|")) if isinstance(text, str) and "|" in text else split_name(text)
     if len(parts) != 2:
         raise InvalidInputError(
             f"{text!r} has {len(parts)} part(s); expected namespace.{what}, "

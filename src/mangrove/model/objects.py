@@ -1,7 +1,7 @@
 """Namespaces, tables, views, table versions, streams, partitions and deltas.
 
     Namespace ── Table ── TableVersion ── Stream ── Partition ── Delta
-              └─ View                     SharedTransaction
+              └─ View                     SharedTransaction, Alias
 
 An object holds its own id and what never changes about its ancestors, but not
 the way to itself: that is its locator, which a rename or a rebase may change.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.model.locators import LARGEST_INTEGER, Kind
+from mangrove.model.locators import LARGEST_INTEGER, Kind, NamespaceLocator, TableLocator, split_alias_name
 from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest, normalize_values
 from mangrove.model.names import check_id, check_name, check_text, split_name
 from mangrove.model.partitioning import UNPARTITIONED, UNSORTED, PartitionScheme, SortScheme
@@ -25,6 +25,7 @@ from mangrove.model.values import Value
 __all__ = [
     "CHECK_PREFIX",
     "STREAM_FORMAT",
+    "AliasEntry",
     "Delta",
     "DeltaType",
     "NamespaceEntry",
@@ -185,6 +186,29 @@ class ViewEntry:
         for read in self.reads:
             split_name(read)
         _freeze_properties(self, self.properties, self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class AliasEntry:
+    """Another name of a namespace or table. It follows the id of its target through renames."""
+
+    id: str
+    name: str
+    """The canonical string of the alias."""
+    target: str
+    """The canonical string of the current name of the target."""
+    target_id: str
+
+    def __post_init__(self) -> None:
+        check_id(self.id, "alias id")
+        check_id(self.target_id, "target id of an alias")
+        if type(split_alias_name(self.name)) is not type(self.target_locator):
+            raise InvalidInputError(f"alias {self.name!r} of {self.target!r}: an alias has as many parts as its target")
+
+    @property
+    def target_locator(self) -> NamespaceLocator | TableLocator:
+        """The locator of the target by its current name."""
+        return split_alias_name(self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +374,7 @@ Object: TypeAlias = (
     | TableEntry
     | ViewEntry
     | SharedTransactionEntry
+    | AliasEntry
     | TableVersion
     | Stream
     | Partition
@@ -362,6 +387,7 @@ _KINDS: Final[dict[type, Kind]] = {
     TableEntry: Kind.TABLE,
     ViewEntry: Kind.VIEW,
     SharedTransactionEntry: Kind.SHARED_TRANSACTION,
+    AliasEntry: Kind.ALIAS,
     TableVersion: Kind.TABLE_VERSION,
     Stream: Kind.STREAM,
     Partition: Kind.PARTITION,

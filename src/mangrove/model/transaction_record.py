@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mangrove.errors import FormatError
-from mangrove.model.locators import Kind, Locator
+from mangrove.model.locators import Locator
 from mangrove.model.properties import NO_PROPERTIES, Properties
 
 __all__ = ["TransactionRecord", "WriteSummary", "decode_members", "encode_members", "summarize_writes"]
@@ -60,7 +60,7 @@ def summarize_writes(locators: Iterable[Locator]) -> tuple[WriteSummary, ...]:
                 WriteSummary(
                     locator.kind.word,
                     (str(locator.parts[1]),)
-                    if locator.kind >= Kind.TABLE_VERSION
+                    if locator.kind.is_below_table
                     else tuple(str(part) for part in locator.parts),
                 )
                 for locator in locators

@@ -29,6 +29,7 @@ from mangrove.rest.request import (
 )
 from mangrove.rest.warehouses import prefix_of, resolve_warehouse
 from mangrove.storage.uri import RootUri, parse_root_uri
+from mangrove.transaction.aliases import locate_namespace
 
 __all__ = [
     "COMMENT",
@@ -184,9 +185,8 @@ def _respond_names(
     pagination = parse_pagination(requested.query)
     snapshot = requested.open_snapshot(pagination.version)
     parent, _ = find_namespace(snapshot, requested)
-    page = paginate_names(
-        pagination, snapshot.version, lambda after: _select_addressable(names(snapshot, parent, after))
-    )
+    own, _ = locate_namespace(snapshot.reading(), parent)
+    page = paginate_names(pagination, snapshot.version, lambda after: _select_addressable(names(snapshot, own, after)))
     return _respond_list(page, "identifiers", [{"namespace": [parent.name], "name": name} for name in page.names])
 
 

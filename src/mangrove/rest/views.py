@@ -21,7 +21,7 @@ from mangrove.iceberg.publish.view_metadata import build_view_metadata, build_vi
 from mangrove.iceberg.schemas import from_iceberg_schema
 from mangrove.lakehouse.engine_port import find_view_references
 from mangrove.model.locators import TableLocator, ViewLocator
-from mangrove.model.objects import TableEntry, ViewEntry
+from mangrove.model.objects import ViewEntry
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType
 from mangrove.rest.namespaces import COMMENT, respond_json, respond_no_content
@@ -35,6 +35,7 @@ from mangrove.rest.request import (
     parse_view_identifier,
     require_text,
 )
+from mangrove.transaction.aliases import locate_table, locate_view
 from mangrove.transaction.catalog import VIEW_NAMESPACE, CatalogReader, create_view, load_view
 from mangrove.transaction.deltas import open_table
 from mangrove.wiring import load_view_inference
@@ -124,11 +125,11 @@ class _ViewColumns:
             view_locator, table_locator = ViewLocator(*pair), TableLocator(*pair)
         except InvalidInputError:
             return None
-        view = self.reading.get(view_locator)
-        if isinstance(view, ViewEntry):
+        view_locator, view = locate_view(self.reading, view_locator)
+        if view is not None:
             return self.columns(view_locator, view, above)
-        table = self.reading.get(table_locator)
-        if not isinstance(table, TableEntry) or not is_publishable(table):
+        table_locator, table = locate_table(self.reading, table_locator)
+        if table is None or not is_publishable(table):
             return None
         return _columns_of(open_table(self.reading, table_locator).version.schema)
 

@@ -86,7 +86,10 @@ class TableState:
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
         if self.version.schema is None:
-            raise InvalidInputError(f"{self.name} has no schema and cannot be read; add columns first")
+            raise InvalidInputError(
+                f"{self.name} has no schema, so it has neither columns nor keys: add files with add_files, "
+                "list them with files, and read those with columns with to_arrow"
+            )
         for log in self.logs:
             if len(log.values) != len(self.log_scheme.fields):
                 raise InvalidInputError(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from mangrove.maintenance.convert.replay import MaintainedMetastore
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -21,6 +22,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import (
+    AliasEntry,
     NamespaceEntry,
     Object,
     TableEntry,
@@ -138,6 +140,28 @@ class RandomHistory:
             view_id = before.id if isinstance(before, ViewEntry) else self.new_id()
             self.commit({at: replace(made, id=view_id, name=at.name)})
 
+    def create_alias(self) -> None:
+        """Give a namespace or table another name, in place of what that name was an alias of."""
+        target = self.one(self.draw(st.sampled_from([NamespaceLocator, TableLocator])))
+        if isinstance(target, NamespaceLocator | TableLocator):
+            name = self.draw(st.sampled_from(["k", "l"]))
+            at = AliasLocator(name if isinstance(target, NamespaceLocator) else f"{target.namespace}|{name}")
+            before, named = self.live.get(at), self.live[target]
+            assert isinstance(named, NamespaceEntry | TableEntry)
+            alias_id = before.id if isinstance(before, AliasEntry) else self.new_id()
+            self.commit({at: AliasEntry(alias_id, at.name, target.canonical, named.id)})
+
+    def drop_alias(self) -> None:
+        """Drop an alias."""
+        alias = self.one(AliasLocator)
+        if alias is not None:
+            self.commit({}, frozenset([alias]))
+
+    def aliases_of(self, *targets: Locator) -> dict[Locator, AliasEntry]:
+        """Return the aliases of some objects."""
+        found = {way: value for way, value in self.live.items() if isinstance(value, AliasEntry)}
+        return {way: value for way, value in found.items() if value.target_locator in targets}
+
     def rename_table(self) -> None:
         """Give a table another name."""
         at = self.one(TableLocator)
@@ -147,7 +171,8 @@ class RandomHistory:
         table = self.live[at]
         assert isinstance(table, TableEntry)
         if to not in self.live:
-            self.commit({to: replace(table, name=to.name)}, frozenset([at]))
+            renamed = {way: replace(one, target=to.canonical) for way, one in self.aliases_of(at).items()}
+            self.commit({to: replace(table, name=to.name), **renamed}, frozenset([at]))
 
     def rename_namespace(self) -> None:
         """Give a namespace another name, with all that lies in it."""
@@ -162,7 +187,12 @@ class RandomHistory:
         inside = [way for way in self.live if isinstance(way, TableLocator | ViewLocator) and way.namespace == at.name]
         puts: dict[Locator, Object] = {to: replace(namespace, name=to.name)}
         puts |= {replace(way, namespace=to.name): self.live[way] for way in inside}
-        self.commit(puts, frozenset([at, *inside]))
+        aliases = self.aliases_of(at, *inside)
+        for alias in aliases.values():
+            name, target = (_rename_prefix(text, at.name, to.name) for text in (alias.name, alias.target))
+            name = alias.name if isinstance(alias.target_locator, NamespaceLocator) else name
+            puts[AliasLocator(name)] = replace(alias, name=name, target=target)
+        self.commit(puts, frozenset([at, *inside, *(aliases.keys() - puts.keys())]))
 
     def drop_table(self) -> None:
         """Drop a table with all that lies below it."""
@@ -172,7 +202,7 @@ class RandomHistory:
         table = self.live[at]
         assert isinstance(table, TableEntry)
         below = [way for way in self.live if getattr(way, "table_id", None) == table.id]
-        self.commit({}, frozenset([at, *below]))
+        self.commit({}, frozenset([at, *below, *self.aliases_of(at)]))
 
     def begin_shared(self) -> None:
         """Begin a shared transaction on some version."""
@@ -203,6 +233,11 @@ class RandomHistory:
             self.live |= dict(self.metastore.objects(target, kind))
 
 
+def _rename_prefix(canonical: str, old: str, new: str) -> str:
+    first, bar, rest = canonical.partition("|")
+    return f"{new if first == old else first}{bar}{rest}"
+
+
 _STEPS: tuple[Callable[[RandomHistory], None], ...] = (
     RandomHistory.create_namespace,
     RandomHistory.create_table,
@@ -211,6 +246,8 @@ _STEPS: tuple[Callable[[RandomHistory], None], ...] = (
     RandomHistory.append,
     RandomHistory.delete_delta,
     RandomHistory.create_view,
+    RandomHistory.create_alias,
+    RandomHistory.drop_alias,
     RandomHistory.rename_table,
     RandomHistory.rename_namespace,
     RandomHistory.drop_table,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mangrove.model.locators import (
     LARGEST_INTEGER,
+    AliasLocator,
     DeltaLocator,
     Locator,
     NamespaceLocator,
@@ -22,6 +23,7 @@ from mangrove.model.locators import (
 from mangrove.model.manifests import Author, ColumnStatistics, DataFile, FileKind, Manifest
 from mangrove.model.names import join_name
 from mangrove.model.objects import (
+    AliasEntry,
     Delta,
     DeltaType,
     NamespaceEntry,
@@ -82,6 +84,7 @@ from mangrove.model.types import (
 from mangrove.model.values import Value, normalize_value
 
 __all__ = [
+    "aliases",
     "column_statistics",
     "columns",
     "data_files",
@@ -295,6 +298,7 @@ def locators() -> st.SearchStrategy[Locator]:
         st.builds(TableLocator, names(), names()),
         st.builds(ViewLocator, names(), names()),
         st.builds(SharedTransactionLocator, names()),
+        st.builds(AliasLocator, names() | st.builds("{}|{}".format, names(), names())),
         st.builds(TableVersionLocator, *table_version),
         st.builds(StreamLocator, *table_version, ids()),
         st.builds(PartitionLocator, *table_version, ids(), ids()),
@@ -406,6 +410,12 @@ def views() -> st.SearchStrategy[ViewEntry]:
     )
 
 
+def aliases() -> st.SearchStrategy[AliasEntry]:
+    """Return aliases of namespaces and tables."""
+    tables = st.builds("{}|{}".format, names(), names())
+    return st.builds(AliasEntry, ids(), names(), names(), ids()) | st.builds(AliasEntry, ids(), tables, tables, ids())
+
+
 @st.composite
 def table_versions(draw: st.DrawFn) -> TableVersion:
     """Return table versions with earlier schemas and schemes."""
@@ -491,6 +501,7 @@ def objects() -> st.SearchStrategy[Object]:
         tables(),
         views(),
         shared_transactions(),
+        aliases(),
         table_versions(),
         streams(),
         partitions(),

@@ -1,4 +1,7 @@
-"""Create, alter, rename and drop operations on namespaces, tables and views.
+"""Create, alter, rename and drop operations on namespaces, tables, views and aliases.
+
+Reads and changes of an object follow aliases. Only a rename or drop needs the own name
+of the object, so that nobody drops a table in the belief that it is an alias.
 
 A created or renamed view must not read itself, directly or through other views. All
 names on the path are guarded, so that two concurrent transactions cannot create a
@@ -14,6 +17,7 @@ from typing import Final, TypeVar
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.metastore import BelowTable, MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -26,9 +30,20 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.names import check_new_name, join_name, split_name
-from mangrove.model.objects import NamespaceEntry, Stream, TableEntry, TableType, TableVersion, ViewEntry
+from mangrove.model.objects import AliasEntry, NamespaceEntry, Stream, TableEntry, TableType, TableVersion, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import check_new_columns
+from mangrove.transaction.aliases import (
+    Named,
+    drop_aliases,
+    find_alias,
+    list_aliases,
+    locate_namespace,
+    locate_parent,
+    locate_table,
+    locate_view,
+    rename_in_aliases,
+)
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
@@ -41,13 +56,19 @@ __all__ = [
     "alter_view",
     "check_name_free",
     "check_new_table",
+    "check_own_name",
+    "create_alias",
     "create_namespace",
     "create_table",
     "create_view",
+    "drop_alias",
     "drop_namespace",
     "drop_objects",
     "drop_table",
     "drop_view",
+    "find_namespace",
+    "find_table",
+    "find_view",
     "identity_of",
     "load_namespace",
     "load_table",
@@ -57,6 +78,7 @@ __all__ = [
     "rename_namespace",
     "rename_table",
     "rename_view",
+    "replace_table",
     "scan_objects_below",
     "update_properties",
 ]
@@ -67,53 +89,79 @@ CatalogReader = MetastoreSnapshot | Workspace
 _SUGGESTED_FROM_MAX: Final = 1_000
 
 
-def load_namespace(reading: CatalogReader, locator: NamespaceLocator) -> NamespaceEntry:
-    """Return the namespace; raise `NotFoundError` with similar names if it does not exist."""
-    value = reading.get(locator)
-    if isinstance(value, NamespaceEntry):
-        return value
+def find_namespace(reading: CatalogReader, locator: NamespaceLocator) -> tuple[NamespaceLocator, NamespaceEntry]:
+    """Return the namespace that a name or alias names; raise `NotFoundError` with similar names if there is none."""
+    own, value = locate_namespace(reading, locator)
+    if value is not None:
+        return own, value
     raise NotFoundError(f"namespace {locator} does not exist{_suggest_names(reading, locator)}")
 
 
-def load_table(reading: CatalogReader, locator: TableLocator) -> TableEntry:
-    """Return the table; raise `NotFoundError` with similar names if it does not exist."""
-    value = reading.get(locator)
-    if isinstance(value, TableEntry):
-        return value
-    load_namespace(reading, locator.parent)
-    if reading.get(ViewLocator(locator.namespace, locator.name)) is not None:
+def find_table(reading: CatalogReader, locator: TableLocator) -> tuple[TableLocator, TableEntry]:
+    """Return the table that a name or alias names; raise `NotFoundError` with similar names if there is none."""
+    own, value = locate_table(reading, locator)
+    if value is not None:
+        return own, value
+    find_namespace(reading, own.parent)
+    if reading.get(ViewLocator(own.namespace, own.name)) is not None:
         raise NotFoundError(f"{locator} is a view, not a table")
-    raise NotFoundError(f"table {locator} does not exist{_suggest_names(reading, locator)}")
+    raise NotFoundError(f"table {locator} does not exist{_suggest_names(reading, own)}")
+
+
+def find_view(reading: CatalogReader, locator: ViewLocator) -> tuple[ViewLocator, ViewEntry]:
+    """Return the view that a name names; raise `NotFoundError` with similar names if there is none."""
+    own, value = locate_view(reading, locator)
+    if value is not None:
+        return own, value
+    find_namespace(reading, own.parent)
+    if locate_table(reading, TableLocator(own.namespace, own.name))[1] is not None:
+        raise NotFoundError(f"{locator} is a table, not a view")
+    raise NotFoundError(f"view {locator} does not exist{_suggest_names(reading, own)}")
+
+
+def load_namespace(reading: CatalogReader, locator: NamespaceLocator) -> NamespaceEntry:
+    """Return the namespace that a name or alias names."""
+    return find_namespace(reading, locator)[1]
+
+
+def load_table(reading: CatalogReader, locator: TableLocator) -> TableEntry:
+    """Return the table that a name or alias names."""
+    return find_table(reading, locator)[1]
 
 
 def load_view(reading: CatalogReader, locator: ViewLocator) -> ViewEntry:
-    """Return the view; raise `NotFoundError` with similar names if it does not exist."""
-    value = reading.get(locator)
-    if isinstance(value, ViewEntry):
-        return value
-    load_namespace(reading, locator.parent)
-    if reading.get(TableLocator(locator.namespace, locator.name)) is not None:
-        raise NotFoundError(f"{locator} is a table, not a view")
-    raise NotFoundError(f"view {locator} does not exist{_suggest_names(reading, locator)}")
+    """Return the view that a name names."""
+    return find_view(reading, locator)[1]
 
 
 def check_name_free(workspace: Workspace, locator: NamespaceLocator | TableLocator | ViewLocator) -> None:
-    """Raise an error for a name that is too long, unsafe or taken; tables and views of a namespace share names.
+    """Raise an error for a name that is too long, unsafe or taken by an object or an alias.
 
-    The name is guarded against concurrent commits.
+    Tables, views and aliases of a namespace share names. The name is guarded against
+    concurrent commits.
     """
     workspace.settings.check_object_name(locator.kind, locator.name)
     check_new_name(locator.name, locator.kind.word)
     if isinstance(locator, NamespaceLocator):
-        if workspace.get(locator) is not None:
-            raise AlreadyExistsError(f"namespace {locator} already exists; choose another name")
-        return
-    load_namespace(workspace, locator.parent)
-    for taken in (TableLocator(locator.namespace, locator.name), ViewLocator(locator.namespace, locator.name)):
+        sharing: tuple[Locator, ...] = (locator,)
+    else:
+        load_namespace(workspace, locator.parent)
+        sharing = (TableLocator(locator.namespace, locator.name), ViewLocator(locator.namespace, locator.name))
+    for taken in (*sharing, AliasLocator(locator.canonical)):
         if workspace.get(taken) is not None:
             raise AlreadyExistsError(f"{taken.kind.word} {taken} already exists; choose another name")
         if taken.kind is not locator.kind:
             workspace.guard(taken)
+
+
+def check_own_name(reading: CatalogReader, locator: NamespaceLocator | TableLocator, operation: str) -> None:
+    """Raise an error if the name is an alias: a rename or drop needs the own name of the object."""
+    alias = find_alias(reading, locator)
+    if alias is not None:
+        raise InvalidInputError(
+            f"{locator} is an alias of {alias.target_locator}: {operation} {alias.target_locator} by its own name, "
+            f"or drop the alias"
+        )
 
 
 def load_table_names(requested: set[TableIdentity], *snapshots: MetastoreSnapshot) -> dict[TableIdentity, str]:
@@ -223,6 +271,17 @@ def create_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> 
             workspace.put(StreamLocator(*_ids(version), new.stream.id), new.stream)
 
 
+def replace_table(workspace: Workspace, locator: TableLocator, new: NewTable) -> None:
+    """Create a table in the place of one with its name, if there is one, whose aliases it gets."""
+    aliases: list[AliasEntry] = []
+    if isinstance(workspace.get(locator), TableEntry):
+        aliases = list(list_aliases(workspace, locator))
+        drop_table(workspace, locator)
+    create_table(workspace, locator, new)
+    for alias in aliases:
+        workspace.put(AliasLocator(alias.name), replace(alias, target_id=new.table.id))
+
+
 def alter_table(
     workspace: Workspace,
     locator: TableLocator,
@@ -232,19 +291,22 @@ def alter_table(
     description: str | None = None,
 ) -> None:
     """Set or remove properties, or change the description of the table."""
-    alter_entry(workspace, locator, load_table(workspace, locator), put, removed, description)
+    alter_entry(workspace, *find_table(workspace, locator), put, removed, description)
 
 
 def rename_table(workspace: Workspace, old: TableLocator, new: TableLocator) -> None:
-    """Rename a table, within its namespace or to another.
+    """Rename a table, within its namespace or to another; its aliases follow.
 
     Objects below it are not changed, unless the layout stores them below their namespace.
     """
+    old, new = locate_parent(workspace, old), locate_parent(workspace, new)
+    check_own_name(workspace, old, "rename")
     table = load_table(workspace, old)
     if new.namespace != old.namespace and workspace.snapshot.nests_tables_in_namespaces:
         _move_table(workspace, old, new, table)
     else:
         rename_entry(workspace, old, new, table)
+    rename_in_aliases(workspace, lambda name: new if name == old else name)
 
 
 def _move_table(workspace: Workspace, old: TableLocator, new: TableLocator, table: TableEntry) -> None:
@@ -265,11 +327,14 @@ def _move_table(workspace: Workspace, old: TableLocator, new: TableLocator, tabl
 
 
 def drop_table(workspace: Workspace, locator: TableLocator) -> None:
-    """Drop a table. For an external table only the catalog entry is deleted.
+    """Drop a table and its aliases. For an external table only the catalog entry is deleted.
 
     The drop conflicts with concurrent writes below the table, so no unseen rows are lost.
     """
+    locator = locate_parent(workspace, locator)
+    check_own_name(workspace, locator, "drop")
     _delete_table(workspace, locator, load_table(workspace, locator))
+    drop_aliases(workspace, lambda alias: alias.target_locator == locator)
 
 
 def _delete_table(workspace: Workspace, locator: TableLocator, table: TableEntry) -> None:
@@ -330,20 +395,29 @@ def alter_namespace(
     description: str | None = None,
 ) -> None:
     """Set or remove properties, or change the description of the namespace."""
-    alter_entry(workspace, locator, load_namespace(workspace, locator), put, removed, description)
+    alter_entry(workspace, *find_namespace(workspace, locator), put, removed, description)
 
 
 def rename_namespace(workspace: Workspace, old: NamespaceLocator, new: NamespaceLocator) -> None:
     """Rename a namespace; objects in it are not changed."""
+    check_own_name(workspace, old, "rename")
     value = load_namespace(workspace, old)
     if new == old:
         return
     check_name_free(workspace, new)
     workspace.move_namespace(old, new, replace(value, name=new.name))
 
+    def rename(named: Named) -> Named:
+        if isinstance(named, TableLocator):
+            return replace(named, namespace=new.name) if named.parent == old else named
+        return new if named == old else named
+
+    rename_in_aliases(workspace, rename)
+
 
 def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: bool = False) -> None:
-    """Drop an empty namespace, or with `cascade` also all objects in it."""
+    """Drop an empty namespace, or with `cascade` also all objects in it; its aliases and those in it go too."""
+    check_own_name(workspace, locator, "drop")
     load_namespace(workspace, locator)
     inside = [found for kind in (Kind.TABLE, Kind.VIEW) for found, _ in workspace.children(kind, locator)]
     if inside and not cascade:
@@ -360,6 +434,39 @@ def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: 
         else:
             workspace.delete(found)
     workspace.delete(locator)
+    drop_aliases(workspace, lambda alias: locator in (alias.target_locator, AliasLocator(alias.name).named.parent))
+
+
+def create_alias(workspace: Workspace, locator: Named, target: Named, alias_id: str) -> AliasEntry:
+    """Create an alias. It refers to the target itself, also if `target` is an alias."""
+    found: NamespaceEntry | TableEntry
+    if isinstance(locator, TableLocator) and isinstance(target, TableLocator):
+        target, found = find_table(workspace, target)
+        locator = locate_parent(workspace, locator)
+        workspace.guard(locator.parent)
+        workspace.guard(target.parent)
+    elif isinstance(locator, NamespaceLocator) and isinstance(target, NamespaceLocator):
+        target, found = find_namespace(workspace, target)
+    else:
+        raise InvalidInputError(f"alias {locator} of {target}: an alias has as many parts as its target")
+    workspace.settings.check_object_name(Kind.ALIAS, locator.canonical)
+    check_name_free(workspace, locator)
+    workspace.guard(locator)
+    workspace.guard(target)
+    alias = AliasEntry(alias_id, locator.canonical, target.canonical, found.id)
+    workspace.put(AliasLocator(alias.name), alias)
+    return alias
+
+
+def drop_alias(workspace: Workspace, locator: Named) -> None:
+    """Drop an alias; its target stays."""
+    if isinstance(locator, TableLocator):
+        locator = locate_parent(workspace, locator)
+    if find_alias(workspace, locator) is None:
+        raise NotFoundError(
+            f"alias {locator} does not exist{_suggest_names(workspace, AliasLocator(locator.canonical))}"
+        )
+    workspace.delete(AliasLocator(locator.canonical))
 
 
 VIEW_NAMESPACE: Final = "sql.namespace"
@@ -368,6 +475,7 @@ VIEW_NAMESPACE: Final = "sql.namespace"
 
 def create_view(workspace: Workspace, locator: ViewLocator, value: ViewEntry, *, or_replace: bool = False) -> None:
     """Create a view; with `or_replace` it may replace another view and keeps its id."""
+    locator = locate_parent(workspace, locator)
     _check_reads(workspace, locator, value)
     before = workspace.get(locator) if or_replace else None
     if isinstance(before, ViewEntry):
@@ -388,12 +496,13 @@ def alter_view(
     description: str | None = None,
 ) -> None:
     """Set or remove properties, or change the description of the view."""
-    alter_entry(workspace, locator, load_view(workspace, locator), put, removed, description)
+    alter_entry(workspace, *find_view(workspace, locator), put, removed, description)
 
 
 def rename_view(workspace: Workspace, old: ViewLocator, new: ViewLocator) -> None:
     """Rename a view, within its namespace or to another."""
-    value = load_view(workspace, old)
+    old, value = find_view(workspace, old)
+    new = locate_parent(workspace, new)
     if new != old:
         _check_reads(workspace, new, value, was=old)
     rename_entry(workspace, old, new, value)
@@ -401,8 +510,8 @@ def rename_view(workspace: Workspace, old: ViewLocator, new: ViewLocator) -> Non
 
 def drop_view(workspace: Workspace, locator: ViewLocator) -> None:
     """Drop a view; the tables that it reads stay."""
-    load_view(workspace, locator)
-    workspace.delete(locator)
+    own, _ = find_view(workspace, locator)
+    workspace.delete(own)
 
 
 def _check_reads(workspace: Workspace, locator: ViewLocator, value: ViewEntry, was: ViewLocator | None = None) -> None:
@@ -411,6 +520,7 @@ def _check_reads(workspace: Workspace, locator: ViewLocator, value: ViewEntry, w
     seen = {was}
     while paths:
         *path, last = paths.pop()
+        last = locate_parent(workspace, last)
         if last == locator:
             cycle = " reads ".join(map(str, (*path, last)))
             raise InvalidInputError(f"the view {locator} would read itself: {cycle}. Change one of these views")

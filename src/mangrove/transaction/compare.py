@@ -18,7 +18,14 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import NamespaceEntry, Object, SharedTransactionEntry, SharedTransactionState, TableEntry
+from mangrove.model.objects import (
+    AliasEntry,
+    NamespaceEntry,
+    Object,
+    SharedTransactionEntry,
+    SharedTransactionState,
+    TableEntry,
+)
 from mangrove.transaction.history import HistoryEntry
 
 __all__ = [
@@ -83,6 +90,7 @@ def find_changing_commit(
 def scan_all_objects(snapshot: MetastoreSnapshot) -> Iterator[tuple[Locator, Object]]:
     """Yield every reachable object of a version."""
     yield from snapshot.children(Kind.SHARED_TRANSACTION, None)
+    yield from snapshot.children(Kind.ALIAS, None)
     spaces = list(snapshot.children(Kind.NAMESPACE, None))
     yield from spaces
     parents: list[Parent] = []
@@ -149,7 +157,9 @@ def _renamed_with_namespace(differences: Sequence[Difference]) -> set[Locator]:
 def _scans_below(locator: Locator) -> set[Locator | ObjectRange]:
     match locator:
         case NamespaceLocator():
-            return {ObjectRange(Kind.TABLE, locator), ObjectRange(Kind.VIEW, locator)}
+            return {ObjectRange(Kind.TABLE, locator), ObjectRange(Kind.VIEW, locator), ObjectRange(Kind.ALIAS, None)}
+        case TableLocator():
+            return {ObjectRange(Kind.ALIAS, None)}
         case TableVersionLocator():
             return {ObjectRange(Kind.STREAM, locator)}
         case StreamLocator():
@@ -196,7 +206,8 @@ def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], ve
             continue
         # A rewrite of a partition writes the partition, and may have merged the deltas.
         is_rewritten = locator in partitions and difference.before is not None
-        if locator in changed or is_rewritten or any(above in made for above in _ancestors(locator)):
+        above = [difference.after.target_locator] if isinstance(difference.after, AliasEntry) else _ancestors(locator)
+        if locator in changed or is_rewritten or any(one in made for one in above):
             raise ConflictError(
                 f"version {version} cannot be undone: a later version changed {locator.kind.word} {locator}. "
                 "Undo the later versions first, or roll back the whole lakehouse"

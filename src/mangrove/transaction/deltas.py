@@ -10,6 +10,7 @@ from typing import Final
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.metastore import MetastoreSnapshot, RowRange
+from mangrove.model.canonical import parse_canonical
 from mangrove.model.json_codec import value_to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -39,7 +40,7 @@ from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type
 from mangrove.rebase import REWRITTEN_BY
-from mangrove.transaction.catalog import CatalogReader, identity_of, load_table
+from mangrove.transaction.catalog import CatalogReader, find_table, identity_of
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
@@ -146,7 +147,12 @@ def split_version(parts: tuple[str, ...]) -> tuple[tuple[str, ...], int | None]:
 
 
 def parse_table_target(text: str) -> TableTarget:
-    """Return what a name such as `shop.orders` or `shop.orders.version_2` opens."""
+    """Return what a name such as `shop.orders`, `shop.orders.version_2` or `shop|orders|2` opens."""
+    if isinstance(text, str) and "|" in text:
+        name = parse_canonical(text)
+        if name.table is None or name.stream_id is not None:
+            raise InvalidInputError(f"{text!r} names a {name.kind.word}; expected a table or a table version")
+        return TableTarget(TableLocator(name.namespace, name.table), name.version)
     parts, version = split_version(split_name(text))
     return TableTarget(parse_table_name(join_name(*parts)), version)
 
@@ -185,8 +191,8 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
     """
     if isinstance(target, TableLocator):
         target = TableTarget(target)
-    locator = target.locator
-    table = load_table(reading, locator)
+    locator, table = find_table(reading, target.locator)
+    target = replace(target, locator=locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
             f"{locator} is {table.table_type.value}: its data is not managed by the lakehouse and is read-only"

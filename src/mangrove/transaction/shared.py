@@ -27,6 +27,7 @@ from mangrove.metastore import (
 )
 from mangrove.model.json_codec import from_json, to_json
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -42,6 +43,7 @@ from mangrove.model.locators import (
 from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_text
 from mangrove.model.objects import (
+    AliasEntry,
     Delta,
     NamespaceEntry,
     Object,
@@ -81,6 +83,7 @@ _CLASSES: Final[dict[Kind, tuple[type, type]]] = {
     Kind.NAMESPACE: (NamespaceLocator, NamespaceEntry),
     Kind.TABLE: (TableLocator, TableEntry),
     Kind.VIEW: (ViewLocator, ViewEntry),
+    Kind.ALIAS: (AliasLocator, AliasEntry),
     Kind.TABLE_VERSION: (TableVersionLocator, TableVersion),
     Kind.STREAM: (StreamLocator, Stream),
     Kind.PARTITION: (PartitionLocator, Partition),
@@ -633,7 +636,7 @@ class SharedTransactions:
 
 def _names_for(locator: Locator, *snapshots: MetastoreSnapshot) -> dict[TableIdentity, str]:
     """Return the name of the table that an object belongs to."""
-    if locator.kind < Kind.TABLE_VERSION:
+    if not locator.kind.is_below_table:
         return {}
     namespace_id, table_id = locator.parts[:2]
     return load_table_names({TableIdentity(str(namespace_id), str(table_id))}, *snapshots)

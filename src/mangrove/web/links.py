@@ -56,6 +56,10 @@ class Links:
         path = f"/tables/{_quote_segment(str(locator))}/partitions/{_quote_segment(partition_id)}/deltas/{position}"
         return self._to(path, table_version=table_version)
 
+    def object(self, name: str | None = None) -> str:
+        """An object of any kind by its canonical string, or the form to find one."""
+        return self._to("/objects", name=name)
+
     def view(self, locator: ViewLocator) -> str:
         """A view."""
         return self._to(f"/views/{_quote_segment(str(locator))}")

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, MangroveError, NotFoundError, StorageError
 from mangrove.inspect.catalog import load_namespace_info, load_namespace_list, load_view_info
 from mangrove.inspect.history import load_history_info, load_version_diff
+from mangrove.inspect.objects import load_object_info
 from mangrove.inspect.overview import load_overview_info
 from mangrove.inspect.page import PageRequest, PinnedLakehouse, pin_version
 from mangrove.inspect.partition import load_delta_info, load_partition_info
@@ -104,6 +105,7 @@ _PAGES: Final = (
     PageRoute("/", load_overview_info, render_overview_page),
     PageRoute("/namespaces", load_namespace_list, partial(render_page, "namespaces.html")),
     PageRoute("/namespaces/{name}", load_namespace_info, partial(render_page, "namespace.html")),
+    PageRoute("/objects", load_object_info, partial(render_page, "object.html")),
     PageRoute("/tables/{name}", load_table_info, render_table_page),
     PageRoute(_PARTITION, load_partition_info, render_partition_page),
     PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),

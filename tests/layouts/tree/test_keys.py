@@ -20,6 +20,7 @@ from mangrove.layouts.tree.keys import (
     parts_of_locator,
 )
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -62,6 +63,7 @@ PARTS: dict[Kind, tuple[st.SearchStrategy[str] | st.SearchStrategy[int], ...]] =
     Kind.STREAM: (IDENTIFIERS, VERSIONS, IDENTIFIERS),
     Kind.PARTITION: (IDENTIFIERS, VERSIONS, IDENTIFIERS, IDENTIFIERS),
     Kind.DELTA: (IDENTIFIERS, VERSIONS, IDENTIFIERS, IDENTIFIERS, POSITIONS),
+    Kind.ALIAS: (texts(8 + 1 + 12),),
 }
 
 
@@ -281,6 +283,7 @@ LOCATORS: list[tuple[Locator, tuple[Part, ...]]] = [
     (TableLocator("ns", "t"), ("ns", "t")),
     (ViewLocator("ns", "v"), ("ns", "v")),
     (SharedTransactionLocator("load"), ("load",)),
+    (AliasLocator("ns|other"), ("ns|other",)),
     (TableVersionLocator("n1", "t1", 2), ("t1", 2)),
     (StreamLocator("n1", "t1", 2, "s1"), ("t1", 2, "s1")),
     (PartitionLocator("n1", "t1", 2, "s1", "p1"), ("t1", 2, "s1", "p1")),

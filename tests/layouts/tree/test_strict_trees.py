@@ -358,3 +358,27 @@ def test_check_reports_a_table_without_the_schema_of_its_table_version(effects: 
     effects.store.put(path, append_checksum(encode_definition(table.value), Kind.TABLE))
     found = open_again(lake).maintenance.check().problems
     assert [(problem.path, "schema and keys of table version 1" in problem.rule) for problem in found] == [(path, True)]
+
+
+def test_a_strict_tree_refuses_aliases_which_its_format_does_not_describe(lake: Lakehouse, form: Format) -> None:
+    lake.create_namespace("a")
+    lake.create_table("a.b", "id int not null", keys=["id"])
+    store = lake.effects.store
+    assert isinstance(store, MemoryStore)
+    before = sorted(entry.path for entry in store.list(""))
+    with pytest.raises(InvalidInputError, match="cannot be stored in a strict tree"):
+        lake.create_alias("a.c", "a.b")
+    with lake.transaction() as transaction, pytest.raises(InvalidInputError, match="cannot be stored in a strict tree"):
+        transaction.create_alias("c", "a")
+    assert sorted(entry.path for entry in store.list("")) == before
+    lake.rename_table("a.b", "a.d")
+    lake.rename_namespace("a", "e")
+    read_all_versions(lake, form)
+
+
+def test_a_lakehouse_with_aliases_is_not_converted_to_a_strict_tree(effects: Effects, form: Format) -> None:
+    lake = create_on_store(effects, layout=form.layout, strict=False, settings=SETTINGS, engines=LocalEngines)
+    lake.create_namespace("a")
+    lake.create_alias("c", "a")
+    with pytest.raises(InvalidInputError, match="alias c in version 2 is not supported by the destination"):
+        lake.maintenance.convert(f"memory://strict-aliases-{form.layout}/", form.layout, strict=True)

@@ -63,6 +63,7 @@ from mangrove.tables.iceberg_names import (
 from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.table_state import is_partition_determined_by_keys
 from mangrove.tables.write_plan import plan_full_overwrite
+from mangrove.transaction.aliases import locate_parent, locate_table
 from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace
 from mangrove.transaction.deltas import find_table_by_id, open_table, put_table_version
 
@@ -123,11 +124,12 @@ def commit_tables(lake: Lakehouse, commits: Sequence[TableCommit]) -> dict[Table
     transaction = lake.transaction(message=f"Iceberg commit to {', '.join(map(str, tables))}"[:500])
     with transaction:
         stager = _CommitStager(lake, transaction)
+        located = [stager.locate(one) for one in commits]
         # A request is atomic, so one applied snapshot proves that all of it was committed.
-        if any(stager.is_applied(one) for one in commits):
+        if any(stager.is_applied(one) for one in located):
             transaction.rollback()
         else:
-            for one in commits:
+            for one in located:
                 stager.stage(one)
     return _publish_after_commit(lake, transaction, tables)
 
@@ -136,6 +138,7 @@ def create_published_table(lake: Lakehouse, locator: TableLocator, requested: Ne
     """Create an empty table and publish it."""
     with lake.transaction(message=f"Iceberg client creates {locator}") as transaction:
         workspace = transaction.reading()
+        locator = locate_parent(workspace, locator)
         namespace = load_namespace(workspace, locator.parent)
         new_table = build_new_table(locator, namespace.id, lake.new_id, requested.with_fresh_ids(), lake.new_id())
         create_table(workspace, locator, new_table)
@@ -145,6 +148,7 @@ def create_published_table(lake: Lakehouse, locator: TableLocator, requested: Ne
 def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> TableMetadataV2:
     """Return the metadata of a staged table with its id and location; nothing is written."""
     workspace = lake.transaction().reading()
+    locator = locate_parent(workspace, locator)
     namespace = load_namespace(workspace, locator.parent)
     table_id = create_staged_id(locator, lake.new_id())
     new_table = build_new_table(locator, namespace.id, lake.new_id, requested.with_fresh_ids(), table_id)
@@ -180,6 +184,12 @@ class _CommitStager:
         self._transaction = transaction
         self._store = lake.effects.store
         self._workspace = transaction.reading()
+
+    def locate(self, commit: TableCommit) -> TableCommit:
+        """Return the commit with the own name of its table in place of an alias."""
+        if commit.request.creates:
+            return replace(commit, table=locate_parent(self._workspace, commit.table))
+        return replace(commit, table=locate_table(self._workspace, commit.table)[0])
 
     def is_applied(self, commit: TableCommit) -> bool:
         """Return whether the last snapshot of the request was already committed."""

@@ -1,6 +1,7 @@
 """Keys, values and node files of the catalog index.
 
     1 <namespace's name>                 → its folder              4 <shared transaction's name> → its folder
+    9 <alias's canonical string>         → its folder
     2 <namespace's id> <table's name>    → its folder              3 … the same for views
     5 … 8 <the parts of the locator>     → its newest revision
     o <folder>                           → the newest revision of a named object
@@ -22,6 +23,7 @@ from mangrove.layouts.deltacat.msgpack_maps import MsgpackMap, decode_with_check
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, NumberedFile
 from mangrove.metastore import Parent
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -220,7 +222,7 @@ def range_below(kind: Kind, parent: Parent, namespace_id: str, prefix: str, afte
     match after:
         case None:
             pass
-        case NamespaceLocator() | SharedTransactionLocator() | TableLocator() | ViewLocator():
+        case NamespaceLocator() | SharedTransactionLocator() | AliasLocator() | TableLocator() | ViewLocator():
             first = max(start, name_key(kind, namespace_id, after.name) + "\0")
         case _:
             first = max(start, key_of_locator(after) + "\0")

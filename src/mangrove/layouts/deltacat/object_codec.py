@@ -15,6 +15,7 @@ from mangrove.layouts.deltacat.table_codec import decode_delta, decode_partition
 from mangrove.model.json_codec import Json, from_json, to_json
 from mangrove.model.locators import Kind
 from mangrove.model.objects import (
+    AliasEntry,
     NamespaceEntry,
     Object,
     SharedTransactionEntry,
@@ -30,6 +31,7 @@ __all__ = ["ObjectBody", "decode_body", "encode_named_object", "list_unmapped_fi
 
 _WHOLE: Final[dict[Kind, type]] = {
     Kind.VIEW: ViewEntry,
+    Kind.ALIAS: AliasEntry,
     Kind.SHARED_TRANSACTION: SharedTransactionEntry,
     Kind.LAKEHOUSE: LakehouseSettings,
 }

@@ -25,6 +25,7 @@ __all__ = [
     "TAKEOVER_PATH",
     "VERSION_FOLDER",
     "NumberedFile",
+    "alias_folder",
     "guard_path",
     "is_guard_path",
     "is_numbered_path",
@@ -120,6 +121,11 @@ def version_of_guard(path: str) -> int:
 def node_path(node_id: str) -> str:
     """Return the path of an index node."""
     return f"{NODE_FOLDER}{node_id}.{_EXTENSION}"
+
+
+def alias_folder(alias_id: str) -> str:
+    """Return the folder of an alias: a mapping has a digest of the name, this has the name."""
+    return f"{MANGROVE_FOLDER}alias/{alias_id}"
 
 
 def view_folder(view_id: str) -> str:

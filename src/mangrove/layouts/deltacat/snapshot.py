@@ -29,6 +29,7 @@ from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
 from mangrove.metastore import BelowTable, Commit, ObjectRange, Parent
 from mangrove.model.locators import (
+    AliasLocator,
     Kind,
     Locator,
     NamespaceLocator,
@@ -38,7 +39,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
-from mangrove.model.objects import STREAM_FORMAT, Object, TableVersion
+from mangrove.model.objects import STREAM_FORMAT, AliasEntry, Object, TableVersion
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["DeltaCatSnapshot"]
@@ -86,7 +87,10 @@ class DeltaCatSnapshot:
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
         """Return the objects in the requested order, with batched reads."""
         bodies = self.bodies(locators)
-        return [None if body is None else self._shown(at, body) for at, body in zip(locators, bodies, strict=True)]
+        return [
+            self._mapped_alias(at) if body is None else self._shown(at, body)
+            for at, body in zip(locators, bodies, strict=True)
+        ]
 
     def bodies(self, locators: Sequence[Locator]) -> list[ObjectBody | None]:
         """Return the objects with all fields of their bodies."""
@@ -148,7 +152,7 @@ class DeltaCatSnapshot:
             case TableLocator() | ViewLocator():
                 namespace_id = self.namespace_id(locator.namespace)
                 return None if namespace_id is None else name_key(locator.kind, namespace_id, locator.name)
-            case NamespaceLocator() | SharedTransactionLocator():
+            case NamespaceLocator() | SharedTransactionLocator() | AliasLocator():
                 return name_key(locator.kind, "", locator.name)
             case _:
                 return key_of_locator(locator)
@@ -185,7 +189,7 @@ class DeltaCatSnapshot:
 
     def _revision_at(self, kind: Kind, locator: Locator, entry: Entry) -> RevisionRef:
         match locator:
-            case NamespaceLocator() | TableLocator() | ViewLocator() | SharedTransactionLocator():
+            case NamespaceLocator() | TableLocator() | ViewLocator() | SharedTransactionLocator() | AliasLocator():
                 folder = parse_name_entry(entry.value).folder
                 stored = self.stored_at(object_key(folder))
                 if stored is None:
@@ -202,6 +206,8 @@ class DeltaCatSnapshot:
                 return NamespaceLocator(name_of(key))
             case Kind.SHARED_TRANSACTION:
                 return SharedTransactionLocator(name_of(key))
+            case Kind.ALIAS:
+                return AliasLocator(name_of(key))
             case Kind.TABLE | Kind.VIEW:
                 assert isinstance(parent, NamespaceLocator)
                 locator = TableLocator if kind is Kind.TABLE else ViewLocator
@@ -223,6 +229,24 @@ class DeltaCatSnapshot:
         folder = f"{folder_of(locator)}/{digest_of(STREAM_FORMAT)}"
         mapped = parse_mapping_entry(self.value_of(mapping_key(folder))).target
         return replace(body.value, latest_stream_id=mapped) if mapped else body.value
+
+    def _mapped_alias(self, locator: Locator) -> AliasEntry | None:
+        """Return an alias that only its name mapping records, as in a catalog without Mangrove's folder."""
+        if not isinstance(locator, AliasLocator):
+            return None
+        named = locator.named
+        namespace = named.namespace if isinstance(named, TableLocator) else ""
+        namespace_id = self.namespace_id(namespace) if namespace else ""
+        if namespace_id is None:
+            return None
+        digest = digest_of(self.files.revision.canonical(namespace, named.name))
+        mapping_folder = f"{namespace_id}/{digest}".lstrip("/")
+        target_id = parse_mapping_entry(self.value_of(mapping_key(mapping_folder))).target
+        stored = self.stored_at(object_key(f"{namespace_id}/{target_id}".lstrip("/"))) if target_id else None
+        if stored is None or not stored.name or name_of(stored.name) == named.name:
+            return None
+        target = "|".join(filter(None, (namespace, name_of(stored.name))))
+        return AliasEntry(digest, locator.name, target, target_id)
 
     def _has_stream(self, table_version: TableVersionLocator, stream_id: str) -> bool:
         stream = StreamLocator(table_version.namespace_id, table_version.table_id, table_version.version, stream_id)

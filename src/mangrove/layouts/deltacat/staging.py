@@ -34,6 +34,7 @@ from mangrove.layouts.deltacat.paths import (
     MANGROVE_FOLDER,
     SETTINGS_FOLDER,
     NumberedFile,
+    alias_folder,
     shared_transaction_folder,
     view_folder,
 )
@@ -50,6 +51,7 @@ from mangrove.layouts.deltacat.table_codec import (
 from mangrove.layouts.deltacat.transaction_log import LoggedOperation
 from mangrove.metastore import Changes
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -62,6 +64,7 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.objects import (
+    AliasEntry,
     Delta,
     DeltaType,
     NamespaceEntry,
@@ -219,8 +222,8 @@ def describe_object(locator: Locator) -> str:
     return f"{locator.kind.word} {locator}"
 
 
-_Locator: TypeAlias = NamespaceLocator | TableLocator | ViewLocator | SharedTransactionLocator
-NAMED_KINDS: Final = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION})
+_Locator: TypeAlias = NamespaceLocator | TableLocator | ViewLocator | SharedTransactionLocator | AliasLocator
+NAMED_KINDS: Final = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION, Kind.ALIAS})
 
 
 def stage_named_objects(draft: WriteDraft, changes: Changes) -> None:
@@ -255,7 +258,12 @@ class _NameStaging:
         key = self.draft.base.key_of(locator)
         self.draft.touch(locator, key or describe_object(locator))
         text = None if key is None else self.draft.value_of(key)
-        if key is not None and text is not None:
+        if isinstance(locator, AliasLocator) and text is None:
+            # An alias that only its mapping records.
+            folder = self._mapping_folder(locator, self._namespace_id(locator))
+            target = self.draft.mapping_target(folder)
+            self.draft.note_mapping(target, self.draft.unmap(folder, target))
+        elif key is not None and text is not None:
             self.draft.set(key, None)
             named = parse_name_entry(text)
             self._lose(named, locator)
@@ -271,20 +279,27 @@ class _NameStaging:
         self._keys[folder] = key
         text = self.draft.value_of(key)
         there = None if text is None else parse_name_entry(text)
-        if there is not None and there.folder == folder:
+        mapping_folder, target_id = self._mapping_folder(locator, namespace_id), _id(folder)
+        if isinstance(value, AliasEntry):
+            target_id = value.target_id
+            if value.target_locator.parent != AliasLocator(value.name).named.parent:
+                # A mapping is in the folder of a namespace, and leads only to tables of that namespace.
+                mapping_folder = ""
+        elif there is not None and there.folder == folder:
             return
-        mapping_folder = self._mapping_folder(locator, namespace_id)
         if there is not None:
-            self._lose(there, locator)
             self._unmap(there, locator, unless=mapping_folder)
-        self._gained[folder] += 1
-        self._map(key, NameEntry(folder, mapping_folder))
+        if there is None or there.folder != folder:
+            self._gained[folder] += 1
+            if there is not None:
+                self._lose(there, locator)
+        self._map(key, NameEntry(folder, mapping_folder), target_id)
 
     def remap_tables(self) -> None:
         """Map the tables of each renamed namespace: the canonical string of a table contains its name.
 
         This is two empty files for each table of the namespace, and none where the
-        canonical string has no parents.
+        canonical string has no parents. Aliases are changes of the transaction by themselves.
         """
         for folder, (locator, _) in list(self._put.items()):
             stored = self._stored(folder)
@@ -294,11 +309,11 @@ class _NameStaging:
                 mapping_folder = self._mapping_folder(TableLocator(locator.name, name_of(key)), folder)
                 if mapping_folder != named.mapping_folder:
                     self._unmap(named, TableLocator(name_of(stored.name), name_of(key)))
-                    self._map(key, NameEntry(named.folder, mapping_folder))
+                    self._map(key, NameEntry(named.folder, mapping_folder), _id(named.folder))
 
-    def _map(self, key: str, named: NameEntry) -> None:
+    def _map(self, key: str, named: NameEntry, target_id: str) -> None:
         self.draft.set(key, named.text)
-        paths = self.draft.map(named.mapping_folder, _id(named.folder))
+        paths = self.draft.map(named.mapping_folder, target_id)
         self._mapping_paths.setdefault(named.folder, []).extend(paths)
 
     def _unmap(self, named: NameEntry, locator: _Locator, unless: str = "") -> None:
@@ -306,9 +321,13 @@ class _NameStaging:
 
         An index that was rebuilt from the files of another program may know an earlier folder.
         """
-        namespace_id = named.folder.partition("/")[0]
-        for folder in {named.mapping_folder, self._mapping_folder(locator, namespace_id)} - {unless}:
-            paths = self.draft.unmap(folder, _id(named.folder))
+        folders = {named.mapping_folder}
+        if not isinstance(locator, AliasLocator):
+            folders.add(self._mapping_folder(locator, named.folder.partition("/")[0]))
+        for folder in folders - {"", unless}:
+            is_alias = isinstance(locator, AliasLocator)
+            target_id = self.draft.mapping_target(folder) if is_alias else _id(named.folder)
+            paths = self.draft.unmap(folder, target_id)
             self._mapping_paths.setdefault(named.folder, []).extend(paths)
 
     def write_objects(self) -> None:
@@ -336,7 +355,11 @@ class _NameStaging:
         names = (0 if current is None else current.names) + self._gained[folder]
         stored = replace(stored, names=names, name=self._keys.get(folder, ""))
         self.draft.set(object_key(folder), None if value is None else stored.text)
-        self.draft.note(folder, stored, fields, self._mapping_paths.get(folder, []))
+        mapping_paths = self._mapping_paths.get(folder, [])
+        self.draft.note(folder, stored, fields, mapping_paths)
+        if mapping_paths and folder.startswith(MANGROVE_FOLDER):
+            # DeltaCAT does not know aliases, but their mappings.
+            self.draft.note_mapping(_mapped_id_in(mapping_paths[-1]), mapping_paths)
 
     def _lose(self, named: NameEntry, locator: _Locator) -> None:
         self._gained[named.folder] -= 1
@@ -356,6 +379,8 @@ class _NameStaging:
 
     def _namespace_id(self, locator: _Locator) -> str:
         """Return the id of the namespace of a name; this transaction may create or rename it."""
+        if isinstance(locator, AliasLocator):
+            return self._namespace_id(locator.named)
         if not isinstance(locator, TableLocator | ViewLocator):
             return ""
         new = self.changes.puts.get(locator.parent)
@@ -372,6 +397,8 @@ class _NameStaging:
                 return digest_of(canonical("", name))
             case TableLocator(namespace, name):
                 return f"{namespace_id}/{digest_of(canonical(namespace, name))}"
+            case AliasLocator():
+                return self._mapping_folder(locator.named, namespace_id)
             case _:
                 return ""
 
@@ -384,10 +411,16 @@ def _folder(value: Object) -> str:
             return f"{value.namespace_id}/{value.id}"
         case ViewEntry():
             return view_folder(value.id)
+        case AliasEntry():
+            return alias_folder(value.id)
         case SharedTransactionEntry():
             return shared_transaction_folder(digest_of(value.name))
         case _:
             raise AssertionError(f"{value} has no name")
+
+
+def _mapped_id_in(mapping_path: str) -> str:
+    return mapping_path.rpartition(".")[2]
 
 
 def _id(folder: str) -> str:
@@ -405,6 +438,8 @@ def _tombstone_of_named(locator: _Locator, folder: str) -> Object:
             return ViewEntry(_id(folder), name, "select 1")
         case SharedTransactionLocator(name):
             return SharedTransactionEntry(name, 0, 0, 0)
+        case AliasLocator(name):
+            return AliasEntry(_id(folder), name, name, _id(folder))
 
 
 def stage_table_descendants(draft: WriteDraft, changes: Changes) -> None:

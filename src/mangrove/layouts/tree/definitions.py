@@ -31,6 +31,7 @@ from mangrove.layouts.tree.definition_schemas import (
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import (
+    AliasEntry,
     NamespaceEntry,
     Object,
     Partition,
@@ -221,6 +222,17 @@ def _view_of(message: pb.View, locator: Locator | None) -> ViewEntry:
     )
 
 
+def _fill_alias(message: pb.Alias, alias: AliasEntry) -> None:
+    message.id = alias.id
+    message.name = alias.name
+    message.target = alias.target
+    message.target_id = alias.target_id
+
+
+def _alias_of(message: pb.Alias, _: Locator | None) -> AliasEntry:
+    return AliasEntry(message.id, message.name, message.target, message.target_id)
+
+
 def _fill_shared_transaction(message: pb.SharedTransaction, transaction: SharedTransactionEntry) -> None:
     message.name = transaction.name
     message.base_version = transaction.base_version
@@ -358,6 +370,7 @@ _MESSAGES: Final[dict[Kind, Callable[[], Any]]] = {
     Kind.STREAM: pb.Stream,
     Kind.PARTITION: pb.Partition,
     Kind.DELTA: pb.Delta,
+    Kind.ALIAS: pb.Alias,
 }
 _WRITERS: Final[dict[Kind, Callable[[Any, Any], None]]] = {
     Kind.LAKEHOUSE: _fill_lakehouse,
@@ -369,6 +382,7 @@ _WRITERS: Final[dict[Kind, Callable[[Any, Any], None]]] = {
     Kind.STREAM: _fill_stream,
     Kind.PARTITION: _fill_partition,
     Kind.DELTA: fill_delta,
+    Kind.ALIAS: _fill_alias,
 }
 _READERS: Final[dict[Kind, Callable[[Any, Locator | None], Object]]] = {
     Kind.LAKEHOUSE: _lakehouse_of,
@@ -380,6 +394,7 @@ _READERS: Final[dict[Kind, Callable[[Any, Locator | None], Object]]] = {
     Kind.STREAM: _stream_of,
     Kind.PARTITION: _partition_of,
     Kind.DELTA: lambda message, _: decode_delta(message),
+    Kind.ALIAS: _alias_of,
 }
 
 

@@ -5,6 +5,7 @@ before every character that a name may contain:
 
     name        padded to the maximum number of UTF-8 bytes of the lakehouse
     identifier  padded to 36 bytes and terminated by one more space; a longer one is only terminated
+    alias       its canonical string, in the form of an identifier
     number      decimal digits with leading zeros
 
 Objects below a table carry the table id in place of its names, so renaming a
@@ -27,6 +28,7 @@ from typing import NamedTuple
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.metastore import ObjectRange
 from mangrove.model.locators import (
+    AliasLocator,
     DeltaLocator,
     Kind,
     Locator,
@@ -101,6 +103,7 @@ class _Shape(Enum):
     TABLE_NAME = "table name"
     VIEW_NAME = "view name"
     IDENTIFIER = "identifier"
+    ALIAS = "alias"
     TABLE_VERSION = "table version"
     POSITION = "stream position"
 
@@ -108,6 +111,7 @@ class _Shape(Enum):
 _DIGITS = {_Shape.TABLE_VERSION: _NUMBER_DIGITS, _Shape.POSITION: _NUMBER_DIGITS}
 
 # The lakehouse itself has no tree key: a system row of the root points to it.
+_TERMINATED = (_Shape.IDENTIFIER, _Shape.ALIAS)
 _SHAPES: Mapping[Kind, tuple[_Shape, ...]] = {
     Kind.NAMESPACE: (_Shape.NAMESPACE_NAME,),
     Kind.TABLE: (_Shape.NAMESPACE_NAME, _Shape.TABLE_NAME),
@@ -117,6 +121,7 @@ _SHAPES: Mapping[Kind, tuple[_Shape, ...]] = {
     Kind.STREAM: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION, _Shape.IDENTIFIER),
     Kind.PARTITION: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION, _Shape.IDENTIFIER, _Shape.IDENTIFIER),
     Kind.DELTA: (_Shape.IDENTIFIER, _Shape.TABLE_VERSION, _Shape.IDENTIFIER, _Shape.IDENTIFIER, _Shape.POSITION),
+    Kind.ALIAS: (_Shape.ALIAS,),
 }
 
 
@@ -256,7 +261,7 @@ class KeyEncoding:
             raise InvalidInputError(
                 f"the {shape.value} {part!r} has {size} bytes; this lakehouse allows at most {size_max}"
             )
-        return part + " " * (max(_IDENTIFIER_WIDTH + 1 - size, 1) if shape is _Shape.IDENTIFIER else size_max - size)
+        return part + " " * (max(_IDENTIFIER_WIDTH + 1 - size, 1) if shape in _TERMINATED else size_max - size)
 
     def _decode_parts(self, shapes: Sequence[_Shape], text: str, sizes: NameSizes) -> tuple[Part, ...] | None:
         """Return the parts, or None if `text` is not the encoding of parts with these shapes."""
@@ -276,7 +281,7 @@ class KeyEncoding:
         digits = _DIGITS.get(shape)
         if digits is not None:
             return int(text[:digits]), text[digits:]
-        if shape is _Shape.IDENTIFIER:
+        if shape in _TERMINATED:
             end = text.index(" ")
             return text[:end], text[end + max(_IDENTIFIER_WIDTH + 1 - self._size(text[:end]), 1) :]
         width = _bytes_max(shape, sizes)
@@ -298,7 +303,7 @@ def parts_of_locator(locator: Locator, namespace_key_name: str | None = None) ->
     """
     if isinstance(locator, TableLocator | ViewLocator):
         return KeyParts(locator.kind, (namespace_key_name or locator.namespace, locator.name))
-    if isinstance(locator, NamespaceLocator | SharedTransactionLocator):
+    if isinstance(locator, NamespaceLocator | SharedTransactionLocator | AliasLocator):
         return KeyParts(locator.kind, locator.parts)
     # The table id suffices: it is unique in the lakehouse.
     return KeyParts(locator.kind, locator.parts[1:])
@@ -315,6 +320,8 @@ def locator_of_parts(key_parts: KeyParts, *, namespace: str | None = None, names
             return NamespaceLocator(name)
         case (Kind.SHARED_TRANSACTION, (str(name),)):
             return SharedTransactionLocator(name)
+        case (Kind.ALIAS, (str(name),)):
+            return AliasLocator(name)
         case (Kind.TABLE, (str(key_name), str(name))):
             return TableLocator(namespace or key_name, name)
         case (Kind.VIEW, (str(key_name), str(name))):
@@ -346,7 +353,7 @@ def _older() -> KeyEncoding:
     Objects of other kinds have their id as a prefix too, so that the children of one
     parent are neighbours.
     """
-    ids: Mapping[Kind, int] = {kind: kind for kind in _SHAPES} | {Kind.TABLE: 3, Kind.VIEW: 9}
+    ids: Mapping[Kind, int] = {kind: kind for kind in _SHAPES} | {Kind.TABLE: 3, Kind.VIEW: 9, Kind.ALIAS: 10}
     given = {Kind.NAMESPACE, Kind.TABLE}
     return KeyEncoding(
         before={kind: " " if kind in given else " " + encode_schema_id(ids[kind]) for kind in _SHAPES},
@@ -364,6 +371,8 @@ def _bytes_max(shape: _Shape, sizes: NameSizes) -> int:
         return sizes.namespace_bytes_max
     if shape is _Shape.VIEW_NAME:
         return sizes.view_bytes_max or sizes.table_bytes_max
+    if shape is _Shape.ALIAS:
+        return sizes.namespace_bytes_max + len("|") + sizes.table_bytes_max
     return sizes.table_bytes_max if shape is _Shape.TABLE_NAME else IDENTIFIER_BYTES_MAX
 
 

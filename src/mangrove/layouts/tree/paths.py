@@ -49,6 +49,7 @@ _KIND_PREFIXES = {
     Kind.STREAM: "stream",
     Kind.PARTITION: "partition",
     Kind.DELTA: "delta",
+    Kind.ALIAS: "alias",
 }
 DEFINITION_PREFIXES = tuple(_KIND_PREFIXES.values())
 """The word for each kind at the start of a definition's file name, before hashing."""

@@ -105,7 +105,7 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
     return StagedTreeWrite(changes, pointers, settings_path, files)
 
 
-_NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION})
+_NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION, Kind.ALIAS})
 
 
 def _inline_bytes_max(settings: LakehouseSettings, revision: TreeRevision) -> int:

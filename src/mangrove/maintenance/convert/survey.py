@@ -23,7 +23,7 @@ from mangrove.storage.port import ObjectInfo, Store
 
 __all__ = ["Survey", "survey_versions"]
 
-_NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
+_NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION, Kind.ALIAS)
 _NOTES_MAX = 100
 
 

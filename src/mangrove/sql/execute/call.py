@@ -1,11 +1,12 @@
-"""Execution of CALL and the maintenance procedures."""
+"""Execution of CALL and the procedures of maintenance and aliases."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.alias import Alias
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
@@ -161,7 +162,27 @@ def _split_list(text: object) -> list[str]:
     return [part.strip() for part in re.split(r",(?![^()]*\))", str(text)) if part.strip()]
 
 
+def _create_alias(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
+    return _build_alias_rows([lake.create_alias(given["name"], given["target"])])
+
+
+def _drop_alias(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
+    lake.drop_alias(given["name"])
+    return _list_aliases(lake, _, {})
+
+
+def _list_aliases(lake: Lakehouse, _: str, __: Mapping[str, Any]) -> InlineResult:
+    return _build_alias_rows(lake.aliases())
+
+
+def _build_alias_rows(aliases: Iterable[Alias]) -> InlineResult:
+    rows = tuple((alias.name, alias.target, alias.kind.word) for alias in aliases)
+    return InlineResult("alias string, target string, kind string", rows)
+
+
 def _full_name(name: object, namespace: str) -> str:
+    if "|" in str(name):
+        return str(name)
     parts = split_name(str(name))
     return join_name(*(parts if len(parts) > 1 else (namespace, *parts)))
 
@@ -173,6 +194,9 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "export": Procedure(("destination", "name", "mode", "version", "tables"), 2, _export),
     "rollback": Procedure(("to", "message"), 1, _rollback),
     "check": Procedure(("sample", "repair"), 0, _check),
+    "create_alias": Procedure(("name", "target"), 2, _create_alias),
+    "drop_alias": Procedure(("name",), 1, _drop_alias),
+    "aliases": Procedure((), 0, _list_aliases),
 }
 
 TABLE_PROCEDURES: Final[Mapping[str, TableProcedure]] = {

@@ -8,7 +8,6 @@ from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, split_path
-from mangrove.model.objects import TableEntry
 from mangrove.model.schema import Schema
 from mangrove.spark.statements import Frame
 from mangrove.sql.execute.query import BoundQuery
@@ -37,6 +36,7 @@ from mangrove.sql.parse.statements import (
 from mangrove.sql.parse.tokens import SqlName, locate_errors_at
 from mangrove.sql.resolver import NameResolver
 from mangrove.tables.compaction import CLUSTER_BY
+from mangrove.transaction.aliases import locate_table, locate_view
 from mangrove.transaction.catalog import VIEW_NAMESPACE
 
 __all__ = ["DdlStatement", "execute_ddl"]
@@ -98,10 +98,10 @@ def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: 
 
 def _create_table(statement: CreateTable, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.table(statement.name)
-    existing = catalog.reading().get(locator)
-    if isinstance(existing, TableEntry) and statement.if_not_exists:
+    _, existing = locate_table(catalog.reading(), locator)
+    if existing is not None and statement.if_not_exists:
         return f"table {locator} already exists"
-    if statement.must_exist and not isinstance(existing, TableEntry):
+    if statement.must_exist and existing is None:
         raise NotFoundError(f"table {locator} does not exist; use CREATE OR REPLACE TABLE")
     arguments = _build_create_arguments(statement, catalog, resolver)
     rows: Frame | None = None
@@ -174,7 +174,7 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
         case RenameTo(name):
             with locate_errors_at(resolver.text, name.start):
                 new = resolver.table(_qualify_new_name(name, table))
-                catalog.rename_table(table.locator, new)
+                catalog.rename_table(resolver.table(statement.name), new)
             return f"renamed table {table} to {new}"
         case SetProperties(properties):
             table.alter(properties)
@@ -247,7 +247,7 @@ def _resolve_cluster_by(columns: tuple[str, ...], schema: Schema | None) -> str:
 
 def _create_view(statement: CreateView, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.view(statement.name)
-    if statement.if_not_exists and catalog.reading().get(locator) is not None:
+    if statement.if_not_exists and locate_view(catalog.reading(), locator)[1] is not None:
         return f"view {locator} already exists"
     query = bound(statement.query, (str(locator),))
     text = _check_view_query(statement.query)
@@ -316,8 +316,8 @@ def _drop(statement: DropObject, catalog: Transaction, resolver: NameResolver) -
         catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)
         return f"dropped namespace {namespace}"
     table, view = resolver.table(statement.name), resolver.view(statement.name)
-    is_table = catalog.reading().get(table) is not None
-    is_view = catalog.reading().get(view) is not None
+    is_table = locate_table(catalog.reading(), table)[1] is not None
+    is_view = locate_view(catalog.reading(), view)[1] is not None
     if statement.kind == "table":
         if is_view and not is_table:
             raise InvalidInputError(f"{view} is a view; use DROP VIEW")

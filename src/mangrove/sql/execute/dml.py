@@ -158,7 +158,7 @@ def _where(
 ) -> str | Predicate | SparkCondition:
     """Return the condition as a predicate for file pruning if it is equivalent or implied."""
     binder = expressions.binder
-    names = [statement.alias] if statement.alias else [table.name]
+    names = [statement.alias or statement.table.parts[-1]]
     schema = require_schema(table)
     predicate = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=True)
     if predicate is not None:
@@ -338,7 +338,9 @@ def _full_name(name: SqlName, table: Table, alias: str | None) -> dict[tuple[str
     """Return the rewriting of the fully qualified table name to its single name."""
     if alias is not None:
         return {}
-    return {tuple(part.casefold() for part in _parts_of(table)): name.parts[-1]}
+    own = tuple(part.casefold() for part in _parts_of(table))
+    given = tuple(part.casefold() for part in name.parts)
+    return dict.fromkeys([own, given] if len(given) > 1 else [own], name.parts[-1])
 
 
 def _parts_of(table: Table) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from mangrove.sql.parse.statements import Insert, Query, TruncateStatement
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, tokenize
 from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.tables.write_plan import NO_ROWS, RowCounts
+from mangrove.transaction.aliases import locate_view
 
 __all__ = [
     "PreparedInsert",
@@ -89,7 +90,7 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
     target = resolver.target(name)
     locator = target.locator
-    if transaction.reading().get(resolver.view_at(locator)) is not None:
+    if locate_view(transaction.reading(), resolver.view_at(locator))[1] is not None:
         raise InvalidInputError(f"{locator} is a view and cannot be written to; write to its tables")
     try:
         table = transaction.table(locator)

@@ -62,6 +62,7 @@ from mangrove.sql.statement_cache import (
 from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
+from mangrove.transaction.aliases import locate_namespace, locate_table, locate_view
 from mangrove.transaction.catalog import VIEW_NAMESPACE
 from mangrove.transaction.deltas import TableTarget, split_version
 
@@ -415,17 +416,20 @@ class QueryBinder:
         except InvalidInputError:
             # A path, as in parquet.`/some/folder`, which Spark resolves.
             return None
-        table, view = catalog.reading().get_many([TableLocator(namespace, name), ViewLocator(namespace, name)])
         full_name = join_name(namespace, name)
+        reading, locator, view_locator = catalog.reading(), TableLocator(namespace, name), ViewLocator(namespace, name)
+        table, view = reading.get_many([locator, view_locator])
+        if table is None and view is None:
+            locator, table = locate_table(reading, locator)
+            view_locator, view = locate_view(reading, view_locator)
         if isinstance(table, TableEntry):
             self.names.append(full_name)
-            locator = TableLocator(namespace, name)
             state = self._state(catalog, TableTarget(locator, version), table)
             return ResolvedName(catalog, locator, table, version, table_ref.as_of, state)
         if isinstance(view, ViewEntry) and version is None:
             self.names.append(full_name)
-            return ResolvedName(catalog, ViewLocator(namespace, name), view, as_of=table_ref.as_of)
-        if table_ref.as_of is not None and catalog.reading().get(NamespaceLocator(namespace)) is not None:
+            return ResolvedName(catalog, view_locator, view, as_of=table_ref.as_of)
+        if table_ref.as_of is not None and locate_namespace(reading, NamespaceLocator(namespace))[1] is not None:
             raise NotFoundError(f"table or view {full_name} does not exist as of {table_ref.as_of!r}")
         return None
 

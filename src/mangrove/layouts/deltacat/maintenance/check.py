@@ -36,7 +36,7 @@ __all__ = ["diagnose_catalog", "find_problems"]
 
 _BODIES_PER_READ = 256
 _GUARDS_PER_READ = 128
-_NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION)
+_NAMED = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION, Kind.ALIAS)
 
 
 def find_problems(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:

@@ -22,6 +22,7 @@ from mangrove.layouts.deltacat.revision import digest_of
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.metastore import Difference
 from mangrove.model.locators import (
+    AliasLocator,
     Kind,
     Locator,
     NamespaceLocator,
@@ -38,7 +39,7 @@ __all__ = ["diff_snapshots", "load_namespace_names", "scan_objects"]
 
 _OBJECTS_PER_READ = 512
 _NAMESPACE = "1"
-_NAMED = "1234"
+_NAMED = "12349"
 _OBJECT = "o"
 _BELOW = "5678"
 _MAPPING = "y"
@@ -153,6 +154,8 @@ def _locator(key: str, names: _Names) -> Locator | None:
             return NamespaceLocator(name_of(key))
         case Kind.SHARED_TRANSACTION:
             return SharedTransactionLocator(name_of(key))
+        case Kind.ALIAS:
+            return AliasLocator(name_of(key))
         case Kind.TABLE | Kind.VIEW:
             namespace = names.get(namespace_id_of(key))
             if namespace is None:

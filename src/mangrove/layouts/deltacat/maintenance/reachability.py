@@ -39,6 +39,7 @@ from mangrove.layouts.deltacat.paths import (
     SETTINGS_FOLDER,
     TAKEOVER_PATH,
     NumberedFile,
+    alias_folder,
     is_numbered_path,
     parse_numbered_path,
     shared_transaction_folder,
@@ -272,7 +273,7 @@ def _is_remembered(file: NumberedFile, values: Mapping[str, str]) -> bool:
 def _all_numbered(store: Store) -> Iterator[_Found]:
     """Yield the revisions and mappings, including kinds unknown to DeltaCAT, folder by folder."""
     yield from list_numbered_files(store)
-    for folder in (SETTINGS_FOLDER, view_folder(""), shared_transaction_folder("")):
+    for folder in (SETTINGS_FOLDER, view_folder(""), alias_folder(""), shared_transaction_folder("")):
         for entry in store.list(folder):
             if is_numbered_path(entry.path):
                 yield entry.path, parse_numbered_path(entry.path)

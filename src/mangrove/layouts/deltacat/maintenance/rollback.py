@@ -24,7 +24,7 @@ from mangrove.layouts.deltacat.index import (
     parse_revision_entry,
 )
 from mangrove.layouts.deltacat.object_codec import ObjectBody
-from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, shared_transaction_folder, view_folder
+from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, alias_folder, shared_transaction_folder, view_folder
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import WRITTEN_SETTINGS_KEY, StagedCatalogWrite, WriteDraft, stage_settings
 from mangrove.metastore import Changes
@@ -33,7 +33,7 @@ from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["roll_back"]
 
-_NAMES, _BELOW, _OBJECT, _MAPPING = "1234", "5678", "o", "y"
+_NAMES, _BELOW, _OBJECT, _MAPPING = "12349", "5678", "o", "y"
 
 
 def roll_back(effects: Effects, newest: DeltaCatSnapshot, to: DeltaCatSnapshot, changes: Changes) -> DeltaCatSnapshot:
@@ -111,6 +111,8 @@ def _kind(key: str) -> Kind:
         return Kind.VIEW
     if folder.startswith(shared_transaction_folder("")):
         return Kind.SHARED_TRANSACTION
+    if folder.startswith(alias_folder("")):
+        return Kind.ALIAS
     assert not folder.startswith(MANGROVE_FOLDER), f"{folder} is none of an object with a name"
     return Kind.TABLE if "/" in folder else Kind.NAMESPACE
 

@@ -287,7 +287,7 @@ class _ObjectChecker:
                 yield Problem(path, str(error))
         parent = self._parent_of(locator)
         if parent is not None and not self._is_there(parent):
-            way = "|".join(map(str, locator.parts[1:] if locator.kind > Kind.SHARED_TRANSACTION else locator.parts))
+            way = "|".join(map(str, locator.parts[1:] if locator.kind.is_below_table else locator.parts))
             yield Problem(path, f"the {locator.kind.word} {way} lies below a {parent.kind.word} that is not there")
 
     def _data_path_problems(self, delta: Delta) -> Iterator[Problem]:

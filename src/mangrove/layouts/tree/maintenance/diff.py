@@ -86,7 +86,7 @@ def _changed_pointers(
     below: list[KeyChange] = []
     for change in tree_differences(before.root.node, after.root.node, after.read_nodes):
         kind, parts = after.keys.encoding.parts_of(change.key, after.keys.sizes)
-        if kind > Kind.SHARED_TRANSACTION:
+        if kind.is_below_table:
             below.append(change)
         elif kind not in _IN_NAMESPACES or parts[0] not in moved:
             locator = _locator(after, change.key, pair, table_origins)
@@ -158,7 +158,7 @@ def _locator(
     if kind in _IN_NAMESPACES:
         name = snapshot.root.key_names.name_filed_under(first)
         return None if name is None else snapshot.locator(key, namespace=name)
-    if kind in (Kind.NAMESPACE, Kind.SHARED_TRANSACTION):
+    if not kind.is_below_table:
         return snapshot.locator(key)
     return snapshot.locator(key, namespace_id=table_origins.namespace_id_of(first, versions))
 

@@ -787,6 +787,36 @@ class SharedTransaction(_message.Message):
 Global___SharedTransaction: _TypeAlias = SharedTransaction  # noqa: Y015
 
 @_typing.final
+class Alias(_message.Message):
+    """Another name of a namespace or table; both names are canonical strings."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    TARGET_ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    name: _builtins.str
+    target: _builtins.str
+    target_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        target: _builtins.str = ...,
+        target_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "target", b"target", "target_id", b"target_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Alias: _TypeAlias = Alias  # noqa: Y015
+
+@_typing.final
 class TableVersion(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

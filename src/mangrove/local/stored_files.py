@@ -1,0 +1,75 @@
+"""Rows of files whose formats say their columns, for tables without a schema."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.json
+import pyarrow.orc
+import pyarrow.parquet
+
+from mangrove.errors import FormatError, InvalidInputError
+from mangrove.local.parquet import copy_to_arrow_buffer
+from mangrove.model.manifests import IDENTITY_ENCODING, PARQUET, DataFile
+from mangrove.storage.port import Store
+
+__all__ = ["count_file_rows", "read_stored_files"]
+
+
+def _delimited(delimiter: str) -> Callable[[Any], pa.Table]:
+    options = pa.csv.ParseOptions(delimiter=delimiter)
+    return lambda source: pa.csv.read_csv(source, parse_options=options)
+
+
+_READERS: Final[Mapping[str, Callable[[Any], pa.Table]]] = {
+    PARQUET: pa.parquet.read_table,
+    "text/csv": _delimited(","),
+    "text/tsv": _delimited("\t"),
+    "text/psv": _delimited("|"),
+    "application/json": pa.json.read_json,
+    "application/feather": pa.feather.read_table,
+    "application/orc": pa.orc.read_table,
+}
+
+
+def count_file_rows(data: bytes, content_type: str) -> int:
+    """Return the number of rows that a Parquet file states; 0 for other formats."""
+    if content_type != PARQUET:
+        return 0
+    try:
+        return int(pa.parquet.read_metadata(pa.BufferReader(copy_to_arrow_buffer(data))).num_rows)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InvalidInputError(f"the content type is {PARQUET}, but the data is not Parquet ({error})") from error
+
+
+def read_stored_files(store: Store, files: Sequence[DataFile], table: str) -> pa.Table:
+    """Return the rows of files with all their columns; a missing column is null, and types are widened to fit."""
+    unread = next((file for file in files if file.content_type not in _READERS), None)
+    if unread is not None:
+        raise InvalidInputError(
+            f"{unread.location} of {table} is {unread.content_type or 'of no type'}, which has no columns; list the "
+            f"files with files(). Rows are read of {', '.join(_READERS)}"
+        )
+    contents = store.read_many([file.path for file in files])
+    tables = [_read_file(file, data) for file, data in zip(files, contents, strict=True)]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidInputError(
+            f"the files of {table} have columns whose types do not fit together: {error}"
+        ) from error
+
+
+def _read_file(file: DataFile, data: bytes | None) -> pa.Table:
+    if data is None:
+        raise FormatError(f"{file.location} is missing; run `mangrove check`")
+    source: Any = pa.BufferReader(copy_to_arrow_buffer(data))
+    encoding: Any = file.content_encoding.replace("bzip2", "bz2")
+    try:
+        if encoding not in ("", IDENTITY_ENCODING):
+            source = pa.BufferReader(pa.CompressedInputStream(source, encoding).read())
+        return _READERS[file.content_type](source)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError, ValueError) as error:
+        raise FormatError(f"{file.location} cannot be read as {file.content_type}: {error}") from error

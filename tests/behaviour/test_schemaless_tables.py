@@ -1,0 +1,136 @@
+"""Tables without a schema: files added as they are, listed with type and size, read as rows if they have columns."""
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+import mangrove
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+
+PNG = b"\x89PNG\r\n\x1a\n not really"
+_NUMBERS = iter(range(10**6))
+
+
+@pytest.fixture
+def shop(layout: str) -> Lakehouse:
+    lake = mangrove.create(f"memory://schemaless-{layout}-{next(_NUMBERS)}/", layout=layout)
+    lake.create_namespace("shop")
+    lake.create_table("shop.raw", schemaless=True)
+    return lake
+
+
+def list_types(lake: Lakehouse, name: str = "shop.raw") -> list[tuple[str, int]]:
+    return [(file.content_type, file.size_bytes) for file in lake.table(name).files()]
+
+
+def test_files_are_stored_byte_for_byte_and_listed_with_type_and_size(shop: Lakehouse, tmp_path: Path) -> None:
+    photo = tmp_path / "my photo.png"
+    photo.write_bytes(PNG)
+    table = shop.table("shop.raw")
+    assert table.schema is None
+    assert table.files() == []
+    stored = table.add_files([photo])
+    table.add_files({"notes": b"abc"}, content_type="text/plain")
+    assert list_types(shop) == [("image/png", len(PNG)), ("text/plain", 3)]
+    assert stored[0].location.endswith("-my-photo.png")
+    assert shop.effects.store.read(stored[0].location) == PNG
+    assert [file.location for file in shop.at(shop.version - 1).table("shop.raw").files()] == [stored[0].location]
+
+
+def test_rows_of_files_with_columns_are_read_with_a_unified_schema(shop: Lakehouse, tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "name": ["a"]})
+    pa.parquet.write_table(rows, tmp_path / "a.parquet")
+    pa.feather.write_feather(pa.table({"id": [5]}), str(tmp_path / "e.arrow"))
+    (tmp_path / "b.csv").write_text("id,amount\n2,1.5\n")
+    (tmp_path / "c.jsonl").write_text('{"id": 3, "name": "c"}\n')
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(b"id,name\n4,d\n"))
+    table = shop.table("shop.raw")
+    assert table.to_arrow().num_rows == 0
+    table.add_files([tmp_path / name for name in ("a.parquet", "b.csv", "c.jsonl", "d.csv.gz", "e.arrow")])
+    assert table.to_arrow(["id", "name", "amount"]).to_pylist() == [
+        {"id": 1, "name": "a", "amount": None},
+        {"id": 2, "name": None, "amount": 1.5},
+        {"id": 3, "name": "c", "amount": None},
+        {"id": 4, "name": "d", "amount": None},
+        {"id": 5, "name": None, "amount": None},
+    ]
+    assert len(table.to_pandas()) == 5
+    assert table.files()[0].row_count == 1
+    with pytest.raises(NotFoundError, match="'missing'"):
+        table.to_arrow(["missing"])
+    with pytest.raises(InvalidInputError, match="no schema for a condition"):
+        table.to_arrow(where="id = 1")
+    table.add_files({"d.png": PNG})
+    with pytest.raises(InvalidInputError, match="image/png, which has no columns"):
+        table.to_arrow()
+
+
+def test_rows_and_keys_are_refused_and_change_nothing(shop: Lakehouse) -> None:
+    table = shop.table("shop.raw")
+    table.add_files({"a.csv": b"id\n1\n"})
+    before = shop.version
+    for change in (
+        lambda: table.append([{"id": 1}]),
+        lambda: table.upsert([{"id": 1}]),
+        lambda: table.delete("id = 1"),
+        lambda: table.delete_keys([{"id": 1}]),
+        lambda: table.overwrite([]),
+        lambda: table.compact(),
+        lambda: table.add_files([]),
+        lambda: table.add_files("a.csv"),
+        lambda: table.add_files({"a.parquet": b"no"}),
+        lambda: table.add_files(["/nowhere/at/all.csv"]),
+        lambda: shop.create_table("shop.other"),
+        lambda: shop.create_table("shop.other", "id int", schemaless=True),
+        lambda: shop.create_table("shop.other", schemaless=True, keys=["id"]),
+    ):
+        with pytest.raises((InvalidInputError, NotFoundError)):
+            change()
+    with pytest.raises(InvalidInputError, match="has a schema"):
+        shop.create_table("shop.rows", "id int").add_files({"a.csv": b"id\n1\n"})
+    shop.drop_table("shop.rows")
+    assert list_types(shop) == [("text/csv", 5)]
+    assert shop.version == before + 2
+
+
+def test_concurrent_additions_do_not_conflict(shop: Lakehouse) -> None:
+    with shop.transaction() as transaction:
+        transaction.table("shop.raw").add_files({"a.csv": b"id\n1\n"})
+        shop.table("shop.raw").add_files({"b.csv": b"id\n2\n"})
+    assert sorted(shop.table("shop.raw").to_arrow().column("id").to_pylist()) == [1, 2]
+
+
+def test_maintenance_and_conversion_keep_the_files(shop: Lakehouse, layout: str) -> None:
+    table = shop.table("shop.raw")
+    table.add_files({"a.csv": b"id\n1\n", "b.png": PNG})
+    pa.parquet.write_table(pa.table({"id": [2]}), sink := pa.BufferOutputStream())
+    table.add_files({"c.parquet": sink.getvalue().to_pybytes()})
+    assert shop.maintenance.compact() == {}
+    shop.maintenance.vacuum(alone=True)
+    assert not shop.maintenance.check().problems
+    kept = list_types(shop)
+    there = f"memory://schemaless-converted-{layout}/"
+    shop.maintenance.convert(there)
+    converted = mangrove.open(there)
+    assert list_types(converted) == kept
+    assert not converted.maintenance.check().problems
+    back = f"memory://schemaless-back-{layout}/"
+    converted.maintenance.convert(back, layout)
+    assert list_types(mangrove.open(back)) == kept
+    shop.drop_table("shop.raw")
+    shop.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
+    shop.maintenance.expire(alone=True)
+    shop.maintenance.vacuum(alone=True)
+    assert not [one.path for one in shop.effects.store.list() if one.path.startswith("data/")]
+
+
+def test_two_files_whose_columns_do_not_fit_together_are_reported(shop: Lakehouse) -> None:
+    table = shop.table("shop.raw")
+    table.add_files({"a.jsonl": b'{"x": {"y": 1}}\n', "b.csv": b"x\n1\n"})
+    with pytest.raises(InvalidInputError, match="do not fit together"):
+        table.to_arrow()

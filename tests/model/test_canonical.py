@@ -1,0 +1,70 @@
+"""Canonical strings of all six kinds of objects, printed and parsed."""
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mangrove.errors import InvalidInputError
+from mangrove.model.canonical import CanonicalName, parse_canonical, parse_object_name
+from mangrove.model.locators import LARGEST_INTEGER, Kind
+from mangrove.testing.strategies import ids, names, values
+
+_ORDINALS = st.integers(1, LARGEST_INTEGER)
+_VALUES = st.lists(st.none() | values(), max_size=3).map(tuple)
+_STREAM = (names(), names(), _ORDINALS, ids(), ids())
+
+
+@given(
+    st.one_of(
+        st.builds(CanonicalName, names()),
+        st.builds(CanonicalName, names(), names()),
+        st.builds(CanonicalName, names(), names(), _ORDINALS),
+        st.builds(CanonicalName, *_STREAM),
+        st.builds(CanonicalName, *_STREAM, ids(), _VALUES),
+        st.builds(CanonicalName, *_STREAM, ids(), _VALUES, _ORDINALS),
+    )
+)
+def test_every_canonical_string_is_parsed_to_the_parts_it_was_printed_from(name: CanonicalName) -> None:
+    parsed = parse_canonical(str(name))
+    assert str(parsed) == str(name)
+    assert parsed.kind is name.kind
+    if name.parent is not None:
+        assert str(name).startswith(f"{name.parent}|")
+        assert parse_canonical(str(name.parent)).kind is name.parent.kind
+
+
+def test_a_delta_has_the_strings_of_all_its_ancestors() -> None:
+    day = datetime.date(2026, 11, 16)
+    delta = CanonicalName("shop", "orders", 1, "s1", "deltacat", "p1", (day, "a|b"), 42)
+    assert str(delta) == r'shop|orders|1|s1|deltacat|p1|[{"date":"2026-11-16"},"a\u007cb"]|42'
+    assert parse_canonical(str(delta)) == delta
+    ancestors = [delta]
+    while (parent := ancestors[-1].parent) is not None:
+        ancestors.append(parent)
+    assert [one.kind for one in ancestors] == [
+        Kind.DELTA, Kind.PARTITION, Kind.STREAM, Kind.TABLE_VERSION, Kind.TABLE, Kind.NAMESPACE
+    ]  # fmt: skip
+
+
+def test_dotted_names_and_canonical_strings_of_tables_name_the_same() -> None:
+    assert parse_object_name("shop.`orders.2026`") == parse_canonical("shop|orders.2026")
+    assert parse_object_name("shop") == CanonicalName("shop")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "|", "a|", "a|b|0", "a|b|01", "a|b|x", "a|b|1|s", "a|b|1|s|f|p", "a|b|1|s|f|p|1", "a|b|1|s|f|p|[|1", "a b",
+     "a|b|1|s|f|p|[]|0", "a|b|1|s|f|p|[]|1|x", 'a|b|1|s|f|p|[{"x":1}]'],
+)  # fmt: skip
+def test_what_is_not_a_canonical_string_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_canonical(text)
+
+
+def test_parts_without_those_above_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="missing"):
+        CanonicalName("shop", None, 1)
+    with pytest.raises(InvalidInputError, match="missing"):
+        CanonicalName("shop", "orders", 1, "s1")

@@ -1,0 +1,76 @@
+"""SQL through aliases of namespaces and tables: queries, changes of rows, definitions and procedures."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mangrove
+from mangrove import AlreadyExistsError, InvalidInputError, Lakehouse
+from mangrove.sql.session import SqlSession
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def session(spark: SparkSession, tmp_path: Path) -> Iterator[SqlSession]:
+    assert spark is not None
+    lake = mangrove.create(tmp_path / "lake")
+    session = SqlSession(lake)
+    list(
+        session.script(
+            "create namespace shop; create table shop.orders (id bigint, amount bigint);"
+            "insert into shop.orders values (1, 10), (2, 20);"
+            "call create_alias('shop.purchases', 'shop.orders'); call create_alias('store', 'shop')"
+        )
+    )
+    yield session
+    session.close()
+
+
+def rows(session: SqlSession, text: str) -> list[tuple[object, ...]]:
+    return sorted(session.run(text).rows())
+
+
+def test_queries_and_changes_of_rows_take_aliases(session: SqlSession) -> None:
+    assert rows(session, "select purchases.id, amount from shop.purchases") == [(1, 10), (2, 20)]
+    assert rows(session, "select o.id from store.orders o join store.purchases p on o.id = p.id") == [(1,), (2,)]
+    session.run("insert into store.purchases values (3, 30)")
+    session.run("update shop.purchases set amount = purchases.amount + 1 where purchases.id = 1")
+    session.run("delete from store.purchases where purchases.id = 2")
+    session.run(
+        "merge into shop.purchases using (select 3 as id, 0 as amount) s on purchases.id = s.id "
+        "when matched then update set amount = s.amount"
+    )
+    assert rows(session, "select * from shop.orders") == [(1, 11), (3, 0)]
+    session.run("create view store.small as select * from store.purchases where amount < 5")
+    assert rows(session, "select id from shop.small") == [(3,)]
+    session.run("alter table shop.orders rename to shop.sales")
+    assert rows(session, "select id from shop.purchases") == [(1,), (3,)]
+    assert rows(session, "select id from shop.purchases version as of 3") == [(1,), (2,)]
+
+
+def test_definitions_and_procedures_know_aliases(session: SqlSession) -> None:
+    assert rows(session, "call aliases()") == [
+        ("shop.purchases", "shop.orders", "table"),
+        ("store", "shop", "namespace"),
+    ]
+    session.run("alter table shop.purchases add column note string")
+    assert [column.name for column in session.lake.table("shop.orders").schema.columns] == ["id", "amount", "note"]  # type: ignore[union-attr]
+    session.run("create table if not exists store.purchases (id int)")
+    with pytest.raises(AlreadyExistsError, match="alias"):
+        session.run("create table shop.purchases (id int)")
+    for text in ("drop table shop.purchases", "alter table shop.purchases rename to shop.x", "drop namespace store"):
+        with pytest.raises(InvalidInputError, match="is an alias of"):
+            session.run(text)
+    session.run("create table store.items (id int)")
+    assert rows(session, "select count(*) from shop.items") == [(0,)]
+    session.run("call compact('shop|purchases')")
+    session.run("drop table store.items")
+    assert rows(session, "call drop_alias('shop.purchases')") == [("store", "shop", "namespace")]
+
+
+def test_the_lakehouse_itself_runs_sql_through_an_alias(session: SqlSession) -> None:
+    lake: Lakehouse = session.lake
+    assert [row[0] for row in lake.sql("select count(*) from store.purchases").collect()] == [2]
