@@ -104,7 +104,7 @@ class StatementCache:
     """What statements on one lakehouse leave to the next."""
 
     names: SessionNames
-    states: BoundedCache[TableState] = field(default_factory=lambda: BoundedCache(_STATES_MAX))
+    states: BoundedCache[TableState | None] = field(default_factory=lambda: BoundedCache(_STATES_MAX))
     frames: BoundedCache[Frame] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
     foreign: BoundedCache[bool] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
     """Whether a table of a version has files that other programs wrote."""

@@ -21,6 +21,7 @@ from mangrove.spark.statements import (
     PositionedText,
     SessionNames,
     SparkErrorInfo,
+    create_frame_of_arrow,
     read_external_files,
     rename_columns,
     run_sql_text,
@@ -420,13 +421,15 @@ class QueryBinder:
         return None
 
     def _state(self, catalog: Catalog, locator: TableLocator, value: TableEntry) -> TableState | None:
-        """Return the cached state of a managed table."""
+        """Return the cached state of a managed table; None if it is external or has no schema."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
                 raise InvalidInputError(f"{locator} lies in another catalog: read it there")
             return None
-        version = _version_of(catalog)
-        return self.kept.states.got(None if version is None else (version, locator), catalog.table(locator).state)
+        version, table = _version_of(catalog), catalog.table(locator)
+        return self.kept.states.got(
+            None if version is None else (version, locator), lambda: None if table.schema is None else table.state()
+        )
 
     def _rows(self, found: ResolvedName, wanted: ScanRequirements, constants: ConstantResolver | None = None) -> Frame:
         """Return the rows of a table or view, at least the required ones."""
@@ -436,6 +439,8 @@ class QueryBinder:
             wanted = replace(wanted, columns=require_all_columns)
         if isinstance(value, ViewEntry):
             return self._view_rows(found, wanted, constants or ConstantResolver(self.time_zone))
+        if found.state is None and isinstance(found.locator, TableLocator) and value.table_type is TableType.MANAGED:
+            return create_frame_of_arrow(self.engine.session, found.catalog.table(found.locator).to_arrow())
         if found.state is None:
             return read_external_files(
                 self.engine.session, value.table_format, str(value.location), value.format_properties

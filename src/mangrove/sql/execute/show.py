@@ -13,7 +13,7 @@ from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import FileKind
 from mangrove.model.names import join_name, quote_name
-from mangrove.model.objects import TableType, ViewEntry
+from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type, quote_text
 from mangrove.model.values import Value
@@ -22,6 +22,7 @@ from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.tables.compaction import CLUSTER_BY
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.write_plan import RowCounts
+from mangrove.transaction.aliases import locate_view
 from mangrove.transaction.history import HistoryEntry
 
 __all__ = [
@@ -287,8 +288,8 @@ def _details(found: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
 
 
 def _table_or_view(resolver: NameResolver, locator: TableLocator) -> TableSnapshot | ViewSnapshot:
-    view = resolver.catalog.reading().get(resolver.view_at(locator))
-    if isinstance(view, ViewEntry):
+    _, view = locate_view(resolver.catalog.reading(), resolver.view_at(locator))
+    if view is not None:
         return resolver.catalog.view(resolver.view_at(locator))
     try:
         return resolver.catalog.table(locator)
