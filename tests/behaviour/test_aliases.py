@@ -215,6 +215,10 @@ def test_time_travel_diff_rollback_and_undo_restore_aliases(shop: Lakehouse) -> 
     ]
     shop.undo(shop.version)
     assert name_aliases(shop) == [("shop.purchases", "shop.orders")]
+    shop.rename_namespace("shop", "market")
+    assert "renamed alias market.purchases (was shop.purchases)" in map(str, shop.diff(shop.version - 1).changes)
+    shop.undo(shop.version)
+    assert name_aliases(shop) == [("shop.purchases", "shop.orders")]
     shop.rollback(before)
     assert name_aliases(shop) == []
     shop.rollback(created)

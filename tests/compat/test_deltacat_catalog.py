@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+import mangrove
 from mangrove.errors import ConflictError, NotFoundError
 from mangrove.layouts.deltacat.metastore import DeltaCatMetastore, open_catalog
 from mangrove.layouts.deltacat.paths import TAKEOVER_PATH
@@ -21,7 +22,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.manifests import DataFile, Manifest
+from mangrove.model.manifests import PARQUET, DataFile, Manifest
 from mangrove.model.objects import (
     Delta,
     DeltaType,
@@ -274,3 +275,21 @@ def test_a_transaction_that_deltacat_logs_while_the_catalog_is_open_becomes_the_
     aside.rename(renaming)
     assert _tables(catalog.latest()) == ["sales2.purchases", "sales2.users"]
     assert catalog.latest().version == _RENAMED
+
+
+def test_the_files_and_rows_of_a_table_without_a_schema_are_read(root: Path) -> None:
+    lake = mangrove.open(root)
+    third = lake.at(_MULTI + 1).table("sales.third")
+    assert third.schema is None
+    assert [(file.content_type, file.size_bytes, file.row_count) for file in third.files()] == [(PARQUET, 1212, 1)]
+    assert third.to_arrow().to_pylist() == [{"k": 1}]
+    made = lake.create_table("sales2.raw", schemaless=True)
+    made.add_files({"a.csv": b"k\n2\n"})
+    assert mangrove.open(root).table("sales2.raw").to_arrow().to_pylist() == [{"k": 2}]
+
+
+def test_an_alias_is_created_in_a_catalog_of_deltacat(root: Path) -> None:
+    lake = mangrove.open(root)
+    lake.create_alias("sales2.orders", "sales2.purchases")
+    assert mangrove.open(root).table("sales2.orders").to_arrow().num_rows == 1
+    assert not lake.maintenance.check().problems

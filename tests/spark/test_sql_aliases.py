@@ -48,7 +48,7 @@ def test_queries_and_changes_of_rows_take_aliases(session: SqlSession) -> None:
     assert rows(session, "select id from shop.small") == [(3,)]
     session.run("alter table shop.orders rename to shop.sales")
     assert rows(session, "select id from shop.purchases") == [(1,), (3,)]
-    assert rows(session, "select id from shop.purchases version as of 3") == [(1,), (2,)]
+    assert rows(session, "select id from shop.purchases version as of 5") == [(1,), (2,)]
 
 
 def test_definitions_and_procedures_know_aliases(session: SqlSession) -> None:
@@ -69,6 +69,14 @@ def test_definitions_and_procedures_know_aliases(session: SqlSession) -> None:
     session.run("call compact('shop|purchases')")
     session.run("drop table store.items")
     assert rows(session, "call drop_alias('shop.purchases')") == [("store", "shop", "namespace")]
+
+
+def test_the_rows_of_a_table_without_a_schema_are_queried(session: SqlSession) -> None:
+    raw = session.lake.create_table("shop.raw", schemaless=True)
+    raw.add_files({"a.csv": b"id,note\n1,x\n2,y\n", "b.jsonl": b'{"id": 3}\n'})
+    assert rows(session, "select id, note from store.raw where id <> 2") == [(1, "x"), (3, None)]
+    with pytest.raises(InvalidInputError, match="no schema"):
+        session.run("insert into shop.raw values (1)")
 
 
 def test_the_lakehouse_itself_runs_sql_through_an_alias(session: SqlSession) -> None:

@@ -286,7 +286,7 @@ def test_procedures_report_what_they_did(session: SqlSession, lake: Lakehouse) -
     assert run(session, "call expire(dry_run => true)")[0][0] == 0
     assert run(session, "call vacuum(true)")[0][0] == 0
     for text, message in {
-        "call nothing()": "expected one of check, commit_stream, compact",
+        "call nothing()": "expected one of aliases, check, commit_stream, compact",
         "call compact()": "requires table",
         "call compact('s.t', 5, 6, 7, 8, 9)": "arguments are given",
         "call check(depth => 4)": "no argument depth",

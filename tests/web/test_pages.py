@@ -146,6 +146,7 @@ def test_a_partition_shows_its_deltas_and_a_delta_its_files(lake: Lakehouse, cli
 def test_an_object_is_found_by_its_alias_and_by_its_canonical_string(lake: Lakehouse, client: TestClient) -> None:
     lake.create_alias("sales.purchases", "sales.orders")
     lake.create_alias("store", "sales")
+    assert "alias store" in get(client, f"/history/{lake.version}")
     assert "Aliases sales.purchases" in get(client, "/tables/store.purchases")
     assert "Aliases store" in get(client, "/namespaces/store")
     (locator, _) = next(iter(lake.table("sales.orders").deltas()))

@@ -18,7 +18,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.objects import Delta, NamespaceEntry, Object, Partition, TableEntry, ViewEntry
+from mangrove.model.objects import AliasEntry, Delta, NamespaceEntry, Object, Partition, TableEntry, ViewEntry
 
 __all__ = ["DiffEntry", "FieldChange", "diff_versions"]
 
@@ -62,6 +62,10 @@ def diff_versions(
     return tuple(changes), len(differences) > _CHANGES_MAX
 
 
+_Named = NamespaceEntry | TableEntry | ViewEntry | AliasEntry
+"""The objects whose id stays when their name changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Names:
     """The names of tables by id, and of partitions by locator."""
@@ -86,15 +90,13 @@ def _partition_names(snapshots: Iterable[MetastoreSnapshot], page: Iterable[Diff
 def _find_removed(page: Iterable[Difference]) -> dict[tuple[Kind, str], Difference]:
     """Return the removed objects by kind and id, which a rename keeps."""
     return {
-        (one.locator.kind, one.before.id): one
-        for one in page
-        if one.after is None and isinstance(one.before, NamespaceEntry | TableEntry | ViewEntry)
+        (one.locator.kind, one.before.id): one for one in page if one.after is None and isinstance(one.before, _Named)
     }
 
 
 def _added_key(one: Difference) -> tuple[Kind, str] | None:
     """Return the kind and id of an added object."""
-    if one.before is None and isinstance(one.after, NamespaceEntry | TableEntry | ViewEntry):
+    if one.before is None and isinstance(one.after, _Named):
         return one.locator.kind, one.after.id
     return None
 
@@ -165,6 +167,8 @@ def _fields(before: Object | None, after: Object | None) -> Iterator[FieldChange
             description = (("delta", _delta_text(value)),)
         case ViewEntry():
             description = (("description", value.description), ("sql", value.sql))
+        case AliasEntry():
+            description = (("target", value.target),)
         case TableEntry() | NamespaceEntry():
             description = (("description", value.description),)
     for field, text in description:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from mangrove.metastore import Difference, Metastore, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator
 from mangrove.model.manifests import FileKind
-from mangrove.model.objects import Delta, NamespaceEntry, TableEntry, ViewEntry
+from mangrove.model.objects import AliasEntry, Delta, NamespaceEntry, TableEntry, ViewEntry
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.compare import diff_snapshots
 
@@ -50,7 +50,7 @@ _NO_ROWS = RowChange()
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What became of a namespace, table, view or shared transaction; of a table also what became of its rows."""
+    """What became of a namespace, table, view, alias or shared transaction; of a table also of its rows."""
 
     kind: Kind
     name: str
@@ -160,7 +160,9 @@ def _id_of(difference: Difference) -> str:
     if difference.before is not None and difference.after is not None:
         return f"at {difference.locator}"
     value = difference.before or difference.after
-    return value.id if isinstance(value, NamespaceEntry | TableEntry | ViewEntry) else str(difference.locator)
+    return (
+        value.id if isinstance(value, NamespaceEntry | TableEntry | ViewEntry | AliasEntry) else str(difference.locator)
+    )
 
 
 def _table_identity(difference: Difference) -> TableIdentity | None:

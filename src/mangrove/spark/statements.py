@@ -21,14 +21,16 @@ from threading import Lock, Thread
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZType, TimestampType
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError
+from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.schema import Schema
 from mangrove.spark.types import to_spark_type
 
@@ -44,6 +46,7 @@ __all__ = [
     "add_literal_columns",
     "cache_rows",
     "create_frame",
+    "create_frame_of_arrow",
     "create_one_row",
     "create_temporary_view",
     "describe_analysis_error",
@@ -338,6 +341,13 @@ def read_as_of_value(frame: Frame) -> object:
 def create_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
     """Return a DataFrame of local rows; `schema` is text such as "version bigint, message string"."""
     return session.createDataFrame(list(rows), schema)
+
+
+def create_frame_of_arrow(session: SparkSession, rows: pa.Table) -> Frame:
+    """Return a DataFrame of the rows of an Arrow table."""
+    values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    fields = [StructField(one.name, to_spark_type(one.type)) for one in schema_from_arrow(rows.schema).columns]
+    return session.createDataFrame(list(values), StructType(fields))
 
 
 def add_literal_columns(frame: Frame, values: Mapping[str, str], schema: Schema) -> Frame:

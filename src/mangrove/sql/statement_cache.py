@@ -101,7 +101,7 @@ class StatementCache:
     """The caches that statements on one lakehouse share."""
 
     names: SessionNames
-    states: BoundedCache[TableState] = field(default_factory=lambda: BoundedCache(_STATES_MAX))
+    states: BoundedCache[TableState | None] = field(default_factory=lambda: BoundedCache(_STATES_MAX))
     frames: BoundedCache[Frame] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
     foreign: BoundedCache[bool] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
     """Whether a table has files of other programs, by version and table."""

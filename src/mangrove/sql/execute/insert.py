@@ -206,7 +206,6 @@ def require_schema(table: Table) -> Schema:
     """Return the columns of a table; raise an error if it has none yet."""
     schema = table.schema
     if schema is None:
-        raise InvalidInputError(
-            f"{join_name(table.locator.namespace, table.name)} has no columns; add some with ALTER TABLE"
-        )
+        name = join_name(table.locator.namespace, table.name)
+        raise InvalidInputError(f"{name} has no schema, so rows cannot be written; add files with add_files")
     return schema

@@ -21,6 +21,7 @@ from mangrove.spark.statements import (
     PositionedText,
     SessionNames,
     SparkErrorInfo,
+    create_frame_of_arrow,
     read_external_files,
     rename_columns,
     run_sql_text,
@@ -64,7 +65,7 @@ from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
 from mangrove.transaction.aliases import locate_namespace, locate_table, locate_view
 from mangrove.transaction.catalog import VIEW_NAMESPACE
-from mangrove.transaction.deltas import TableTarget, split_version
+from mangrove.transaction.deltas import TableTarget, open_table, split_version
 
 __all__ = [
     "BoundQuery",
@@ -434,16 +435,19 @@ class QueryBinder:
         return None
 
     def _state(self, catalog: Catalog, target: TableTarget, value: TableEntry) -> TableState | None:
-        """Return the cached state of a managed table."""
+        """Return the cached state of a managed table; None if it is external or has no schema."""
         if value.table_type is not TableType.MANAGED:
             if value.table_type is not TableType.EXTERNAL:
                 raise InvalidInputError(f"table {target} is in another catalog and cannot be read here; read it there")
             return None
-        version = _version_of(catalog)
-        return self.statement_cache.states.get_or_create(
-            None if version is None else (version, target),
-            lambda: load_table_state(catalog.reading(), target, is_recorded=False),
-        )
+        version, reading = _version_of(catalog), catalog.reading()
+
+        def load_state() -> TableState | None:
+            if open_table(reading, target).version.schema is None:
+                return None
+            return load_table_state(reading, target, is_recorded=False)
+
+        return self.statement_cache.states.get_or_create(None if version is None else (version, target), load_state)
 
     def _rows(
         self, resolved: ResolvedName, requirements: ScanRequirements, constants: ConstantResolver | None = None
@@ -455,6 +459,9 @@ class QueryBinder:
             requirements = replace(requirements, columns=require_all_columns)
         if isinstance(value, ViewEntry):
             return self._view_rows(resolved, requirements, constants or ConstantResolver(self.time_zone))
+        locator = resolved.locator
+        if resolved.state is None and isinstance(locator, TableLocator) and value.table_type is TableType.MANAGED:
+            return create_frame_of_arrow(self.engine.session, resolved.catalog.table(locator).to_arrow())
         if resolved.state is None:
             return read_external_files(
                 self.engine.session, value.table_format, str(value.location), value.format_properties

@@ -12,7 +12,7 @@ from mangrove.lakehouse.table import TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.manifests import FileKind
 from mangrove.model.names import join_name, quote_name
-from mangrove.model.objects import TableType, ViewEntry
+from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type, quote_text
 from mangrove.model.values import Value
@@ -21,6 +21,7 @@ from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.tables.compaction import CLUSTER_BY
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.write_plan import RowCounts
+from mangrove.transaction.aliases import locate_view
 from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.history import HistoryEntry
 
@@ -342,8 +343,8 @@ def _describe_details(target: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
 
 def _load_table_or_view(resolver: NameResolver, target: TableTarget) -> TableSnapshot | ViewSnapshot:
     locator = target.locator
-    view = resolver.catalog.reading().get(resolver.view_at(locator))
-    if isinstance(view, ViewEntry):
+    _, view = locate_view(resolver.catalog.reading(), resolver.view_at(locator))
+    if view is not None:
         return resolver.catalog.view(resolver.view_at(locator))
     try:
         table = resolver.catalog.table(locator)
