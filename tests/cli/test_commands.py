@@ -74,6 +74,8 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "init": [str(tmp_path / "new")],
         "ls": [lake],
         "show": [lake, "sales.orders"],
+        "alias": [lake],
+        "files": [lake, "sales.orders"],
         "create": [lake, "more"],
         "ingest": [lake, "sales.orders", _row_file(tmp_path)],
         "read": [lake, "sales.orders"],
@@ -269,7 +271,7 @@ def imported_by(*words: str) -> set[str]:
 
 
 HEAVY = {
-    "duckdb", "google.protobuf", "importlib.metadata", "mangrove.expressions", "mangrove.lakehouse.lakehouse",
+    "duckdb", "google.protobuf", "importlib.metadata", "mangrove.expressions.parse", "mangrove.lakehouse.lakehouse",
     "mangrove.lakehouse.maintenance", "mangrove.lakehouse.table", "mangrove.local", "mangrove.server",
     "mangrove.spark.engine", "mangrove.sql", "mangrove.tables",
     "numpy", "obstore", "pandas", "polars", "prompt_toolkit", "pyarrow", "pyarrow.compute",
