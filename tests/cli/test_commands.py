@@ -157,6 +157,7 @@ def test_every_command_answers_a_person_within_80_columns_and_without_colours(
             "convert",
             "expire",
             "export",
+            "files",
             "iceberg",
             "init",
         ):  # sentences stay whole
