@@ -74,6 +74,8 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "init": [str(tmp_path / "new")],
         "ls": [lake],
         "show": [lake, "sales.orders"],
+        "alias": [lake],
+        "files": [lake, "sales.orders"],
         "create": [lake, "more"],
         "ingest": [lake, "sales.orders", _row_file(tmp_path)],
         "read": [lake, "sales.orders"],
@@ -160,6 +162,7 @@ def test_every_command_answers_a_person_within_80_columns_and_without_colours(
             "convert",
             "expire",
             "export",
+            "files",
             "iceberg",
             "init",
         ):  # sentences stay whole

@@ -345,19 +345,17 @@ class WritableCatalog(ABC):
         requested = partial(
             plan_schemaless_table if schemaless else plan_new_table, name,
             schema=self._schema_of_rows(as_) if schema is None and as_ is not None else schema,
-            checks=checks, defaults=defaults, keys=validate_texts(keys, "the keys"),
-            partition_by=validate_texts(partition_by, "the partition fields"),
-            sort_by=validate_texts(sort_by, "the sort fields"),
+            keys=validate_texts(keys, "the keys"), sort_by=validate_texts(sort_by, "the sort fields"),
+            partition_by=validate_texts(partition_by, "the partition fields"), checks=checks, defaults=defaults,
             table_type=table_type, table_format=table_format, location=location, format_properties=format_properties,
             properties=properties, description=description, version=version, stream_id=stream_id,
         )  # fmt: skip
 
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
-            if if_not_exists and not replace:
-                own, found = locate_table(workspace, name)
-                if found is not None:
-                    return Table(self, own, found)
+            own, existing = locate_table(workspace, name) if if_not_exists and not replace else (name, None)
+            if existing is not None:
+                return Table(self, own, existing)
             locator = locate_parent(workspace, name)
             made = requested(load_namespace(workspace, locator.parent).id, self.new_id)
             (replace_table if replace else create_table)(workspace, locator, made)
