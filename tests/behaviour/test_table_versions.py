@@ -1,5 +1,6 @@
 """Table versions: created beside each other, read and written by their numbers, released in one commit."""
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.table import Table, TableSnapshot
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersionState
+from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.group_commit import GroupCommitRequest, select_group
 
 STATES = ("unreleased", "beta", "active", "deprecated", "deleted")
@@ -452,3 +454,38 @@ def test_a_chosen_position_is_kept_or_conflicts(shop: Lakehouse) -> None:
     with pytest.raises(ConflictError):
         writer.commit()
     assert files(orders(shop)) == ["first", "faster"]
+
+
+# Shared transactions.
+
+
+def test_a_shared_transaction_that_wrote_by_name_conflicts_with_an_activation_only(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    with shop.begin_shared("load", ttl="6h") as load:
+        load.add_delta("shop.orders", (), delta("shared"))
+    orders(shop).alter({"owner": "ana"})
+    shop.join_shared("load").publish()
+    assert files(orders(shop)) == ["shared"]
+    with shop.begin_shared("late", ttl="6h") as load:
+        load.add_delta("shop.orders", (), delta("late"))
+    orders(shop).version(2).set_state("active")
+    with pytest.raises(ConflictError, match="from 1 to 2"):
+        shop.join_shared("late").publish()
+    assert files(orders(shop).version(1)) == ["shared"]
+
+
+def test_two_participants_of_a_shared_transaction_do_not_miss_a_changed_default(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    shop.begin_shared("load", ttl="6h").save()
+    one, two = shop.join_shared("load"), shop.join_shared("load")
+    one.table("shop.orders").version(2).set_state("active")
+    one.save()
+    two.add_delta("shop.orders", (), delta("late"))
+    with pytest.raises(ConflictError, match="another participant changed it"):
+        two.save()
+
+
+def test_a_table_bound_to_a_version_is_pickled_with_it(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    copy = pickle.loads(pickle.dumps(TableTarget(orders(shop).locator, 2, "main")))
+    assert str(copy) == "shop.orders.version_2 (stream main)"

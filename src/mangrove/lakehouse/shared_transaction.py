@@ -100,9 +100,17 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Return an id for a new object."""
         return self._new_id()
 
-    def add_delta(self, table: str | TableLocator, values: Sequence[Value | None], delta: Delta) -> DeltaLocator:
-        """Add a delta to the partition of a table with these partition values."""
-        return self._work.add_delta(table, values, delta)
+    def add_delta(
+        self,
+        table: str | TableLocator,
+        values: Sequence[Value | None],
+        delta: Delta,
+        *,
+        version: int | None = None,
+        stream_id: str | None = None,
+    ) -> DeltaLocator:
+        """Add a delta to a table; see `Transaction.add_delta`."""
+        return self._work.add_delta(table, values, delta, version=version, stream_id=stream_id)
 
     def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
         """Run SQL in this transaction."""
