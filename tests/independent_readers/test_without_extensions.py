@@ -86,6 +86,7 @@ def test_a_strict_reader_agrees_in_every_version(layout: str) -> None:
 @pytest.mark.parametrize("layout", TREES)
 def test_a_strict_reader_finds_the_columns_and_keys_of_a_table(layout: str) -> None:
     table = TreeReader(begin(layout, IN_FILES).files, extensions=False).read_objects()["table", "a", "t"]
+    assert table["schema"] is not None
     assert [(column["id"], column["name"], column["type"]) for column in table["schema"]["columns"]] == [
         (1, "id", "bigint"),
         (2, "n", "string"),

@@ -110,8 +110,9 @@ class TreeReader:
         names = {key_name: name for name, key_name in renamed.items()}
         values: dict[Key, str] = {}
         for text, value in self._read_subtree(root, settings["order"]).items():
-            kind, *parts = _decode_key(text, settings)
-            if self._extensions or kind in (_OLDER_KINDS if text.startswith(" ") else _NEWER_KINDS):
+            kind = self._find_kind(text)
+            if kind is not None:
+                parts = list(_split_key(text, kind, settings))
                 if kind in ("table", "view"):
                     parts[0] = names.get(parts[0], parts[0])
                 values[kind, *parts] = value
@@ -120,6 +121,12 @@ class TreeReader:
     def read_objects(self, version: int | None = None) -> Objects:
         """Return all objects of a version, or of the newest one."""
         return {key: self._read_definition(key[0], value) for key, value in self.list_values(version).items()}
+
+    def _find_kind(self, text: str) -> str | None:
+        """Return the kind of a tree key, or None if it is unknown; keys of the older revision start with a space."""
+        is_older = text.startswith(" ")
+        kind = _OLDER_IDS.get(text[-4]) if is_older else _NEWER_IDS.get(text[0])
+        return kind if self._extensions or kind in (_OLDER_KINDS if is_older else _NEWER_KINDS) else None
 
     def _read_definition(self, kind: str, value: str) -> Json:
         if self._extensions and value.startswith(_INLINE):
@@ -164,14 +171,12 @@ class TreeReader:
         return f"_{format(version, f'0{self._digits}b')[::-1]}.ipc"
 
 
-def _decode_key(text: str, settings: Json) -> Iterator[Any]:
-    """Yield the kind and the parts of a tree key; keys of the older revision start with a space."""
+def _split_key(text: str, kind: str, settings: Json) -> Iterator[Any]:
+    """Yield the parts of a tree key."""
     is_older = text.startswith(" ")
-    kind = _OLDER_IDS[text[-4]] if is_older else _NEWER_IDS[text[0]]
     data = (text[1:-4] if is_older else text[4:]).encode()
-    if is_older and kind not in ("namespace", "table"):
+    if is_older and kind not in _OLDER_KINDS:
         data = data[4:]
-    yield kind
     for shape in _PARTS[kind]:
         if shape == "number":
             yield int(data[:20])
