@@ -21,7 +21,7 @@ __all__ = ["COMMANDS", "main", "mangrove"]
 COMMANDS = {
     "init": ("catalog", "Create an empty lakehouse in a folder or bucket."),
     "ls": ("catalog", "List the namespaces, or the tables and views of one."),
-    "show": ("catalog", "Describe the lakehouse, or one of its namespaces, tables or views."),
+    "show": ("catalog", "Describe the lakehouse, or one of its objects."),
     "create": ("catalog", "Create a namespace, a table or a view."),
     "ingest": ("rows", "Load files into a table."),
     "read": ("rows", "Print rows of a table."),
@@ -32,7 +32,7 @@ COMMANDS = {
     "update": ("rows", "Update columns of the rows that match a predicate."),
     "rename": ("catalog", "Rename a namespace, a table or a view."),
     "drop": ("catalog", "Drop a namespace, a table or a view."),
-    "alias": ("catalog", "List, create or drop aliases of namespaces and tables."),
+    "alias": ("catalog", "List the aliases, or give a namespace or table another name."),
     "log": ("history", "List the versions, newest first."),
     "diff": ("history", "Show what changed between two versions."),
     "rollback": ("history", "Restore an earlier version as the newest one."),
