@@ -194,4 +194,5 @@ def test_a_table_without_a_schema_is_created_filled_listed_and_read(run: Any, la
     listed = [(one["type"], one["bytes"]) for one in run("files", lake, "sales.raw", "--json").json]
     assert listed == [("text/csv", 12), ("image/png", 3)]
     assert "image/png" in run("files", lake, "sales.raw").out
+    assert "no files" in run("files", lake, "sales.orders").out
     assert run("read", lake, "sales.raw").code == 2

@@ -28,6 +28,7 @@ REST = {
     "update": ["sales.orders", "--set", "amount=1"],
     "sql": ["select 1"],
     "iceberg": ["sales.orders"],
+    "files": ["sales.orders"],
 }
 """What each command needs after LAKE."""
 OPENING = [name for name in COMMANDS if name not in WITHOUT_LAKE | {"init"}]

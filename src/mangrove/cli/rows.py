@@ -33,6 +33,7 @@ from mangrove.local.import_files import (
 from mangrove.local.python_rows import to_python_rows
 from mangrove.maintenance.progress import Progress
 from mangrove.model.json_codec import Json
+from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import expand_location
 from mangrove.tables.write_plan import RowCounts
@@ -288,6 +289,15 @@ def _add_files(session: CommandContext, lake: Lakehouse, table: str, files: Sequ
     )
 
 
+def _render_files(files: Sequence[DataFile]) -> RenderableType:
+    if not files:
+        return Text("no files", style="dim")
+    table = build_list_table("bytes", "type", "location")
+    for file in files:
+        table.add_row(f"{file.size_bytes:,}", file.content_type, file.location)
+    return table
+
+
 @lake_command("files", "mangrove files ./lake sales.photos\nmangrove files ./lake sales.orders --json")
 @click.argument("table", shell_complete=offer_tables)
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
@@ -304,9 +314,7 @@ def files_command(session: CommandContext, lake: str, table: str, at: str | None
             }
             for one in files
         ],
-        lambda: (
-            "\n".join(f"{one.size_bytes:>14,}  {one.content_type:<24}  {one.location}" for one in files) or "no files"
-        ),
+        lambda: _render_files(files),
     )
 
 
