@@ -170,9 +170,10 @@ def _find_rewritten_files(deltas: Iterable[Object]) -> _RewrittenFiles | None:
             if not delta.replaced_locations or delta.replaces_through is not None:
                 return None
             replaced.update(delta.replaced_locations)
-        deleted_from.update(
-            file.applies_to for file in delta.manifest.entries if file.kind is FileKind.POSITION_DELETES
-        )
+        positions = [file for file in delta.manifest.entries if file.kind is FileKind.POSITION_DELETES]
+        if delta.type is DeltaType.POSITION_DELETE and not positions:
+            return None
+        deleted_from.update(file.applies_to for file in positions)
     return None if None in deleted_from else _RewrittenFiles(frozenset(replaced), frozenset(deleted_from))
 
 
