@@ -368,17 +368,18 @@ _OF_OBJECTS = (
 _STEPS: tuple[Callable[[History], None], ...] = (*_OF_ROWS, *_OF_ROWS, *_OF_OBJECTS)
 
 
-def begin_history(layout: str, seed: int) -> History:
+def begin_history(layout: str, seed: int, *, strict: bool | None = None) -> History:
     """Return the history of a new lakehouse in memory, which the seed determines."""
-    new = create_in_memory(layout, _SETTINGS[seed % len(_SETTINGS)])
+    new = create_in_memory(layout, _SETTINGS[seed % len(_SETTINGS)], strict=strict)
     return History(new.lake, new.store, Random(seed), seed)
 
 
-def create_in_memory(layout: str, settings: LakehouseSettings) -> MemoryLake:
+def create_in_memory(layout: str, settings: LakehouseSettings, *, strict: bool | None = None) -> MemoryLake:
     """Return a new lakehouse in memory."""
     store = MemoryStore()
     effects = build_deterministic_effects(store)
-    return MemoryLake(create_on_store(effects, layout=layout, settings=settings, engines=LocalEngines), store)
+    lake = create_on_store(effects, layout=layout, strict=strict, settings=settings, engines=LocalEngines)
+    return MemoryLake(lake, store)
 
 
 def describe_objects(lake: Lakehouse, version: int) -> Objects:

@@ -1,8 +1,7 @@
 """What readers see that know nothing of Mangrove's own additions to the formats.
 
-A strict reader of a tree knows what the specification of TrinityLake describes. A reader of a catalog that ignores the
-folder `mangrove/` resolves names by their digests and versions by the transaction log. What such readers miss today is
-marked as an expected failure.
+A strict reader of a tree knows what the specification of TrinityLake describes, and reads strict trees. A reader of a
+catalog that ignores the folder `mangrove/` resolves names by their digests and versions by the transaction log.
 """
 
 from collections.abc import Callable
@@ -24,14 +23,13 @@ from mangrove.wiring import LocalEngines
 
 TREES = ["tree", "tree-older"]
 CATALOGS = ["deltacat", "deltacat-2"]
-IN_FILES = {"tree.inline-definition-max-bytes": "0"}
 SPECIFIED = ("name", "properties", "table_type", "table_format", "format_properties", "sql", "dialect")
 """The fields of namespaces, tables and views that a strict reader knows."""
 
 
-def begin(layout: str, properties: dict[str, str] | None = None) -> MemoryLake:
-    """Return a lakehouse with the tables `a.t` and `a.u` and the view `a.v`."""
-    memory = create_in_memory(layout, LakehouseSettings(properties=properties or {}))
+def begin(layout: str) -> MemoryLake:
+    """Return a lakehouse, strict if it is a tree, with the tables `a.t` and `a.u` and the view `a.v`."""
+    memory = create_in_memory(layout, LakehouseSettings(), strict=layout in TREES or None)
     lake = memory.lake
     lake.create_namespace("a", properties={"owner": "ana"})
     for name in ("t", "u"):
@@ -56,36 +54,27 @@ def assert_strict_agreement(memory: MemoryLake, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", TREES)
-def test_a_strict_reader_reads_the_definitions_that_are_in_files(layout: str) -> None:
-    assert_strict_agreement(begin(layout, IN_FILES), layout)
-
-
-@pytest.mark.xfail(reason="definitions of up to 600 bytes are `data:` values; a strict tree has files", strict=True)
-@pytest.mark.parametrize("layout", TREES)
 def test_a_strict_reader_finds_every_definition_in_a_file(layout: str) -> None:
     assert_strict_agreement(begin(layout), layout)
 
 
-@pytest.mark.xfail(reason="tables stay under the key name of their namespace, which is a private row", strict=True)
 @pytest.mark.parametrize("layout", TREES)
 def test_a_strict_reader_finds_tables_under_the_new_name_of_their_namespace(layout: str) -> None:
-    memory = begin(layout, IN_FILES)
+    memory = begin(layout)
     memory.lake.rename_namespace("a", "b")
     assert_strict_agreement(memory, layout)
 
 
-@pytest.mark.xfail(reason="`data:` values and key names, as above", strict=True)
 @pytest.mark.parametrize("layout", TREES)
 def test_a_strict_reader_agrees_in_every_version(layout: str) -> None:
-    history = begin_history(layout, 0)
+    history = begin_history(layout, 0, strict=True)
     history.run(1)
     assert_strict_agreement(history, layout)
 
 
-@pytest.mark.xfail(reason="the schema of a managed table is only in its table version", strict=True)
 @pytest.mark.parametrize("layout", TREES)
 def test_a_strict_reader_finds_the_columns_and_keys_of_a_table(layout: str) -> None:
-    table = TreeReader(begin(layout, IN_FILES).files, extensions=False).read_objects()["table", "a", "t"]
+    table = TreeReader(begin(layout).files, extensions=False).read_objects()["table", "a", "t"]
     assert table["schema"] is not None
     assert [(column["id"], column["name"], column["type"]) for column in table["schema"]["columns"]] == [
         (1, "id", "bigint"),
@@ -142,7 +131,6 @@ def test_the_log_and_digests_lead_to_every_object_of_every_version(layout: str, 
     assert_log_agreement(history)
 
 
-@pytest.mark.xfail(reason="tables of renamed namespaces and moved tables are not found, as below", strict=True)
 @pytest.mark.parametrize("layout", CATALOGS)
 def test_the_log_and_digests_lead_to_every_object_after_renames(layout: str) -> None:
     history = begin_history(layout, 0)
@@ -161,20 +149,13 @@ def test_a_renamed_table_is_found_by_the_digest_of_its_new_name_only(layout: str
     assert DeltaCatReader(memory.files).resolve_table("a", "t", memory.lake.version) is None
 
 
-RENAMED = "the digest of a table contains the name of its namespace, and a rename writes no new mappings"
-MOVED = "the folder of a moved table stays in its first namespace, where its new mapping does not lead"
-
-
-@pytest.mark.parametrize(
-    "layout", [pytest.param("deltacat", marks=pytest.mark.xfail(reason=RENAMED, strict=True)), "deltacat-2"]
-)
+@pytest.mark.parametrize("layout", CATALOGS)
 def test_tables_of_a_renamed_namespace_are_found_by_their_digests(layout: str) -> None:
     memory = begin(layout)
     rename_namespace(memory)
     assert_log_agreement(memory)
 
 
-@pytest.mark.xfail(reason=MOVED, strict=True)
 @pytest.mark.parametrize("layout", CATALOGS)
 def test_a_table_that_moved_to_another_namespace_is_found_by_its_digest(layout: str) -> None:
     memory = begin(layout)
@@ -182,18 +163,7 @@ def test_a_table_that_moved_to_another_namespace_is_found_by_its_digest(layout: 
     assert_log_agreement(memory)
 
 
-MOVED_ELSEWHERE = "without the index, Mangrove finds a moved table in its first namespace"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        rename_namespace,
-        rename_table,
-        pytest.param(move_table, marks=pytest.mark.xfail(reason=MOVED_ELSEWHERE, strict=True)),
-        drop_namespace,
-    ],
-)
+@pytest.mark.parametrize("change", [rename_namespace, rename_table, move_table, drop_namespace])
 @pytest.mark.parametrize("layout", CATALOGS)
 def test_mangrove_reads_the_same_tables_without_its_own_folder(
     layout: str, change: Callable[[MemoryLake], None]
