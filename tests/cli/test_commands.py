@@ -79,8 +79,6 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "create": [lake, "more"],
         "ingest": [lake, "sales.orders", _row_file(tmp_path)],
         "read": [lake, "sales.orders"],
-        "files": [lake, "sales.orders"],
-        "alias": [lake],
         "delete": [lake, "sales.orders", "id = 7"],
         "update": [lake, "sales.orders", "--set", "amount=amount + 1"],
         "iceberg": [lake, "sales.orders"],

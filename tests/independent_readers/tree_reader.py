@@ -343,11 +343,13 @@ def _convert_file(file: Json) -> Json:
 
 
 def _convert_table(table: Json) -> Json:
-    shared = {name: value for name, value in table.items() if name != "primary_keys"}
+    shared = {name: value for name, value in table.items() if name not in ("primary_keys", "schema_table_version")}
+    # In a strict tree they are copies of those of a table version, for readers that know no table versions.
+    are_copies = table.get("schema_table_version") is not None
     return shared | {
         "table_type": table.get("table_type", "MANAGED").lower(),
-        "schema": _convert_schema(table.get("schema")),
-        "keys": table["primary_keys"],
+        "schema": None if are_copies else _convert_schema(table.get("schema")),
+        "keys": [] if are_copies else table["primary_keys"],
     }
 
 
