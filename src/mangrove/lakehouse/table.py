@@ -74,6 +74,11 @@ from mangrove.transaction.transaction import StagedTransaction
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
+    import duckdb
+    import pandas  # type: ignore[import-untyped]
+    import polars
+    import pyarrow as pa
+
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.tables.compaction import CompactionReport
     from mangrove.tables.merge import Assignable
@@ -230,27 +235,31 @@ class TableSnapshot:
         state, predicate = self._requested(where)
         return TableScan(state, predicate, columns, self._engines)
 
-    def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> pa.Table:
         """Return the rows as a pyarrow Table, without a JVM."""
         self._engines().reader()
         return self.scan(where, columns).to_arrow()
 
-    def to_pandas(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+    def to_pandas(
+        self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None
+    ) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame."""
         self._engines().reader()
         return self.scan(where, columns).to_pandas()
 
-    def to_polars(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+    def to_polars(
+        self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None
+    ) -> polars.DataFrame:
         """Return the rows as a polars DataFrame."""
         self._engines().local()
         return self.scan(where, columns).to_polars()
 
     def to_duckdb(
         self,
-        connection: Any | None = None,
+        connection: duckdb.DuckDBPyConnection | None = None,
         columns: Sequence[str] | None = None,
         where: str | Expr | Predicate | None = None,
-    ) -> Any:
+    ) -> duckdb.DuckDBPyRelation:
         """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
         self._engines().local()
         return self.scan(where, columns).to_duckdb(connection)

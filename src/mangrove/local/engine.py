@@ -5,10 +5,10 @@ transaction adds it; what was written for one that is never committed is left to
 vacuum.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -31,7 +31,14 @@ from mangrove.local.row_changes import (
     plan_update,
     read_target_rows,
 )
-from mangrove.local.scan import count_visible_rows, run_scan, select_columns
+from mangrove.local.scan import (
+    RowMaskCache,
+    count_matching_rows,
+    count_visible_rows,
+    run_scan,
+    select_columns,
+    stream_scan,
+)
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.model.manifests import DataFile
@@ -57,6 +64,10 @@ from mangrove.tables.write_plan import (
     plan_write,
 )
 
+if TYPE_CHECKING:
+    import duckdb
+    import polars
+
 __all__ = ["LocalEngine", "LocalReader"]
 
 
@@ -65,14 +76,32 @@ class LocalReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._vectors = RowMaskCache()
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
     ) -> pa.Table:
         """Return the rows of a table, or those that match `where`, with all or some columns."""
         predicate = bind_predicate(where, state.schema)
-        plan = plan_scan(state, predicate)
-        return run_scan(self._store, state, plan, select_columns(state, columns), predicate)
+        selected = select_columns(state, columns)
+        return run_scan(self._store, state, plan_scan(state, predicate), selected, predicate, self._vectors)
+
+    def read_batches(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the same rows in batches; a bounded number of row groups is read ahead."""
+        predicate = bind_predicate(where, state.schema)
+        selected, plan = select_columns(state, columns), plan_scan(state, predicate)
+        if not selected:
+            yield from run_scan(self._store, state, plan, selected, predicate, self._vectors).to_batches()
+            return
+        for rows in stream_scan(self._store, state, plan, selected, predicate, self._vectors):
+            yield from rows.to_batches()
+
+    def count(self, state: TableState, where: str | Predicate | None = None) -> int:
+        """Return the number of rows of a table, or of those that match `where`."""
+        predicate = bind_predicate(where, state.schema)
+        return count_matching_rows(self._store, state, plan_scan(state, predicate), predicate, self._vectors)
 
     def count_rows(self, store: Store, file: DataFile) -> int:
         """Return the number of rows of a data file by reading it."""
@@ -93,11 +122,13 @@ class LocalEngine(LocalReader):
         """Return the rows that differ, with the type of each change."""
         return compute_changed_rows(self._store, before, after)
 
-    def polars_frame(self, rows: pa.Table) -> Any:
+    def polars_frame(self, rows: pa.Table) -> "polars.DataFrame":
         """Return rows as a polars DataFrame."""
         return to_polars(rows)
 
-    def duckdb_relation(self, rows: pa.Table, connection: Any | None = None) -> Any:
+    def duckdb_relation(
+        self, rows: pa.Table, connection: "duckdb.DuckDBPyConnection | None" = None
+    ) -> "duckdb.DuckDBPyRelation":
         """Return rows as a DuckDB relation."""
         return to_duckdb(rows, connection)
 
