@@ -68,7 +68,7 @@ class Bench:
             if number == 0:
                 self.upserted_once.upsert(self.pick_upserted(number))
         self.comparisons: dict[str, Comparison] = {}
-        self.delta = load_deltalake()
+        self.delta: Any = load_deltalake()
         if self.delta is not None:
             self.delta.write_deltalake(str(folder / "delta"), self.rows)
 

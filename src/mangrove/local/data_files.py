@@ -55,8 +55,8 @@ __all__ = [
 
 def compute_statistics(rows: pa.Table, columns: Iterable[tuple[Sequence[str], int]]) -> tuple[ColumnStatistics, ...]:
     """Return counts and bounds of the columns at these paths, by column id."""
-    found = [_statistics(get_column(rows, tuple(path)), column_id) for path, column_id in columns]
-    return tuple(sorted(found, key=lambda statistics: statistics.column_id))
+    statistics = [_statistics(get_column(rows, tuple(path)), column_id) for path, column_id in columns]
+    return tuple(sorted(statistics, key=lambda one: one.column_id))
 
 
 def _statistics(array: Any, column_id: int) -> ColumnStatistics:
@@ -113,8 +113,8 @@ def _split_by_values(
     for run in pc.value_counts(pc.take(codes, order)).to_pylist():
         numbers = pc.array_take(order, pa.array(range(start, start + run["counts"])))
         first = numbers[0].as_py()
-        found = [column[first].as_py() for column in columns]
-        values = tuple(_partition_value(value, one) for value, one in zip(found, types, strict=True))
+        plain = [column[first].as_py() for column in columns]
+        values = tuple(_partition_value(value, one) for value, one in zip(plain, types, strict=True))
         yield values, rows.take(pc.take(numbers, pc.sort_indices(numbers)))
         start += run["counts"]
 

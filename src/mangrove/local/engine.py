@@ -1,8 +1,7 @@
 """Arrow engine: reads, writes, merges and compaction of one table.
 
-Writes return what is to be added to the table's logs. Whoever holds the
-transaction adds it; what was written for one that is never committed is left to
-vacuum.
+Writes return the deltas for the logs of the table, which the transaction stages. Vacuum deletes
+the files of transactions that are never committed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,11 +159,11 @@ class LocalEngine(LocalReader):
             return plan_overwrite(self._files, state, parse_condition(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
         only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
-        found = to_arrow_table(what, only_keys)
-        check_rows_fit(f"the keys of {state.name}", only_keys, found)
-        wanted = deduplicate_keys(conform_rows(found, only_keys, match_by_name, is_checked=True), keys)
+        given = to_arrow_table(what, only_keys)
+        check_rows_fit(f"the keys of {state.name}", only_keys, given)
+        deleted = deduplicate_keys(conform_rows(given, only_keys, match_by_name, is_checked=True), keys)
         by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
-        for values, file in self._files.write_keys(state, wanted):
+        for values, file in self._files.write_keys(state, deleted):
             by_log.setdefault(values, []).append(file)
         deltas = {values: build_delete_delta(files, state.version.keys) for values, files in by_log.items()}
         return plan_write(deltas, counts=RowCounts(deleted=None))
@@ -207,8 +206,8 @@ class LocalEngine(LocalReader):
         """Return a few of the rows that match a condition."""
         condition = parse_condition(where, state.schema)
         rows = read_target_rows(self._store, state, state.schema.columns, condition.predicate).rows
-        found = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
-        return to_python_rows(found.slice(0, _EXAMPLES_MAX))
+        matching = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
+        return to_python_rows(matching.slice(0, _EXAMPLES_MAX))
 
     def detect_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
         """Return the columns of rows; the type of a column with only nulls is None."""
@@ -223,8 +222,8 @@ class LocalEngine(LocalReader):
 
 
 def _prepare_rows(state: TableState, rows: object) -> pa.Table:
-    found = fill_defaults(to_arrow_table(rows, state.schema), state)
-    check_rows_fit(state.name, state.schema, found)
-    checked = conform_rows(found, state.schema, match_by_name, is_checked=True)
+    given = fill_defaults(to_arrow_table(rows, state.schema), state)
+    check_rows_fit(state.name, state.schema, given)
+    checked = conform_rows(given, state.schema, match_by_name, is_checked=True)
     check_constraints(state, checked)
     return checked

@@ -42,22 +42,22 @@ def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> Non
 def deduplicate_keys(rows: pa.Table, keys: Sequence[Column]) -> pa.Table:
     """Return each combination of keys once."""
     names = [column.name for column in keys]
-    found = _select_keys(rows, names).group_by(_places(names)).aggregate([])
-    return found.rename_columns(names).cast(rows.select(names).schema)
+    distinct = _select_keys(rows, names).group_by(_places(names)).aggregate([])
+    return distinct.rename_columns(names).cast(rows.select(names).schema)
 
 
-def build_key_mask(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> Any:
-    """Return for each row whether its keys occur in `wanted`."""
+def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -> Any:
+    """Return for each row whether its keys occur in `selected`."""
     names = [column.name for column in keys]
-    beside = _select_keys(wanted, names).cast(_select_keys(rows, names).schema)
-    found = _number_rows(_select_keys(rows, names)).join(beside, _places(names), join_type="left semi").column("row")
+    other = _select_keys(selected, names).cast(_select_keys(rows, names).schema)
+    matches = _number_rows(_select_keys(rows, names)).join(other, _places(names), join_type="left semi").column("row")
     numbers = build_row_numbers(rows.num_rows)
-    return pc.is_in(numbers, found.combine_chunks())
+    return pc.is_in(numbers, matches.combine_chunks())
 
 
-def filter_keys_in(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> pa.Table:
-    """Return the rows whose keys occur in `wanted`, in order."""
-    return _join_keys(rows, wanted, keys, "left semi")
+def filter_keys_in(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -> pa.Table:
+    """Return the rows whose keys occur in `selected`, in order."""
+    return _join_keys(rows, selected, keys, "left semi")
 
 
 def filter_keys_not_in(rows: pa.Table, excluded: pa.Table, keys: Sequence[Column]) -> pa.Table:
@@ -113,10 +113,10 @@ def _find_by_join(rows: pa.Table, delete_keys: pa.Table, positions: Any) -> Any:
     return pc.take(matches.column("position_max").combine_chunks(), indices)
 
 
-def _join_keys(rows: pa.Table, beside: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:
+def _join_keys(rows: pa.Table, other: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:
     names = [column.name for column in keys]
-    found = _number_rows(_select_keys(rows, names)).join(_select_keys(beside, names), _places(names), join_type=how)
-    return rows.take(_in_order(found.column("row")))
+    matches = _number_rows(_select_keys(rows, names)).join(_select_keys(other, names), _places(names), join_type=how)
+    return rows.take(_in_order(matches.column("row")))
 
 
 def _select_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -66,53 +66,53 @@ def write_buffer_bytes(buffer: pa.Buffer, start: int, data: bytes) -> None:
 
 
 FOOTER_TAIL_BYTES: Final = 8
-"""What stands behind a footer: its size in four bytes, and Parquet's own mark."""
+"""The size of what follows a footer: its length in four bytes, and Parquet's magic bytes."""
 
 _MARK: Final = b"mangrove.footer.crc32="
 _ZEROS: Final = b"00000000"
 CHECKSUM_PLACEHOLDER: Final = (_MARK + _ZEROS).decode()
-"""The text in which the seal goes, in the last place of a footer's metadata that holds one like it."""
+"""The text whose zeros the checksum replaces; the last one in the metadata of a footer counts."""
 
 
 def parse_footer_size(end: bytes | memoryview) -> int:
-    """Return how long a file's footer is, with what stands behind it, by the last bytes of the file."""
+    """Return the length of a file's footer with what follows it, from the last bytes of the file."""
     return int.from_bytes(end[-FOOTER_TAIL_BYTES:-4], "little") + FOOTER_TAIL_BYTES
 
 
 def find_footer_checksum(end: bytes | memoryview) -> tuple[int, bytes] | None:
-    """Return how far before the file's end the seal stands, and what it must be; None for a footer without one.
+    """Return the distance of the checksum from the end of the file, and its expected value; None if there is none.
 
     The bytes are a file, or the end of one with all of its footer.
     """
     footer = bytes(end[-parse_footer_size(end) :])
-    # Columns' names and bounds can hold any text, but they stand before the metadata.
+    # Column names and bounds can contain any text, but they precede the metadata.
     start = footer.rfind(_MARK) + len(_MARK)
-    behind = start + len(_ZEROS)
-    if start < len(_MARK) or behind > len(footer):
+    after = start + len(_ZEROS)
+    if start < len(_MARK) or after > len(footer):
         return None
     # As though the zeros were still there: a checksum cannot be part of what it is of.
-    seal = zlib.crc32(footer[behind:], zlib.crc32(footer[:start] + _ZEROS))
-    return len(footer) - start, b"%08x" % seal
+    checksum = zlib.crc32(footer[after:], zlib.crc32(footer[:start] + _ZEROS))
+    return len(footer) - start, b"%08x" % checksum
 
 
 def add_footer_checksum(data: memoryview) -> bytes:
-    """Return a whole file with the seal where its footer has room for it."""
-    found = find_footer_checksum(data)
-    if found is None:
+    """Return a whole file with the checksum in place of the zeros in its footer."""
+    located = find_footer_checksum(data)
+    if located is None:
         return bytes(data)
-    before_end, seal = found
+    before_end, checksum = located
     start = len(data) - before_end
-    return b"".join([data[:start], seal, data[start + len(seal) :]])
+    return b"".join([data[:start], checksum, data[start + len(checksum) :]])
 
 
 def is_footer_checksum_valid(end: bytes) -> bool:
-    """Return whether a footer is the one that was sealed, or has no seal; the bytes are a file's end with all of it."""
-    found = find_footer_checksum(end)
-    if found is None:
+    """Return whether a footer matches its checksum or has none; the bytes are the end of a file with all of it."""
+    located = find_footer_checksum(end)
+    if located is None:
         return True
-    before_end, seal = found
+    before_end, checksum = located
     start = len(end) - before_end
-    return end[start : start + len(seal)] in (seal, _ZEROS)
+    return end[start : start + len(checksum)] in (checksum, _ZEROS)
 
 
 _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -120,9 +120,9 @@ _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 _END_SIZE_BYTES: Final = 64 * 1024
 """How much of a larger file is read first: its footer, unless the columns are very many."""
 _GAP_SIZE_BYTES_MAX: Final = 512 * 1024
-"""Columns that lie so near to each other are read by one request, with what is between them."""
-_BEHIND_SIZE_BYTES: Final = 100
-"""So far behind a column Arrow may look, because writers of old counted too few bytes."""
+"""Columns with at most this many bytes between them are read with one request."""
+_AFTER_SIZE_BYTES: Final = 100
+"""Arrow may read this many bytes after a column, because old writers counted too few bytes."""
 
 
 class ParquetBytes:
@@ -218,13 +218,13 @@ def _coalesce_ranges(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iter
     for start, end in sorted(chunks):
         if not 0 <= start <= end <= size_bytes:
             raise OSError(f"its footer has a column at bytes {start} to {end}, but the file has {size_bytes}")
-        reach = min(end + _BEHIND_SIZE_BYTES, size_bytes)
+        limit = min(end + _AFTER_SIZE_BYTES, size_bytes)
         if piece is not None and start - piece[1] <= _GAP_SIZE_BYTES_MAX:
-            piece = piece[0], max(piece[1], reach)
+            piece = piece[0], max(piece[1], limit)
             continue
         if piece is not None:
             yield piece
-        piece = start, reach
+        piece = start, limit
     if piece is not None:
         yield piece
 
@@ -324,10 +324,10 @@ def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
     """Return which columns get bounds and dictionaries: not those by which Spark would skip matching rows.
 
     To SQL, NaN is above all numbers, but the bounds that Arrow writes leave it out. To SQL, both
-    zeros are equal, but a reader that looks a value up in a dictionary tells them apart. A dictionary
+    zeros are equal, but a reader that looks a value up in a dictionary distinguishes them. A dictionary
     of mostly distinct values outgrows its limit, and building it takes as long as writing the column.
     """
-    floats = [found for name in rows.column_names for found in _floats(name, rows[name])]
+    floats = [leaf for name in rows.column_names for leaf in _floats(name, rows[name])]
     unbounded = {path for path, array in floats if pc.any(pc.is_nan(array)).as_py()}
     plain = {path for path, array in floats if any(map(_has_negative_zero, array.chunks))}
     plain |= {name for name in rows.column_names if _is_mostly_distinct(rows[name])}

@@ -78,11 +78,11 @@ def build_position_delete_rows(location: str, positions: Any) -> pa.Table:
 
 def read_deleted_positions(store: Store, scan: FileScan) -> Any:
     """Return the row numbers of a file that position deletes remove, as one array."""
-    found = []
+    columns = []
     for file in scan.position_deletes:
         rows = read_columns(store, file, (FILE_PATH, POSITION))
-        found.append(rows.filter(pc.equal(rows.column("file_path"), pa.scalar(scan.file.location))).column("pos"))
-    return pa.chunked_array([chunk for column in found for chunk in column.chunks], pa.int64()).combine_chunks()
+        columns.append(rows.filter(pc.equal(rows.column("file_path"), pa.scalar(scan.file.location))).column("pos"))
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.int64()).combine_chunks()
 
 
 _COMPARE: Final[dict[Operator, str]] = {
@@ -136,11 +136,11 @@ def _leaf_mask(rows: pa.Table, leaf: ColumnComparison | IsNull | IsIn | StartsWi
             return _compare_column(array, column, operator, value)
         case IsIn(_, values, negated):
             equal = [_compare_column(array, column, Operator.EQUAL, value) for value in values]
-            found = functools.reduce(pc.or_kleene, equal)
-            return pc.invert(found) if negated else found
+            mask = functools.reduce(pc.or_kleene, equal)
+            return pc.invert(mask) if negated else mask
         case StartsWith(_, prefix, negated):
-            found = pc.starts_with(array, prefix)
-            return pc.invert(found) if negated else found
+            mask = pc.starts_with(array, prefix)
+            return pc.invert(mask) if negated else mask
         case _:
             assert_never(leaf)
 
@@ -155,11 +155,11 @@ def _compare_column(array: Any, column: Column, operator: Operator, value: Value
             return pc.call_function(_COMPARE[operator], [array.cast(wide), pa.scalar(value, wide)])
         case Float32() | Float64():
             wide_array = array.cast(pa.float64())
-            found = pc.call_function(_COMPARE[operator], [wide_array, pa.scalar(value, pa.float64())])
+            mask = pc.call_function(_COMPARE[operator], [wide_array, pa.scalar(value, pa.float64())])
             is_nan = pc.is_nan(wide_array)
             if operator in _WITH_NAN:
-                return pc.or_kleene(found, is_nan)
-            return pc.and_kleene(found, pc.invert(is_nan))
+                return pc.or_kleene(mask, is_nan)
+            return pc.and_kleene(mask, pc.invert(is_nan))
         case _:
             return pc.call_function(_COMPARE[operator], [array, pa.scalar(value, type_to_arrow(column.type))])
 
@@ -333,9 +333,9 @@ class _Scanner:
     def read_numbered(self, group: _RowGroup) -> pa.Table:
         """Return the same rows with their row numbers in the file."""
         mask, loaded = self._match(group)
-        numbers = build_row_numbers(group.count, group.start)
-        rows = self._load(group, loaded, self._columns) if self._columns else pa.table({})
-        rows = rows.append_column(ROW, numbers)
+        rows = pa.table({ROW: build_row_numbers(group.count, group.start)})
+        if self._columns:
+            rows = self._load(group, loaded, self._columns).append_column(ROW, rows.column(ROW))
         return rows if mask is None or mask.true_count == group.count else rows.filter(mask)
 
     def count(self, group: _RowGroup) -> int:
