@@ -36,17 +36,24 @@ ROWS_MAX = 100_000_000
 
 @dataclass(slots=True)
 class Comparison:
-    """The times in milliseconds of one row of the table."""
+    """The times in milliseconds of one row of the table; CPU times are those of all threads."""
 
     what: str
     bare: list[float] = field(default_factory=list)
     mangrove: list[float] = field(default_factory=list)
     delta: list[float] = field(default_factory=list)
+    bare_cpu: list[float] = field(default_factory=list)
+    mangrove_cpu: list[float] = field(default_factory=list)
 
     @property
     def ratio(self) -> float | None:
         """The median of Mangrove divided by the median of bare Parquet."""
         return statistics.median(self.mangrove) / statistics.median(self.bare) if self.bare else None
+
+    @property
+    def cpu_ratio(self) -> float | None:
+        """The same for CPU times, which other programs on the machine hardly change."""
+        return statistics.median(self.mangrove_cpu) / statistics.median(self.bare_cpu) if self.bare_cpu else None
 
 
 class Bench:
@@ -99,10 +106,10 @@ class Bench:
         """Time all sides once."""
         measured = self.comparisons.setdefault(what, Comparison(what))
         if bare is not None:
-            measured.bare.append(measure(bare))
-        measured.mangrove.append(measure(ours))
+            measure(bare, measured.bare, measured.bare_cpu)
+        measure(ours, measured.mangrove, measured.mangrove_cpu)
         if delta is not None and self.delta is not None:
-            measured.delta.append(measure(delta))
+            measure(delta, measured.delta, [])
 
     def run_round(self) -> None:
         """Time every row of the table once."""
@@ -179,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     measured = list(bench.comparisons.values())
     if given.as_json:
-        listed = [{**asdict(one), "ratio": one.ratio} for one in measured]
+        listed = [{**asdict(one), "ratio": one.ratio, "cpu_ratio": one.cpu_ratio} for one in measured]
         print(json.dumps({"rows": given.rows, "rounds": given.rounds, "measured": listed}, indent=2))
     else:
         print_table(measured)
@@ -204,11 +211,12 @@ def load_deltalake() -> Any | None:
     return importlib.import_module("deltalake") if importlib.util.find_spec("deltalake") else None
 
 
-def measure(work: Callable[[], Any]) -> float:
-    """Return the milliseconds that a call takes."""
-    start = time.perf_counter()
+def measure(work: Callable[[], Any], times: list[float], cpu_times: list[float]) -> None:
+    """Add the milliseconds that a call takes, and its CPU time."""
+    start, cpu_start = time.perf_counter(), time.process_time()
     work()
-    return (time.perf_counter() - start) * 1000
+    times.append((time.perf_counter() - start) * 1000)
+    cpu_times.append((time.process_time() - cpu_start) * 1000)
 
 
 def drain(scan: Any) -> int:
@@ -217,13 +225,12 @@ def drain(scan: Any) -> int:
 
 
 def print_table(measured: Sequence[Comparison]) -> None:
-    print(f"{'':36} {'bare, ms':>9} {'Mangrove':>9} {'ratio':>7} {'best':>7} {'delta-rs':>9}")
+    print(f"{'':36} {'bare, ms':>9} {'Mangrove':>9} {'ratio':>7} {'CPU':>7} {'delta-rs':>9}")
     for one in measured:
         bare = f"{statistics.median(one.bare):9.1f}" if one.bare else f"{'':9}"
-        ratio = f"{one.ratio:5.2f} ×" if one.ratio is not None else f"{'':7}"
-        best = f"{min(one.mangrove) / min(one.bare):5.2f} ×" if one.bare else f"{'':7}"
+        ratios = [f"{'':7}" if ratio is None else f"{ratio:5.2f} ×" for ratio in (one.ratio, one.cpu_ratio)]
         delta = f"{statistics.median(one.delta):9.1f}" if one.delta else ""
-        print(f"{one.what:36} {bare} {statistics.median(one.mangrove):9.1f} {ratio} {best} {delta}")
+        print(f"{one.what:36} {bare} {statistics.median(one.mangrove):9.1f} {' '.join(ratios)} {delta}")
 
 
 if __name__ == "__main__":

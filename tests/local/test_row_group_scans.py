@@ -19,6 +19,7 @@ from mangrove.local.data_files import compute_statistics
 from mangrove.local.engine import LocalEngine
 from mangrove.local.keys import find_visible_rows
 from mangrove.local.parallel import map_ahead
+from mangrove.local.parquet import encode_parquet
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableVersion
@@ -26,6 +27,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Int64, Varchar
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import build_append_delta, plan_write
 from mangrove.testing.effects import build_deterministic_effects
@@ -184,6 +186,29 @@ def test_work_ahead_is_bounded_by_size_and_keeps_the_order() -> None:
     assert list(results) == [-item for item in range(1, 20)]
 
 
+def test_files_that_are_encoded_in_parallel_have_the_same_names_and_bytes_each_time() -> None:
+    rows = pa.table({"id": range(5_000), "v": range(5_000)})
+    written: list[dict[str, bytes]] = []
+    for _ in range(2):
+        store = MemoryStore()
+        state = Bench("id bigint, v bigint").state
+        engine = LocalEngine(store, build_deterministic_effects(store).new_id, file_size_bytes=2_000)
+        state = apply_write(state, engine.append(state, rows))
+        assert engine.read(state).to_pydict() == rows.to_pydict()
+        written.append({entry.path: store.read(entry.path) for entry in store.list() if isinstance(entry, ObjectInfo)})
+    assert written[0] == written[1]
+    assert len(written[0]) == 40
+
+
+def test_a_dictionary_is_written_unless_most_values_are_distinct() -> None:
+    count = 70_000
+    rows = pa.table({"distinct": range(count), "repeated": [number % 100 for number in range(count)]})
+    footer: Any = pq.read_metadata(pa.BufferReader(encode_parquet(rows)))
+    chunks = [footer.row_group(0).column(place) for place in range(2)]
+    assert [chunk.has_dictionary_page for chunk in chunks] == [False, True]
+    assert [chunk.statistics.max for chunk in chunks] == [count - 1, 99]
+
+
 IDS = st.integers(0, 7)
 KEYS = st.lists(st.tuples(IDS | st.none(), st.sampled_from(["a", "b"])), max_size=8)
 
@@ -194,7 +219,8 @@ def test_a_row_is_visible_unless_a_later_delete_has_its_keys(
     names: list[str], parts: list[tuple[list[Any], int]], deletes: st.DataObject
 ) -> None:
     chosen = deletes.draw(st.lists(st.tuples(KEYS, st.integers(1, 6)), min_size=1, max_size=4))
-    schema: Any = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    fields: Any = [("id", pa.int64()), ("name", pa.string())]
+    schema = pa.schema(fields)
     columns = [column for column in (Column(1, "id", Int64()), Column(2, "name", Varchar())) if column.name in names]
 
     def to_tables(some: list[tuple[list[Any], int]]) -> list[tuple[pa.Table, int]]:
