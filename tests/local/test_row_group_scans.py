@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from mangrove.local.engine import LocalEngine
 from mangrove.local.keys import find_visible_rows
 from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import encode_parquet
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableVersion
@@ -201,12 +203,13 @@ def test_files_that_are_encoded_in_parallel_have_the_same_names_and_bytes_each_t
 
 
 def test_a_dictionary_is_written_unless_most_values_are_distinct() -> None:
-    count = 70_000
-    rows = pa.table({"distinct": range(count), "repeated": [number % 100 for number in range(count)]})
+    count = 1024 * 1024
+    numbers = build_row_numbers(count)
+    rows = pa.table({"distinct": numbers, "repeated": pc.bit_wise_and(numbers, 63)})
     footer: Any = pq.read_metadata(pa.BufferReader(encode_parquet(rows)))
     chunks = [footer.row_group(0).column(place) for place in range(2)]
     assert [chunk.has_dictionary_page for chunk in chunks] == [False, True]
-    assert [chunk.statistics.max for chunk in chunks] == [count - 1, 99]
+    assert [chunk.statistics.max for chunk in chunks] == [count - 1, 63]
 
 
 IDS = st.integers(0, 7)

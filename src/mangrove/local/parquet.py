@@ -353,11 +353,13 @@ def _floats(path: str, array: Any) -> Iterator[tuple[str, Any]]:
 
 
 _SAMPLE_ROWS: Final = 64 * 1024
+_SAMPLED_ROWS_MIN: Final = 1024 * 1024
+"""For fewer rows the sample costs more than the dictionary."""
 
 
 def _is_mostly_distinct(array: Any) -> bool:
     """Return whether a large column has so many distinct values in its first rows that a dictionary is of no use."""
-    if len(array) < _SAMPLE_ROWS or not (pa.types.is_primitive(array.type) or pa.types.is_string(array.type)):
+    if len(array) < _SAMPLED_ROWS_MIN or not (pa.types.is_primitive(array.type) or pa.types.is_string(array.type)):
         return False
     return bool(pc.count_distinct(array.slice(0, _SAMPLE_ROWS)).as_py() > _SAMPLE_ROWS * 7 // 8)
 
