@@ -129,8 +129,8 @@ def _make_ledger_row(orders: Sequence[dict[str, Any]], day: int) -> dict[str, An
 
 def sum_orders_and_ledger(catalog: Catalog) -> tuple[Decimal, Decimal]:
     """Return the sum of the orders and the sum of the ledger; they are equal in every version."""
-    ordered = catalog.table(ORDERS).to_arrow(["amount"]).column("amount").to_pylist()
-    revenue = catalog.table(LEDGER).to_arrow(["revenue"]).column("revenue").to_pylist()
+    ordered: list[Any] = catalog.table(ORDERS).to_arrow(["amount"]).column("amount").to_pylist()
+    revenue: list[Any] = catalog.table(LEDGER).to_arrow(["revenue"]).column("revenue").to_pylist()
     return sum(ordered, Decimal(0)), sum(revenue, Decimal(0))
 
 

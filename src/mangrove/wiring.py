@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
     from mangrove.lakehouse.snapshot import Snapshot
-    from mangrove.lakehouse.table import CatalogClient
+    from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.local.engine import LocalEngine, LocalReader
     from mangrove.maintenance.check import CheckReport

@@ -102,7 +102,7 @@ def test_concurrent_additions_do_not_conflict(shop: Lakehouse) -> None:
     with shop.transaction() as transaction:
         transaction.table("shop.raw").add_files({"a.csv": b"id\n1\n"})
         shop.table("shop.raw").add_files({"b.csv": b"id\n2\n"})
-    assert sorted(shop.table("shop.raw").to_arrow().column("id").to_pylist()) == [1, 2]
+    assert sorted(shop.table("shop.raw").to_arrow().column("id").to_numpy().tolist()) == [1, 2]
 
 
 def test_maintenance_and_conversion_keep_the_files(shop: Lakehouse, layout: str) -> None:

@@ -47,7 +47,7 @@ def test_what_was_saved_is_published_though_every_participant_was_killed(layout:
     _work_and_die(lake.uri, "join", 2)
     assert orders.to_arrow().num_rows == 0
     mangrove.open(lake.uri).join_shared("load").publish()
-    assert sorted(orders.to_arrow().column("id").to_pylist()) == [1, 2]
+    assert sorted(orders.to_arrow().column("id").to_numpy().tolist()) == [1, 2]
     with pytest.raises(NotFoundError):
         lake.join_shared("load")
     assert lake.maintenance.check().is_sound

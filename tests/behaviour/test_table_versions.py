@@ -9,7 +9,8 @@ import pytest
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
-from mangrove.lakehouse.table import Table, TableSnapshot
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersionState
 from mangrove.transaction.deltas import TableTarget

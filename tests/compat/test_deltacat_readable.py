@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mangrove
-from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 
 READABLE = {"deltacat.readable": "true"}
 ORDERS = [{"id": 1, "item": "a"}, {"id": 2, "item": "b"}]

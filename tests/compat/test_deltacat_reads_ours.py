@@ -292,7 +292,7 @@ def test_deltacats_table_interface_reads_no_partitioned_table_not_even_its_own(t
     assert sorted(row["id"] for row in peer.read_by_partition(tmp_path / "theirs", days)) == [10, 20]
     with pytest.raises(AssertionError, match="unhashable type"):
         peer.ask(tmp_path / "theirs", days)
-    assert sorted(mangrove.open(tmp_path / "theirs").table(str(days)).to_arrow()["id"].to_pylist()) == [10, 20]
+    assert sorted(mangrove.open(tmp_path / "theirs").table(str(days)).to_arrow()["id"].to_numpy().tolist()) == [10, 20]
 
 
 def test_deltacat_does_not_see_a_dropped_table(tmp_path: Path, peer: Peer) -> None:

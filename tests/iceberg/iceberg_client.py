@@ -175,7 +175,7 @@ class Client:
 
     def ids(self) -> list[int]:
         """Return the ids of all rows of the table, as our own reader finds them."""
-        return sorted(self.lake.table(self.table).to_arrow().column("id").to_pylist())
+        return sorted(self.lake.table(self.table).to_arrow().column("id").to_numpy().tolist())
 
     def seen_ids(self) -> list[int]:
         """Return the ids of all rows as a reader finds them that knows only what is shown."""

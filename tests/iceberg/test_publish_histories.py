@@ -15,7 +15,8 @@ from pyiceberg.table import StaticTable
 import mangrove
 from mangrove.effects import wait_for_pending
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import Table, TableSnapshot
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ import mangrove
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table import Table, TableSnapshot
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.storage.port import ObjectInfo

@@ -55,11 +55,11 @@ def test_clustering_and_a_change_of_rows_both_commit_and_no_row_is_lost(
         one.commit()
     table = shop.table("s.t")
     assert table.properties["write.cluster-by"] == "a"
-    assert sorted(table.to_arrow(["id"])["id"].to_pylist()) == expected
+    assert sorted(table.to_arrow(["id"])["id"].to_numpy().tolist()) == expected
     table.compact(full=True)
     found = table.to_arrow()
-    assert sorted(found["id"].to_pylist()) == expected
-    assert found["a"].to_pylist() == sorted(found["a"].to_pylist())
+    assert sorted(found["id"].to_numpy().tolist()) == expected
+    assert found["a"].to_numpy().tolist() == sorted(found["a"].to_numpy().tolist())
 
 
 @pytest.mark.parametrize("is_first", [True, False])

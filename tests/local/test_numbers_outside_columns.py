@@ -50,7 +50,7 @@ def table() -> Table:
 
 
 def ids(table: Table, where: str) -> set[int]:
-    return set(table.to_arrow(where=where)["id"].to_pylist())
+    return set(table.to_arrow(where=where)["id"].to_numpy().tolist())
 
 
 def _compares(compare: Callable[[Any, Any], bool], number: Decimal, held: Any) -> bool:

@@ -129,7 +129,7 @@ def test_wrong_words_are_told_in_the_words_of_the_table_and_start_no_jvm(lake: L
     table.append([{"id": 1, "n": 1}])
     version = lake.version
     for columns in ([1], [None], "id", ["id", "ID"]):
-        with pytest.raises(InvalidInputError, match="give a list of names, each once"):
+        with pytest.raises(InvalidInputError, match="expected a list of distinct names"):
             table.to_arrow(columns)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="a condition is bigint and not true or false"):
         table.delete("id", engine="local")

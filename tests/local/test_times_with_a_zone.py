@@ -18,7 +18,7 @@ def test_times_of_day_with_a_zone_are_found_by_conditions(tmp_path: Path, partit
     table.append([*({"t": hour, "id": number} for number, hour in enumerate(HOURS)), {"t": None, "id": 3}])
 
     def ids(where: str) -> list[int]:
-        return sorted(table.to_arrow(["id"], where)["id"].to_pylist())
+        return sorted(table.to_arrow(["id"], where)["id"].to_numpy().tolist())
 
     assert ids("t > '07:00:00'") == [1, 2]
     assert ids("t = '01:00:00Z'") == [0]

@@ -10,7 +10,8 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store
-from mangrove.lakehouse.table import Table, TableSnapshot
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.opening import open_store
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -48,7 +49,7 @@ def lake(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> Lakeho
 
 
 def ids(table: TableSnapshot) -> list[int]:
-    return sorted(table.to_arrow()["id"].to_pylist())
+    return sorted(table.to_arrow()["id"].to_numpy().tolist())
 
 
 def everything(lake: Lakehouse) -> list[list[int]]:

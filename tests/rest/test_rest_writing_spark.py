@@ -72,11 +72,11 @@ def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
     assert dict(made) == {
         number: changed.get(number, str(number)) for number in [*range(20), 100] if number not in (3, 4)
     }
-    assert sorted(ours.to_arrow()["id"].to_pylist()) == [2, 3, 4, 10]
+    assert sorted(ours.to_arrow()["id"].to_numpy().tolist()) == [2, 3, 4, 10]
     assert [row[0] for row in shown] == [row[0] for row in view] == ["2", "3", "4", "10"]
     assert lake.table("shop.again").to_arrow().to_pylist() == [{"id": "text", "more": 2}]
     assert replaced == [["text", "2"]]
     assert lake.table("shop.parts").to_arrow()["id"].to_pylist() == [1]
     assert lake.maintenance.check().problems == ()
     ours.upsert([{"id": 10, "name": "ours again"}])
-    assert sorted(ours.to_arrow()["id"].to_pylist()) == [2, 3, 4, 10]
+    assert sorted(ours.to_arrow()["id"].to_numpy().tolist()) == [2, 3, 4, 10]

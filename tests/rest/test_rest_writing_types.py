@@ -144,4 +144,4 @@ def test_a_commit_of_a_client_is_taken_back(typed_lake: Lakehouse, typed: RestCa
     assert again.metadata.current_snapshot_id == first
     again.append(pa.table({"id": [4]}))
     assert sorted(again.scan().to_arrow()["id"].to_pylist()) == [1, 4]
-    assert sorted(typed_lake.table("s.t").to_arrow()["id"].to_pylist()) == [1, 4]
+    assert sorted(typed_lake.table("s.t").to_arrow()["id"].to_numpy().tolist()) == [1, 4]

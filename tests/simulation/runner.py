@@ -13,7 +13,7 @@ from tests.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
-from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove.errors import NotFoundError
-from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 
 pytestmark = pytest.mark.interop
 _FIXTURE = Path(__file__).parents[1] / "compat" / "fixtures" / "deltacat-2"

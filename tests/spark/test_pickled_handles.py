@@ -24,4 +24,4 @@ def test_a_table_and_a_snapshot_in_a_closure_are_opened_by_the_workers(spark: Sp
             yield past.version, past.table("shop.orders").to_arrow().num_rows
 
     assert spark.sparkContext.parallelize([10, 11], 2).mapPartitions(count).collect() == [(past.version, 2)] * 2
-    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 10, 11]
+    assert sorted(table.to_arrow()["id"].to_numpy().tolist()) == [1, 2, 10, 11]

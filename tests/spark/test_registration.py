@@ -89,9 +89,9 @@ def test_rows_are_appended_upserted_and_overwritten_each_in_one_version(session:
     saved(newer, lake, operation="upsert")
     orders = lake.table("sales.orders")
     assert orders.to_arrow().num_rows == 11
-    assert sorted(orders.to_arrow(where="customer = 'bo'").column("order_id").to_pylist()) == [9, 10]
+    assert sorted(orders.to_arrow(where="customer = 'bo'").column("order_id").to_numpy().tolist()) == [9, 10]
     saved(frame.where("order_id < 2"), lake, "overwrite")
-    assert sorted(orders.to_arrow().column("order_id").to_pylist()) == [0, 1]
+    assert sorted(orders.to_arrow().column("order_id").to_numpy().tolist()) == [0, 1]
     saved(frame.where("order_id < 0"), lake, "overwrite")
     assert orders.to_arrow().num_rows == 0
     assert lake.version == before + 4

@@ -32,7 +32,7 @@ def far_rows(spark: SparkSession, numbers: list[int], more: int = 0) -> DataFram
 
 
 def ids(table: Table, where: str | None = None) -> list[int]:
-    return sorted(table.to_arrow(["id"], where)["id"].to_pylist())
+    return sorted(table.to_arrow(["id"], where)["id"].to_numpy().tolist())
 
 
 def test_rows_with_far_keys_are_upserted_updated_merged_and_deleted(spark: SparkSession, lake: Lakehouse) -> None:

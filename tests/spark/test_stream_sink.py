@@ -51,7 +51,7 @@ class Sink:
         self.source().streamWriter(ROWS, overwrite=overwrite).commit([*messages], batch_id)
 
     def ids(self) -> list[int]:
-        return sorted(self.lake.table("s.t").to_arrow().column("id").to_pylist())
+        return sorted(self.lake.table("s.t").to_arrow().column("id").to_numpy().tolist())
 
 
 @pytest.fixture(params=["tree", "deltacat"])
@@ -151,7 +151,7 @@ def test_a_sink_follows_its_table_through_a_rename_by_the_record_of_its_last_bat
     sink.commit(late, 1)
     sink.commit(late, 1)
     sink.commit(sink.written([3]), 2)
-    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 3]
+    assert sorted(table.to_arrow().column("id").to_numpy().tolist()) == [1, 2, 3]
     assert [(done.batch_id, done.query.split()[0]) for done in lake.queries()] == [(2, "query-1")]
     sink.new_checkpoint("query-2")
     with pytest.raises(NotFoundError, match=r"table s\.t does not exist"):
@@ -214,7 +214,7 @@ def test_spark_goes_on_from_its_checkpoint_though_it_forgot_that_a_batch_was_com
         (checkpoint / "commits" / name).unlink()
     given.add(4)
     into(given.stream(), lake, checkpoint).start("s.t").awaitTermination()
-    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 3, 4]
+    assert sorted(table.to_arrow().column("id").to_numpy().tolist()) == [1, 2, 3, 4]
     assert lake.version == before + 3
     assert [done.batch_id for done in lake.queries()] == [2]
 
@@ -275,7 +275,7 @@ def test_streams_write_side_by_side_by_appending_upserting_and_overwriting(
     finally:
         for query in queries:
             query.stop()
-    assert sorted(table.to_arrow().column("id").to_pylist()) == [1, 2, 2, 3, 3]
+    assert sorted(table.to_arrow().column("id").to_numpy().tolist()) == [1, 2, 2, 3, 3]
     assert {row["name"]: row["id"] for row in upserted.to_arrow().to_pylist()} == {"name0": 2, "name1": 3}
     assert {row["name"]: row["count"] for row in complete.to_arrow().to_pylist()} == {"name0": 1, "name1": 2}
     assert len(lake.queries()) == 4
@@ -290,7 +290,7 @@ def test_attached_tables_are_ends_of_a_stream(spark: SparkSession, lake: Lakehou
     try:
         writer = spark.readStream.table("stream_from").writeStream.option("checkpointLocation", str(tmp_path / "c"))
         writer.trigger(availableNow=True).toTable("stream_to").awaitTermination()
-        assert sorted(target.to_arrow().column("id").to_pylist()) == [1, 2]
+        assert sorted(target.to_arrow().column("id").to_numpy().tolist()) == [1, 2]
     finally:
         for name in names:
             spark.sql(f"DROP TABLE {name}")

@@ -34,7 +34,7 @@ def test_a_pipeline_that_was_killed_after_a_commit_goes_on_with_every_order_once
     told = capsys.readouterr().out
     assert "batch 0 is in the lakehouse already" in told
     assert "60 orders of 7 customers" in told
-    orders = lake.table("shop.orders").to_arrow().column("order_id").to_pylist()
+    orders = lake.table("shop.orders").to_arrow().column("order_id").to_numpy().tolist()
     assert sorted(orders) == list(range(60))
     assert lake.table("shop.customers").to_arrow(where="last_order >= 40").num_rows == 7
     assert lake.maintenance.check().is_sound

@@ -11,7 +11,7 @@ import pytest
 import mangrove
 from mangrove import expr
 from mangrove.errors import ConflictError, InvalidInputError
-from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.tables.write_plan import RowCounts
 
 ORDERS = "id bigint not null, customer string, amount decimal(10,2), day date"
@@ -147,12 +147,12 @@ def test_an_overwrite_of_partitions_replaces_those_that_get_rows(
     table = lake.create_table("s.t", f"{column}, v int", partition_by=[by])
     table.append([{"ts": first, "v": 1}, {"ts": second, "v": 2}, {"ts": last, "v": 3}, {"ts": None, "v": 4}])
     assert table.overwrite_partitions([{"ts": last, "v": 30}], engine=engine) == RowCounts(inserted=1, deleted=2)
-    assert sorted(table.to_arrow(["v"]).column("v").to_pylist()) == [1, 4, 30]
+    assert sorted(table.to_arrow(["v"]).column("v").to_numpy().tolist()) == [1, 4, 30]
     assert table.overwrite_partitions([{"ts": None, "v": 40}], engine=engine) == RowCounts(inserted=1, deleted=1)
     before = lake.version
     assert table.overwrite_partitions([], engine=engine) == RowCounts()
     assert lake.version == before
-    assert sorted(table.to_arrow(["v"]).column("v").to_pylist()) == [1, 30, 40]
+    assert sorted(table.to_arrow(["v"]).column("v").to_numpy().tolist()) == [1, 30, 40]
     assert lake.maintenance.check().problems == ()
 
 

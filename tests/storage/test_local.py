@@ -410,3 +410,22 @@ def test_a_writer_killed_at_any_system_call_leaves_nothing_or_the_whole_object(t
 @pytest.mark.slow
 def test_a_writer_killed_at_random_moments_leaves_nothing_or_the_whole_object(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(CRASHES), "moments", str(tmp_path)], check=True, timeout=300)
+
+
+def test_a_range_is_read_into_memory_of_the_caller_and_never_through_a_link(walled: Path) -> None:
+    store = local(walled)
+    store.put("inside/numbers", b"0123456789")
+    buffer = bytearray(b"....")
+    assert store.read_into("inside/numbers", 2, memoryview(buffer)) == 4
+    assert buffer == b"2345"
+    assert store.read_into("inside/numbers", 8, memoryview(buffer)) == 2
+    assert buffer == b"8945"
+    for path in ("missing", "to-file", "to-folder/secret", "inside/up/secret", "inside"):
+        with pytest.raises((NotFoundError, StorageError)):
+            store.read_into(path, 0, memoryview(buffer))
+    for path in REFUSED_PATHS:
+        with pytest.raises(InvalidInputError):
+            store.read_into(path, 0, memoryview(buffer))
+    with pytest.raises(InvalidInputError):
+        store.read_into("inside/numbers", -1, memoryview(buffer))
+    assert buffer == b"8945"

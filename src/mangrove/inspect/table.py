@@ -8,7 +8,7 @@ from typing import Any, Final
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_value
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_versions import StreamInfo
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, parse_table_name

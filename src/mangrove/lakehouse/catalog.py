@@ -27,7 +27,8 @@ from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_view_refe
 from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import build_schema, plan_new_table, plan_schemaless_table
 from mangrove.lakehouse.schema_update import validate_new_checks
-from mangrove.lakehouse.table import Table, TableSnapshot
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
 from mangrove.model.canonical import parse_object_name
@@ -72,7 +73,7 @@ from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
-    from mangrove.lakehouse.table import CatalogClient
+    from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.maintenance.progress import ProgressCallback
     from mangrove.tables.compaction import CompactionReport
 

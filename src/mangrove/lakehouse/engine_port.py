@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -14,6 +14,10 @@ from mangrove.storage.port import Store
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
+    import duckdb
+    import polars
+    import pyarrow as pa
+
     from mangrove.expressions.parse import SparkCondition
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.catalog import Catalog
@@ -149,15 +153,25 @@ class Engine(Protocol):
 
 
 class RowReader(Protocol):
-    """What reads rows in this process, and looks into single files."""
+    """Reads rows in this process."""
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
-    ) -> Any:
-        """Return the rows of a table, or those that `where` means."""
+    ) -> pa.Table:
+        """Return the rows of a table, or those that match `where`."""
         ...
 
-    def read_files(self, files: Sequence[DataFile], table: str) -> Any:
+    def read_batches(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a table, or those that match `where`, in batches with bounded memory."""
+        ...
+
+    def count(self, state: TableState, where: str | Predicate | None = None) -> int:
+        """Return the number of rows of a table, or of those that match `where`."""
+        ...
+
+    def read_files(self, files: Sequence[DataFile], table: str) -> pa.Table:
         """Return the rows of the files of a table without a schema."""
         ...
 
@@ -183,11 +197,13 @@ class LocalRowEngine(RowReader, Engine, Protocol):
         """Write files as they are; nothing is committed."""
         ...
 
-    def polars_frame(self, rows: Any) -> Any:
+    def polars_frame(self, rows: pa.Table) -> polars.DataFrame:
         """Return rows that were read as a polars DataFrame."""
         ...
 
-    def duckdb_relation(self, rows: Any, connection: Any | None = None) -> Any:
+    def duckdb_relation(
+        self, rows: pa.Table, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
         """Return rows that were read as a relation of DuckDB."""
         ...
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mangrove.effects import Effects
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.layouts import OpenedLayout
-    from mangrove.lakehouse.table import CatalogClient
+    from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.metastore import RowRange
     from mangrove.model.locators import PartitionLocator
     from mangrove.model.objects import SharedTransactionEntry

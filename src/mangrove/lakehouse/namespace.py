@@ -12,7 +12,8 @@ from mangrove.transaction.aliases import list_aliases
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
-    from mangrove.lakehouse.table import Table, TableSnapshot
+    from mangrove.lakehouse.table import Table
+    from mangrove.lakehouse.table_snapshot import TableSnapshot
     from mangrove.lakehouse.view import View, ViewSnapshot
     from mangrove.transaction.catalog import CatalogReader
 

@@ -20,7 +20,7 @@ from mangrove.lakehouse.layouts import (
     resolve_strictness,
 )
 from mangrove.lakehouse.store_resolution import resolve_store
-from mangrove.lakehouse.table import CatalogClient
+from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.metastore import Changes
 from mangrove.model.properties import FrozenMapping

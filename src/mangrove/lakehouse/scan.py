@@ -10,6 +10,11 @@ from mangrove.errors import InvalidInputError
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 
 if TYPE_CHECKING:
+    import duckdb
+    import pandas  # type: ignore[import-untyped]
+    import polars
+    import pyarrow as pa
+
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.model.manifests import DataFile
@@ -19,7 +24,7 @@ __all__ = ["TableScan"]
 
 
 class TableScan:
-    """The rows of a table for which a condition holds, as of the moment when the scan was made."""
+    """The rows of a table that match a condition, as of the time when the scan was made."""
 
     def __init__(
         self,
@@ -51,22 +56,19 @@ class TableScan:
 
     def count(self) -> int:
         """Return the number of rows; without a condition and without deletes no data file is read."""
-        scans = self.plan.scans
-        if self._predicate is None and all(scan.is_whole for scan in scans):
-            return sum(scan.file.row_count for scan in scans)
-        first = self._state.schema.names[:1]
-        rows: int = self._engines().reader().read(self._state, first, self._predicate).num_rows
-        return rows
+        if self._predicate is None and all(scan.is_whole for scan in self.plan.scans):
+            return sum(scan.file.row_count for scan in self.plan.scans)
+        return self._engines().reader().count(self._state, self._predicate)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Table:
         """Return the rows as a pyarrow Table, without a JVM."""
         return self._engines().reader().read(self._state, self._columns, self._predicate)
 
-    def to_batches(self) -> Iterator[Any]:
-        """Yield the rows as pyarrow RecordBatches; all of them are read before the first one is returned."""
-        yield from self.to_arrow().to_batches()
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as pyarrow RecordBatches; only a bounded number of row groups is in memory."""
+        return self._engines().reader().read_batches(self._state, self._columns, self._predicate)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame."""
         rows = self.to_arrow()
         try:
@@ -76,11 +78,11 @@ class TableScan:
         except (OverflowError, ValueError):
             return _to_wide_range_pandas(self._state.name, rows)
 
-    def to_polars(self) -> Any:
+    def to_polars(self) -> polars.DataFrame:
         """Return the rows as a polars DataFrame."""
         return self._engines().local().polars_frame(self.to_arrow())
 
-    def to_duckdb(self, connection: Any | None = None) -> Any:
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the rows as a DuckDB relation, in a connection or in the default one."""
         return self._engines().local().duckdb_relation(self.to_arrow(), connection)
 
@@ -89,8 +91,8 @@ class TableScan:
         return self._engines().spark().read(self._state, self._columns, self._predicate)
 
 
-def _to_wide_range_pandas(name: str, rows: Any) -> Any:
-    """Return rows of which a day lies outside the years 1 to 9999: all days are moments then, which reach further."""
+def _to_wide_range_pandas(name: str, rows: pa.Table) -> pandas.DataFrame:
+    """Return rows with dates outside the years 1 to 9999; all dates become timestamps, which have a wider range."""
     for place, field in enumerate(rows.schema):
         if str(field.type) == "date32[day]":
             rows = rows.set_column(place, field.name, rows.column(place).cast("timestamp[ms]"))

@@ -11,7 +11,8 @@ from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, ObjectChange, summarize_differences
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.namespace import Namespace
-from mangrove.lakehouse.table import CatalogClient, Table
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.lakehouse.view import View

@@ -8,7 +8,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import ReadableCatalog
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.namespace import NamespaceSnapshot
-from mangrove.lakehouse.table import CatalogClient, TableSnapshot
+from mangrove.lakehouse.table_snapshot import CatalogClient, TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator

@@ -11,7 +11,8 @@ from mangrove.lakehouse.arguments import parse_table_argument, validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
-from mangrove.lakehouse.table import CatalogClient, Table
+from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
 from mangrove.model.locators import DeltaLocator, TableLocator

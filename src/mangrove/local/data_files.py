@@ -1,7 +1,8 @@
 """Writer of data files: partitioning, sorting, file size and column statistics."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import encode_parquet
+from mangrove.local.python_rows import to_plain_value
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import build_position_delete_rows, get_column
 from mangrove.model.arrow_schema import type_to_arrow
@@ -47,14 +50,13 @@ __all__ = [
     "compute_statistics",
     "sort_rows",
     "split_by_partition",
-    "to_plain_value",
 ]
 
 
 def compute_statistics(rows: pa.Table, columns: Iterable[tuple[Sequence[str], int]]) -> tuple[ColumnStatistics, ...]:
     """Return counts and bounds of the columns at these paths, by column id."""
-    found = [_statistics(get_column(rows, tuple(path)), column_id) for path, column_id in columns]
-    return tuple(sorted(found, key=lambda statistics: statistics.column_id))
+    statistics = [_statistics(get_column(rows, tuple(path)), column_id) for path, column_id in columns]
+    return tuple(sorted(statistics, key=lambda one: one.column_id))
 
 
 def _statistics(array: Any, column_id: int) -> ColumnStatistics:
@@ -73,17 +75,6 @@ def _statistics(array: Any, column_id: int) -> ColumnStatistics:
         minimum=low,
         maximum=high,
     )
-
-
-def to_plain_value(scalar: Any) -> Value | None:
-    """Return the Python value, or None if Python cannot represent it, which means no bound."""
-    try:
-        value = scalar.as_py()
-    except (ValueError, OverflowError):
-        return None
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    return normalize_value(value)
 
 
 _MICROS_PER_DAY: Final = 86_400_000_000
@@ -122,8 +113,8 @@ def _split_by_values(
     for run in pc.value_counts(pc.take(codes, order)).to_pylist():
         numbers = pc.array_take(order, pa.array(range(start, start + run["counts"])))
         first = numbers[0].as_py()
-        found = [column[first].as_py() for column in columns]
-        values = tuple(_partition_value(value, one) for value, one in zip(found, types, strict=True))
+        plain = [column[first].as_py() for column in columns]
+        values = tuple(_partition_value(value, one) for value, one in zip(plain, types, strict=True))
         yield values, rows.take(pc.take(numbers, pc.sort_indices(numbers)))
         start += run["counts"]
 
@@ -201,6 +192,11 @@ _BYTES_PER_BATCH_MAX: Final = 32 * 1024 * 1024
 """The number of pending bytes that triggers a write, which bounds memory."""
 
 
+_ENCODED_BYTES_MAX: Final = 1024 * 1024 * 1024
+"""The size in memory of the rows that are encoded in parallel."""
+_THREAD_BYTES_MIN: Final = 4 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class FileWriter:
     """Writes data files; they are unreferenced until a delta with them is committed."""
@@ -214,11 +210,11 @@ class FileWriter:
         version = state.version
         parts = split_by_partition(rows, version.partition_scheme, state.schema)
         ordered = ((values, sort_rows(part, version.sort_scheme, state.schema)) for values, part in parts)
-        return [*self._written(state, ordered)]
+        return [*self._write_parts(state, ordered)]
 
     def write_keys(self, state: TableState, keys: pa.Table) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
         """Write an equality delete file; return each file with the values of its log."""
-        return self._written(state, split_by_partition(keys, state.log_scheme, state.schema))
+        return self._write_parts(state, split_by_partition(keys, state.log_scheme, state.schema))
 
     def write_positions(self, state: TableState, location: str, positions: Any) -> DataFile:
         """Write a position delete file for one data file."""
@@ -227,41 +223,66 @@ class FileWriter:
         self.store.put(path, data)
         return DataFile(path, len(data), len(positions), kind=FileKind.POSITION_DELETES, applies_to=location)
 
-    def _written(
+    def _write_parts(
         self, state: TableState, parts: Iterable[tuple[tuple[Value | None, ...], pa.Table]]
     ) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
-        """Write the files of all parts in batched store calls."""
+        """Encode the files of all parts in parallel, and write them in batched store calls."""
         waiting: dict[str, bytes] = {}
         written: list[tuple[tuple[Value | None, ...], DataFile]] = []
         size = 0
-        for values, part in parts:
-            for file, data in self._files(state, part):
-                waiting[file.location] = data
-                written.append((values, file))
-                size += len(data)
-                if len(waiting) == FILES_PER_BATCH_MAX or size >= _BYTES_PER_BATCH_MAX:
-                    self.store.put_many(waiting)
-                    yield from written
-                    waiting, written, size = {}, [], 0
+        encoder = _FileEncoder.of(state)
+        files = (
+            (values, build_data_file_path(state.table_id, self.new_id()), rows.slice(start, count))
+            for values, rows in parts
+            for start, count in split_row_ranges(rows.num_rows, rows.nbytes, self.file_size_bytes)
+        )
+        for values, file, data in map_ahead(encoder.encode, files, lambda item: item[2].nbytes, _ENCODED_BYTES_MAX):
+            waiting[file.location] = data
+            written.append((values, file))
+            size += len(data)
+            if len(waiting) == FILES_PER_BATCH_MAX or size >= _BYTES_PER_BATCH_MAX:
+                self.store.put_many(waiting)
+                yield from written
+                waiting, written, size = {}, [], 0
         if waiting:
             self.store.put_many(waiting)
             yield from written
 
-    def _files(self, state: TableState, rows: pa.Table) -> Iterator[tuple[DataFile, bytes]]:
+
+@dataclass(frozen=True, slots=True)
+class _FileEncoder:
+    """Encodes rows of one table as data files with statistics."""
+
+    state: TableState
+    columns: tuple[tuple[tuple[str, ...], int], ...]
+    """The paths and ids of the columns with statistics."""
+
+    @staticmethod
+    def of(state: TableState) -> "_FileEncoder":
+        """Return the encoder of a table."""
         first = [*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields)]
+        return _FileEncoder(state, tuple(select_statistics_columns(state.schema, first)))
+
+    def encode(
+        self, item: tuple[tuple[Value | None, ...], str, pa.Table]
+    ) -> tuple[tuple[Value | None, ...], DataFile, bytes]:
+        """Return partition values, the entry of a file and its bytes."""
+        values, path, rows = item
         present = set(rows.column_names)
-        columns = [(path, one) for path, one in select_statistics_columns(state.schema, first) if path[0] in present]
-        for start, count in split_row_ranges(rows.num_rows, rows.nbytes, self.file_size_bytes):
-            part = rows.slice(start, count)
-            data = encode_parquet(part)
-            sort_scheme = state.version.sort_scheme
-            file = DataFile(
-                build_data_file_path(state.table_id, self.new_id()),
-                len(data),
-                count,
-                schema_id=state.schema.schema_id,
-                sort_scheme_id=sort_scheme.id if sort_scheme.fields else None,
-                source_size_bytes=part.nbytes,
-                statistics=compute_statistics(part, columns),
-            )
-            yield file, data
+        columns = [(names, column_id) for names, column_id in self.columns if names[0] in present]
+        # A second thread pays off only for many rows.
+        with ThreadPoolExecutor(1) if rows.nbytes > _THREAD_BYTES_MIN else nullcontext() as pool:
+            pending = None if pool is None else pool.submit(compute_statistics, rows, columns)
+            data = encode_parquet(rows)
+            statistics = compute_statistics(rows, columns) if pending is None else pending.result()
+        sort_scheme = self.state.version.sort_scheme
+        file = DataFile(
+            path,
+            len(data),
+            rows.num_rows,
+            schema_id=self.state.schema.schema_id,
+            sort_scheme_id=sort_scheme.id if sort_scheme.fields else None,
+            source_size_bytes=rows.nbytes,
+            statistics=statistics,
+        )
+        return values, file, data

@@ -1,14 +1,13 @@
 """Arrow engine: reads, writes, merges and compaction of one table.
 
-Writes return what is to be added to the table's logs. Whoever holds the
-transaction adds it; what was written for one that is never committed is left to
-vacuum.
+Writes return the deltas for the logs of the table, which the transaction stages. Vacuum deletes
+the files of transactions that are never committed.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -32,7 +31,14 @@ from mangrove.local.row_changes import (
     read_target_rows,
 )
 from mangrove.local.row_comparison import have_rows_changed
-from mangrove.local.scan import count_visible_rows, run_scan, select_columns
+from mangrove.local.scan import (
+    RowMaskCache,
+    count_matching_rows,
+    count_visible_rows,
+    run_scan,
+    select_columns,
+    stream_scan,
+)
 from mangrove.local.stored_files import count_file_rows, read_stored_files
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
@@ -63,6 +69,10 @@ from mangrove.tables.write_plan import (
 )
 from mangrove.transaction.catalog import CatalogReader
 
+if TYPE_CHECKING:
+    import duckdb
+    import polars
+
 __all__ = ["LocalEngine", "LocalReader"]
 
 
@@ -71,14 +81,32 @@ class LocalReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._vectors = RowMaskCache()
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
     ) -> pa.Table:
         """Return the rows of a table, or those that match `where`, with all or some columns."""
         predicate = bind_predicate(where, state.schema)
-        plan = plan_scan(state, predicate)
-        return run_scan(self._store, state, plan, select_columns(state, columns), predicate)
+        selected = select_columns(state, columns)
+        return run_scan(self._store, state, plan_scan(state, predicate), selected, predicate, self._vectors)
+
+    def read_batches(
+        self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the same rows in batches; a bounded number of row groups is read ahead."""
+        predicate = bind_predicate(where, state.schema)
+        selected, plan = select_columns(state, columns), plan_scan(state, predicate)
+        if not selected:
+            yield from run_scan(self._store, state, plan, selected, predicate, self._vectors).to_batches()
+            return
+        for rows in stream_scan(self._store, state, plan, selected, predicate, self._vectors):
+            yield from rows.to_batches()
+
+    def count(self, state: TableState, where: str | Predicate | None = None) -> int:
+        """Return the number of rows of a table, or of those that match `where`."""
+        predicate = bind_predicate(where, state.schema)
+        return count_matching_rows(self._store, state, plan_scan(state, predicate), predicate, self._vectors)
 
     def read_files(self, files: Sequence[DataFile], table: str) -> pa.Table:
         """Return the rows of the files of a table without a schema."""
@@ -126,11 +154,13 @@ class LocalEngine(LocalReader):
         """Return the rows that differ, with the type of each change."""
         return compute_changed_rows(self._store, before, after)
 
-    def polars_frame(self, rows: pa.Table) -> Any:
+    def polars_frame(self, rows: pa.Table) -> "polars.DataFrame":
         """Return rows as a polars DataFrame."""
         return to_polars(rows)
 
-    def duckdb_relation(self, rows: pa.Table, connection: Any | None = None) -> Any:
+    def duckdb_relation(
+        self, rows: pa.Table, connection: "duckdb.DuckDBPyConnection | None" = None
+    ) -> "duckdb.DuckDBPyRelation":
         """Return rows as a DuckDB relation."""
         return to_duckdb(rows, connection)
 
@@ -162,11 +192,11 @@ class LocalEngine(LocalReader):
             return plan_overwrite(self._files, state, parse_condition(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
         only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
-        found = to_arrow_table(what, only_keys)
-        check_rows_fit(f"the keys of {state.name}", only_keys, found)
-        wanted = deduplicate_keys(conform_rows(found, only_keys, match_by_name, is_checked=True), keys)
+        given = to_arrow_table(what, only_keys)
+        check_rows_fit(f"the keys of {state.name}", only_keys, given)
+        deleted = deduplicate_keys(conform_rows(given, only_keys, match_by_name, is_checked=True), keys)
         by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
-        for values, file in self._files.write_keys(state, wanted):
+        for values, file in self._files.write_keys(state, deleted):
             by_log.setdefault(values, []).append(file)
         deltas = {values: build_delete_delta(files, state.version.keys) for values, files in by_log.items()}
         return plan_write(deltas, counts=RowCounts(deleted=None))
@@ -209,8 +239,8 @@ class LocalEngine(LocalReader):
         """Return a few of the rows that match a condition."""
         condition = parse_condition(where, state.schema)
         rows = read_target_rows(self._store, state, state.schema.columns, condition.predicate).rows
-        found = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
-        return to_python_rows(found.slice(0, _EXAMPLES_MAX))
+        matching = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
+        return to_python_rows(matching.slice(0, _EXAMPLES_MAX))
 
     def detect_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
         """Return the columns of rows; one with only nulls has the type of the table's column, or None if it is new."""
@@ -226,8 +256,8 @@ class LocalEngine(LocalReader):
 
 
 def _prepare_rows(state: TableState, rows: object) -> pa.Table:
-    found = fill_defaults(to_arrow_table(rows, state.schema), state)
-    check_rows_fit(state.name, state.schema, found)
-    checked = conform_rows(found, state.schema, match_by_name, is_checked=True)
+    given = fill_defaults(to_arrow_table(rows, state.schema), state)
+    check_rows_fit(state.name, state.schema, given)
+    checked = conform_rows(given, state.schema, match_by_name, is_checked=True)
     check_constraints(state, checked)
     return checked

@@ -2,7 +2,7 @@
 
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -12,19 +12,23 @@ from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType, Decimal, Map, inner_columns
 
+if TYPE_CHECKING:
+    import duckdb
+    import polars
+
 __all__ = ["to_arrow_table", "to_duckdb", "to_polars"]
 
 
-def to_polars(rows: pa.Table) -> Any:
+def to_polars(rows: pa.Table) -> "polars.DataFrame":
     """Return the rows as a polars DataFrame."""
     try:
         import polars  # noqa: PLC0415 - it takes long to import, and few need it
     except ImportError as error:
         raise InvalidInputError("polars is not installed: pip install 'mangrove-lake[polars]'") from error
-    return polars.from_arrow(rows)
+    return polars.DataFrame(rows)
 
 
-def to_duckdb(rows: pa.Table, connection: Any | None = None) -> Any:
+def to_duckdb(rows: pa.Table, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
     """Return the rows as a DuckDB relation, in a connection or in DuckDB's default one."""
     try:
         import duckdb  # noqa: PLC0415 - it takes long to import, and few need it

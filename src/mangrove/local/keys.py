@@ -1,15 +1,18 @@
 """Key comparison on Arrow tables: duplicates, anti-joins and key-based deletes."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.parallel import map_parallel
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_numbers import build_row_numbers
-from mangrove.model.types import Column
+from mangrove.model.types import Column, Float32, Float64
 
 __all__ = [
     "build_key_mask",
@@ -17,8 +20,7 @@ __all__ = [
     "deduplicate_keys",
     "filter_keys_in",
     "filter_keys_not_in",
-    "filter_visible_rows",
-    "find_newest_deletes",
+    "find_visible_rows",
 ]
 
 _EXAMPLES_MAX: Final = 3
@@ -40,22 +42,22 @@ def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> Non
 def deduplicate_keys(rows: pa.Table, keys: Sequence[Column]) -> pa.Table:
     """Return each combination of keys once."""
     names = [column.name for column in keys]
-    found = _select_keys(rows, names).group_by(_places(names)).aggregate([])
-    return found.rename_columns(names).cast(rows.select(names).schema)
+    distinct = _select_keys(rows, names).group_by(_places(names)).aggregate([])
+    return distinct.rename_columns(names).cast(rows.select(names).schema)
 
 
-def build_key_mask(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> Any:
-    """Return for each row whether its keys occur in `wanted`."""
+def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -> Any:
+    """Return for each row whether its keys occur in `selected`."""
     names = [column.name for column in keys]
-    beside = _select_keys(wanted, names).cast(_select_keys(rows, names).schema)
-    found = _number_rows(_select_keys(rows, names)).join(beside, _places(names), join_type="left semi").column("row")
+    other = _select_keys(selected, names).cast(_select_keys(rows, names).schema)
+    matches = _number_rows(_select_keys(rows, names)).join(other, _places(names), join_type="left semi").column("row")
     numbers = build_row_numbers(rows.num_rows)
-    return pc.is_in(numbers, found.combine_chunks())
+    return pc.is_in(numbers, matches.combine_chunks())
 
 
-def filter_keys_in(rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]) -> pa.Table:
-    """Return the rows whose keys occur in `wanted`, in order."""
-    return _join_keys(rows, wanted, keys, "left semi")
+def filter_keys_in(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -> pa.Table:
+    """Return the rows whose keys occur in `selected`, in order."""
+    return _join_keys(rows, selected, keys, "left semi")
 
 
 def filter_keys_not_in(rows: pa.Table, excluded: pa.Table, keys: Sequence[Column]) -> pa.Table:
@@ -63,47 +65,58 @@ def filter_keys_not_in(rows: pa.Table, excluded: pa.Table, keys: Sequence[Column
     return _join_keys(rows, excluded, keys, "left anti")
 
 
-def find_newest_deletes(delete_files: Sequence[tuple[pa.Table, int]], keys: Sequence[Column]) -> pa.Table:
-    """Return each key once, with the largest position before which it deletes rows."""
-    names = [column.name for column in keys]
-    parts = [
-        _select_keys(found, names).append_column(
-            "hidden_before", pa.chunked_array([pa.repeat(position, found.num_rows)])
-        )
-        for found, position in delete_files
-    ]
-    return pa.concat_tables(parts).group_by(_places(names)).aggregate([("hidden_before", "max")])
+def find_visible_rows(
+    parts: Sequence[tuple[pa.Table, int]], deletes: Sequence[tuple[pa.Table, int]], keys: Sequence[Column]
+) -> list[Any]:
+    """Return a mask for each part, which is true for rows whose keys occur in no delete at a later position.
 
-
-def filter_visible_rows(
-    parts: Sequence[tuple[pa.Table, int]], newest: pa.Table, keys: Sequence[Column]
-) -> list[pa.Table]:
-    """Return the rows of files at their positions, in order, that `find_newest_deletes` does not delete.
-
-    All files are compared in one join: a join of few rows costs about as much as one of many.
+    Parts and deletes are tables with the key columns, and their positions.
     """
+    newest_first = sorted(deletes, key=itemgetter(1), reverse=True)
+    find = _find_by_index if len(keys) == 1 and not isinstance(keys[0].type, Float32 | Float64) else _find_by_join
     names = [column.name for column in keys]
-    keyed = [
-        _select_keys(rows, names).append_column("position", pa.chunked_array([pa.repeat(position, rows.num_rows)]))
-        for rows, position in parts
-    ]
-    met = _number_rows(pa.concat_tables(keyed)).join(newest, _places(names), join_type="inner")
-    deleted_rows = met.filter(pc.greater(met.column("hidden_before_max"), met.column("position"))).column("row")
-    if not len(deleted_rows):
-        return [rows for rows, _ in parts]
-    count = sum(rows.num_rows for rows, _ in parts)
-    stays = pc.invert(pc.is_in(build_row_numbers(count), deleted_rows.combine_chunks()))
-    found, start = [], 0
-    for rows, _ in parts:
-        found.append(rows.filter(stays.slice(start, rows.num_rows)))
-        start += rows.num_rows
-    return found
+    delete_keys = _select_keys(pa.concat_tables([rows.select(names) for rows, _ in newest_first]), names)
+    positions = pa.concat_arrays(
+        [pa.repeat(pa.scalar(position, pa.int64()), len(rows)) for rows, position in newest_first]
+    )
+
+    def find_masks(some: Sequence[tuple[pa.Table, int]]) -> list[Any]:
+        compared = _select_keys(pa.concat_tables([rows.select(names) for rows, _ in some]), names)
+        newest = find(compared, delete_keys, positions)
+        masks, start = [], 0
+        for rows, position in some:
+            is_older = pc.less_equal(newest.slice(start, len(rows)), pa.scalar(position, pa.int64()))
+            masks.append(pc.fill_null(is_older, pa.scalar(value=True)))
+            start += len(rows)
+        return masks
+
+    # Each bucket builds its own hash table of the delete keys; a join is parallel by itself.
+    count = min(pa.cpu_count(), len(parts)) if find is _find_by_index else 1
+    ends = [len(parts) * place // count for place in range(count + 1)]
+    buckets = [parts[start:end] for start, end in pairwise(ends)]
+    return [mask for masks in map_parallel(find_masks, buckets) for mask in masks]
 
 
-def _join_keys(rows: pa.Table, beside: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:
+def _find_by_index(rows: pa.Table, delete_keys: pa.Table, positions: Any) -> Any:
+    """Return for each row the position of the first delete with its key, null if there is none."""
+    value_set = delete_keys.column(0).combine_chunks()
+    indices: Any = pc.index_in(rows.column(0), value_set=value_set, skip_nulls=True)
+    return pc.take(positions, indices.combine_chunks())
+
+
+def _find_by_join(rows: pa.Table, delete_keys: pa.Table, positions: Any) -> Any:
+    """Return the same for keys of several columns."""
+    names = delete_keys.column_names
+    newest = delete_keys.append_column("position", positions).group_by(names).aggregate([("position", "max")])
+    matches = _number_rows(rows).join(newest, names, join_type="inner").combine_chunks()
+    indices = pc.index_in(build_row_numbers(rows.num_rows), value_set=matches.column("row").combine_chunks())
+    return pc.take(matches.column("position_max").combine_chunks(), indices)
+
+
+def _join_keys(rows: pa.Table, other: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:
     names = [column.name for column in keys]
-    found = _number_rows(_select_keys(rows, names)).join(_select_keys(beside, names), _places(names), join_type=how)
-    return rows.take(_in_order(found.column("row")))
+    matches = _number_rows(_select_keys(rows, names)).join(_select_keys(other, names), _places(names), join_type=how)
+    return rows.take(_in_order(matches.column("row")))
 
 
 def _select_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:

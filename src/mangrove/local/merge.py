@@ -12,10 +12,10 @@ from mangrove.expressions.expr import Expression, split_conjuncts
 from mangrove.expressions.parse import parse_expression
 from mangrove.expressions.predicates import AllOf, ConstantPredicate, IsIn, Predicate
 from mangrove.local.casts import build_requires_spark_error, cast_array, find_common_type
-from mangrove.local.data_files import FileWriter, to_plain_value
+from mangrove.local.data_files import FileWriter
 from mangrove.local.evaluation import ColumnLookup, evaluate_condition, evaluate_expression
 from mangrove.local.keys import filter_keys_in
-from mangrove.local.python_rows import to_python_rows
+from mangrove.local.python_rows import to_plain_value, to_python_rows
 from mangrove.local.row_changes import (
     FILE,
     TargetRows,

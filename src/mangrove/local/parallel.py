@@ -1,18 +1,20 @@
 """Parallel mapping over items with a thread pool."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from typing import Final, TypeVar
 
-__all__ = ["map_parallel"]
+__all__ = ["map_ahead", "map_parallel"]
 
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+T = TypeVar("T")
+R = TypeVar("R")
 _THREADS_MAX: Final = 8
 
 
-def map_parallel(work: Callable[[Given], Made], items: Sequence[Given]) -> list[Made]:
-    """Return what becomes of each item, in their order; a lone one needs no thread.
+def map_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return the result for each item, in order; a single item needs no thread.
 
     >>> map_parallel(abs, [-1, 2, -3])
     [1, 2, 3]
@@ -21,3 +23,45 @@ def map_parallel(work: Callable[[Given], Made], items: Sequence[Given]) -> list[
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(_THREADS_MAX, len(items))) as pool:
         return list(pool.map(work, items))
+
+
+def map_ahead(
+    work: Callable[[T], R],
+    items: Iterable[T],
+    size_of: Callable[[T], int] = lambda _: 0,
+    size_max: int = 0,
+) -> Iterator[R]:
+    """Yield the result for each item, in order, and compute the next ones meanwhile.
+
+    At most as many items as there are threads are computed or waiting, and of those after the
+    first one at most `size_max` in all. A single item needs no thread.
+
+    >>> list(map_ahead(abs, iter([-1, 2, -3])))
+    [1, 2, 3]
+    """
+    remaining = iter(items)
+    first = [item for _, item in zip(range(2), remaining, strict=False)]
+    if len(first) < 2:
+        yield from map(work, first)
+        return
+    pool = ThreadPoolExecutor(_THREADS_MAX)
+    pending: deque[tuple[Future[R], int]] = deque()
+    size = 0
+
+    def take_oldest() -> R:
+        nonlocal size
+        future, freed = pending.popleft()
+        size -= freed
+        return future.result()
+
+    try:
+        for item in chain(first, remaining):
+            added = size_of(item)
+            while pending and (len(pending) == _THREADS_MAX or size + added > size_max):
+                yield take_oldest()
+            pending.append((pool.submit(work, item), added))
+            size += added
+        while pending:
+            yield take_oldest()
+    finally:
+        pool.shutdown(cancel_futures=True)

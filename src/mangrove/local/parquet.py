@@ -14,6 +14,7 @@ taken as it is: other programs write none, and not every file can be changed.
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,18 +22,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
-from mangrove.local.conform import FIELD_ID, conform_rows, match_by_id, match_by_name
+from mangrove.local.conform import FIELD_ID, Matching, conform_rows, match_by_id, match_by_name
 from mangrove.local.parallel import map_parallel
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.paths import is_uri
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
-from mangrove.storage.port import Store
+from mangrove.storage.port import BufferedReads, Store
 
 __all__ = [
     "CHECKSUM_PLACEHOLDER",
     "FOOTER_TAIL_BYTES",
+    "DataFileReader",
     "ParquetBytes",
     "add_footer_checksum",
     "copy_to_arrow_buffer",
@@ -64,53 +66,53 @@ def write_buffer_bytes(buffer: pa.Buffer, start: int, data: bytes) -> None:
 
 
 FOOTER_TAIL_BYTES: Final = 8
-"""What stands behind a footer: its size in four bytes, and Parquet's own mark."""
+"""The size of what follows a footer: its length in four bytes, and Parquet's magic bytes."""
 
 _MARK: Final = b"mangrove.footer.crc32="
 _ZEROS: Final = b"00000000"
 CHECKSUM_PLACEHOLDER: Final = (_MARK + _ZEROS).decode()
-"""The text in which the seal goes, in the last place of a footer's metadata that holds one like it."""
+"""The text whose zeros the checksum replaces; the last one in the metadata of a footer counts."""
 
 
 def parse_footer_size(end: bytes | memoryview) -> int:
-    """Return how long a file's footer is, with what stands behind it, by the last bytes of the file."""
+    """Return the length of a file's footer with what follows it, from the last bytes of the file."""
     return int.from_bytes(end[-FOOTER_TAIL_BYTES:-4], "little") + FOOTER_TAIL_BYTES
 
 
 def find_footer_checksum(end: bytes | memoryview) -> tuple[int, bytes] | None:
-    """Return how far before the file's end the seal stands, and what it must be; None for a footer without one.
+    """Return the distance of the checksum from the end of the file, and its expected value; None if there is none.
 
     The bytes are a file, or the end of one with all of its footer.
     """
     footer = bytes(end[-parse_footer_size(end) :])
-    # Columns' names and bounds can hold any text, but they stand before the metadata.
+    # Column names and bounds can contain any text, but they precede the metadata.
     start = footer.rfind(_MARK) + len(_MARK)
-    behind = start + len(_ZEROS)
-    if start < len(_MARK) or behind > len(footer):
+    after = start + len(_ZEROS)
+    if start < len(_MARK) or after > len(footer):
         return None
     # As though the zeros were still there: a checksum cannot be part of what it is of.
-    seal = zlib.crc32(footer[behind:], zlib.crc32(footer[:start] + _ZEROS))
-    return len(footer) - start, b"%08x" % seal
+    checksum = zlib.crc32(footer[after:], zlib.crc32(footer[:start] + _ZEROS))
+    return len(footer) - start, b"%08x" % checksum
 
 
 def add_footer_checksum(data: memoryview) -> bytes:
-    """Return a whole file with the seal where its footer has room for it."""
-    found = find_footer_checksum(data)
-    if found is None:
+    """Return a whole file with the checksum in place of the zeros in its footer."""
+    located = find_footer_checksum(data)
+    if located is None:
         return bytes(data)
-    before_end, seal = found
+    before_end, checksum = located
     start = len(data) - before_end
-    return b"".join([data[:start], seal, data[start + len(seal) :]])
+    return b"".join([data[:start], checksum, data[start + len(checksum) :]])
 
 
 def is_footer_checksum_valid(end: bytes) -> bool:
-    """Return whether a footer is the one that was sealed, or has no seal; the bytes are a file's end with all of it."""
-    found = find_footer_checksum(end)
-    if found is None:
+    """Return whether a footer matches its checksum or has none; the bytes are the end of a file with all of it."""
+    located = find_footer_checksum(end)
+    if located is None:
         return True
-    before_end, seal = found
+    before_end, checksum = located
     start = len(end) - before_end
-    return end[start : start + len(seal)] in (seal, _ZEROS)
+    return end[start : start + len(checksum)] in (checksum, _ZEROS)
 
 
 _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -118,15 +120,15 @@ _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 _END_SIZE_BYTES: Final = 64 * 1024
 """How much of a larger file is read first: its footer, unless the columns are very many."""
 _GAP_SIZE_BYTES_MAX: Final = 512 * 1024
-"""Columns that lie so near to each other are read by one request, with what is between them."""
-_BEHIND_SIZE_BYTES: Final = 100
-"""So far behind a column Arrow may look, because writers of old counted too few bytes."""
+"""Columns with at most this many bytes between them are read with one request."""
+_AFTER_SIZE_BYTES: Final = 100
+"""Arrow may read this many bytes after a column, because old writers counted too few bytes."""
 
 
 class ParquetBytes:
-    """A file of a store, opened; a large one has its footer alone, until columns are fetched.
+    """An opened file of a store; of a large one only the footer is read at first.
 
-    The buffer is as large as the file, but memory is taken only for what is put into it.
+    The buffer is as large as the file, but memory is used only for the ranges that are read.
     """
 
     def __init__(self, store: Store, file: DataFile) -> None:
@@ -135,28 +137,33 @@ class ParquetBytes:
         self._is_whole = file.size_bytes <= _WHOLE_SIZE_BYTES_MAX
         self._end = store.read(file.path) if self._is_whole else self._read_end()
         if not is_footer_checksum_valid(self._end):
-            # As Arrow refuses a page that does not match its checksum.
+            # As Arrow rejects a page that does not match its checksum.
             raise OSError("its footer does not match its checksum")
         self._buffer = self._with_end()
-        self.parquet = self._opened()
+        self.parquet = self._open(self._buffer)
 
     def fetch(self, names: Sequence[str]) -> None:
-        """Read what the columns of these names need."""
+        """Read the ranges of the columns with these names."""
         groups = range(self.parquet.metadata.num_row_groups)
-        self._fetch([chunk for number in groups for chunk in self._chunks(number, names)])
+        self._fetch(self._buffer, [chunk for number in groups for chunk in self._chunks(number, names)])
+
+    def read_row_group(self, number: int, names: Sequence[str]) -> pa.Table:
+        """Return these columns of a row group; several threads may call this."""
+        return self._open_row_group(number, names).read_row_group(number, columns=list(names))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows; of a large file no more than one row group is held at a time."""
-        if self._is_whole:
-            yield from self.parquet.iter_batches()
-            return
+        """Yield all rows; of a large file at most one row group is in memory."""
         for number in range(self.parquet.metadata.num_row_groups):
-            self._buffer = self._with_end()
-            self._fetch(self._chunks(number))
-            yield from self._opened(metadata=self.parquet.metadata).iter_batches(row_groups=[number])
+            yield from self._open_row_group(number).iter_batches(row_groups=[number])
 
-    def _opened(self, **options: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(pa.BufferReader(self._buffer), page_checksum_verification=True, **options)
+    def _open_row_group(self, number: int, names: Sequence[str] | None = None) -> pq.ParquetFile:
+        """Return the file with the bytes of a row group; Arrow's readers are not thread-safe, so each is a new one."""
+        buffer = self._buffer if self._is_whole else pa.allocate_buffer(self._file.size_bytes)
+        self._fetch(buffer, self._chunks(number, names))
+        return self._open(buffer, metadata=self.parquet.metadata)
+
+    def _open(self, buffer: pa.Buffer, **options: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(pa.BufferReader(buffer), page_checksum_verification=True, pre_buffer=False, **options)
 
     def _read_end(self) -> bytes:
         """Return the last bytes of the file, with all of its footer."""
@@ -173,7 +180,7 @@ class ParquetBytes:
         return buffer
 
     def _chunks(self, number: int, names: Sequence[str] | None = None) -> Iterator[tuple[int, int]]:
-        """Yield from where to where a row group's columns lie, all or those of some names with all inside them."""
+        """Yield the byte ranges of a row group's columns, all or those with some names and everything inside them."""
         group: Any = self.parquet.metadata.row_group(number)
         for place in range(group.num_columns):
             column = group.column(place)
@@ -185,17 +192,20 @@ class ParquetBytes:
                 start = column.dictionary_page_offset
             yield start, start + column.total_compressed_size
 
-    def _fetch(self, chunks: Iterable[tuple[int, int]]) -> None:
-        if self._is_whole:
-            return
-        map_parallel(self._fill, list(_coalesce_ranges(chunks, self._file.size_bytes)))
+    def _fetch(self, buffer: pa.Buffer, chunks: Iterable[tuple[int, int]]) -> None:
+        if not self._is_whole:
+            ranges = list(_coalesce_ranges(chunks, self._file.size_bytes))
+            map_parallel(lambda piece: self._fill(buffer, *piece), ranges)
 
-    def _fill(self, piece: tuple[int, int]) -> None:
-        start, end = piece
-        data = self._store.read(self._file.path, start, end - start)
-        if len(data) != end - start:
+    def _fill(self, buffer: pa.Buffer, start: int, end: int) -> None:
+        if isinstance(self._store, BufferedReads):
+            count = self._store.read_into(self._file.path, start, memoryview(buffer).cast("B")[start:end])
+        else:
+            data = self._store.read(self._file.path, start, end - start)
+            count = len(data)
+            write_buffer_bytes(buffer, start, data)
+        if count != end - start:
             raise OSError(f"it ends before byte {end}, though it should have {self._file.size_bytes}")
-        write_buffer_bytes(self._buffer, start, data)
 
 
 def _coalesce_ranges(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iterator[tuple[int, int]]:
@@ -207,14 +217,14 @@ def _coalesce_ranges(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iter
     piece: tuple[int, int] | None = None
     for start, end in sorted(chunks):
         if not 0 <= start <= end <= size_bytes:
-            raise OSError(f"its footer tells of bytes {start} to {end}, but it has {size_bytes}")
-        reach = min(end + _BEHIND_SIZE_BYTES, size_bytes)
+            raise OSError(f"its footer has a column at bytes {start} to {end}, but the file has {size_bytes}")
+        limit = min(end + _AFTER_SIZE_BYTES, size_bytes)
         if piece is not None and start - piece[1] <= _GAP_SIZE_BYTES_MAX:
-            piece = piece[0], max(piece[1], reach)
+            piece = piece[0], max(piece[1], limit)
             continue
         if piece is not None:
             yield piece
-        piece = start, reach
+        piece = start, limit
     if piece is not None:
         yield piece
 
@@ -232,30 +242,65 @@ def encode_parquet(rows: pa.Table) -> bytes:
     return add_footer_checksum(memoryview(sink.getvalue()))
 
 
-def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.Table:
-    """Return the rows of a file with these columns, null where the file has none of them."""
-    if not columns:
-        # Only the number of rows is wanted, and that is known without opening the file.
-        return pa.table({"rows": pa.nulls(file.row_count)}).select([])
-    if file.content_type != PARQUET:
-        raise FormatError(f"{file.path} is {file.content_type}: only Parquet files are read")
-    schema = Schema(tuple(columns))
-    try:
-        stored = ParquetBytes(store, file)
-        found = stored.parquet.schema_arrow
-        matching = match_by_id if any(FIELD_ID in (field.metadata or {}) for field in found) else match_by_name
-        names = [field.name for field in found if any(matching(field, column) for column in columns)]
+class DataFileReader:
+    """A data file opened to read columns of single row groups; several threads may use it."""
+
+    def __init__(self, store: Store, file: DataFile) -> None:
+        if file.content_type != PARQUET:
+            raise FormatError(f"{file.path} is {file.content_type}: only Parquet files are read")
+        self._file = file
+        with self._report_damage():
+            self._bytes = ParquetBytes(store, file)
+            self.arrow_schema: Any = self._bytes.parquet.schema_arrow
+        self.metadata: Any = self._bytes.parquet.metadata
+        has_ids = any(FIELD_ID in (field.metadata or {}) for field in self.arrow_schema)
+        self.matching: Matching = match_by_id if has_ids else match_by_name
+
+    def read_all(self, columns: Sequence[Column]) -> pa.Table:
+        """Return all rows with these columns, null where the file lacks one."""
+        names = self._select_names(columns)
         if not names:
-            return _nulls(schema, stored.parquet.metadata.num_rows)
-        stored.fetch(names)
-        rows = stored.parquet.read(columns=names, use_threads=True)
-    except NotFoundError as error:
-        raise FormatError(f"{file.location} is missing though a version needs it: run `mangrove check`") from error
-    except _UNREADABLE as error:
-        raise FormatError(
-            f"{file.location} is damaged or no Parquet file: {_reason(error)}. Run `mangrove check`"
-        ) from error
-    return conform_rows(rows, schema, matching, is_checked=False)
+            return _nulls(Schema(tuple(columns)), self.metadata.num_rows)
+        with self._report_damage():
+            self._bytes.fetch(names)
+            rows = self._bytes.parquet.read(columns=names, use_threads=True)
+        return conform_rows(rows, Schema(tuple(columns)), self.matching, is_checked=False)
+
+    def read_row_group(self, number: int, columns: Sequence[Column]) -> pa.Table:
+        """Return the rows of a row group with these columns, null where the file lacks one."""
+        row_count = self.metadata.row_group(number).num_rows
+        names = self._select_names(columns)
+        if not names:
+            return _nulls(Schema(tuple(columns)), row_count)
+        with self._report_damage():
+            rows = self._bytes.read_row_group(number, names)
+            if rows.num_rows != row_count:
+                raise OSError(f"row group {number} has {rows.num_rows} rows, but the footer has {row_count}")
+        return conform_rows(rows, Schema(tuple(columns)), self.matching, is_checked=False)
+
+    def _select_names(self, columns: Sequence[Column]) -> list[str]:
+        return [field.name for field in self.arrow_schema if any(self.matching(field, column) for column in columns)]
+
+    @contextmanager
+    def _report_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except NotFoundError as error:
+            raise FormatError(
+                f"{self._file.location} is missing though a version needs it: run `mangrove check`"
+            ) from error
+        except _UNREADABLE as error:
+            raise FormatError(
+                f"{self._file.location} is damaged or no Parquet file: {_reason(error)}. Run `mangrove check`"
+            ) from error
+
+
+def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.Table:
+    """Return the rows of a file with these columns, null where the file lacks one."""
+    if not columns:
+        # Only the number of rows is requested, which the manifest has.
+        return pa.table({"rows": pa.nulls(file.row_count)}).select([])
+    return DataFileReader(store, file).read_all(columns)
 
 
 def count_rows(store: Store, file: DataFile) -> int:
@@ -276,14 +321,16 @@ def _write(rows: pa.Table, sink: Any, **aids: Any) -> None:
 
 
 def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
-    """Return which columns get bounds and dictionaries: not those by which Spark would skip rows that are meant.
+    """Return which columns get bounds and dictionaries: not those by which Spark would skip matching rows.
 
     To SQL, NaN is above all numbers, but the bounds that Arrow writes leave it out. To SQL, both
-    zeros are equal, but a reader that looks a value up in a dictionary tells them apart.
+    zeros are equal, but a reader that looks a value up in a dictionary distinguishes them. A dictionary
+    of mostly distinct values outgrows its limit, and building it takes as long as writing the column.
     """
-    floats = [found for name in rows.column_names for found in _floats(name, rows[name])]
+    floats = [leaf for name in rows.column_names for leaf in _floats(name, rows[name])]
     unbounded = {path for path, array in floats if pc.any(pc.is_nan(array)).as_py()}
     plain = {path for path, array in floats if any(map(_has_negative_zero, array.chunks))}
+    plain |= {name for name in rows.column_names if _is_mostly_distinct(rows[name])}
     if not unbounded and not plain:
         return {"write_statistics": True, "use_dictionary": True}
     sample = pa.BufferOutputStream()
@@ -297,12 +344,24 @@ def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
 
 
 def _floats(path: str, array: Any) -> Iterator[tuple[str, Any]]:
-    """Give each column of floats with its path; filters never go into lists and maps."""
+    """Yield each column of floats with its path; filters never go into lists and maps."""
     if pa.types.is_floating(array.type):
         yield path, array
     elif pa.types.is_struct(array.type):
         for place in range(array.type.num_fields):
             yield from _floats(f"{path}.{array.type.field(place).name}", pc.struct_field(array, [place]))
+
+
+_SAMPLE_ROWS: Final = 64 * 1024
+_SAMPLED_ROWS_MIN: Final = 1024 * 1024
+"""For fewer rows the sample costs more than the dictionary."""
+
+
+def _is_mostly_distinct(array: Any) -> bool:
+    """Return whether a large column has so many distinct values in its first rows that a dictionary is of no use."""
+    if len(array) < _SAMPLED_ROWS_MIN or not (pa.types.is_primitive(array.type) or pa.types.is_string(array.type)):
+        return False
+    return bool(pc.count_distinct(array.slice(0, _SAMPLE_ROWS)).as_py() > _SAMPLE_ROWS * 7 // 8)
 
 
 def _has_negative_zero(chunk: Any) -> bool:

@@ -1,6 +1,7 @@
 """Conversion of Arrow values to Python values, and errors for values that do not fit."""
 
 import decimal
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import DataType, Map
+from mangrove.model.values import Value, normalize_value
 from mangrove.tables.conversion import describe_invalid_decimal
 
-__all__ = ["build_value_error", "list_representable_values", "to_python_rows", "to_python_value"]
+__all__ = ["build_value_error", "list_representable_values", "to_plain_value", "to_python_rows", "to_python_value"]
 
 
 def build_value_error(name: str, values: Sequence[Any], wanted: DataType | None, error: Exception) -> InvalidInputError:
@@ -99,3 +101,14 @@ def to_python_value(scalar: Any) -> Any:
         if pa.types.is_nested(scalar.type):
             return [to_python_value(inner) for inner in scalar.values]
         return str(scalar.cast(pa.string()))
+
+
+def to_plain_value(scalar: Any) -> Value | None:
+    """Return the Python value, or None if Python cannot represent it, which means no bound."""
+    try:
+        value = scalar.as_py()
+    except (ValueError, OverflowError):
+        return None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return normalize_value(value)

@@ -1,13 +1,18 @@
 """Execution of scan plans with Arrow: predicate masks, equality deletes and position deletes.
 
-The two columns have the names and ids that Iceberg gives them, so that its readers
+A scan reads row groups in parallel. Deletes become one mask for each row group, which is cached.
+
+The two columns of position delete files have the names and ids that Iceberg gives them, so that its readers
 understand the files as they are.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from threading import Lock
 from typing import Any, Final, TypeVar, assert_never
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,51 +30,59 @@ from mangrove.expressions.predicates import (
     StartsWith,
     collect_column_ids,
 )
-from mangrove.local.keys import filter_visible_rows, find_newest_deletes
-from mangrove.local.parallel import map_parallel
-from mangrove.local.parquet import read_columns
+from mangrove.local.keys import find_visible_rows
+from mangrove.local.parallel import map_ahead, map_parallel
+from mangrove.local.parquet import DataFileReader, read_columns
+from mangrove.local.row_group_pruning import prune_row_groups
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
+from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Decimal, Float32, Float64, Int16, Int32, Int64, Varchar
 from mangrove.model.values import Value
+from mangrove.storage.lru import LruCache
 from mangrove.storage.port import Store
-from mangrove.tables.scan_plan import EqualityDelete, FileScan, ScanPlan, plan_scan
+from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 
 __all__ = [
     "FILE_PATH",
     "POSITION",
     "ROW",
+    "RowMaskCache",
     "build_position_delete_rows",
     "build_predicate_mask",
     "coalesce_to_false",
+    "count_matching_rows",
     "count_visible_rows",
     "get_column",
     "read_deleted_positions",
     "run_scan",
     "run_scan_by_file",
     "select_columns",
+    "stream_scan",
 ]
+
+T = TypeVar("T")
 
 FILE_PATH: Final = Column(2_147_483_546, "file_path", Varchar())
 POSITION: Final = Column(2_147_483_545, "pos", Int64())
 
 
 def build_position_delete_rows(location: str, positions: Any) -> pa.Table:
-    """Return the rows of a file that hides rows of the file at `location`."""
+    """Return the rows of a position delete file for the file at `location`."""
     ordered = pc.take(positions, pc.sort_indices(positions))
     arrow = schema_to_arrow(Schema((FILE_PATH, POSITION)))
     return pa.table([pa.repeat(pa.scalar(location), len(ordered)), ordered.cast(pa.int64())], schema=arrow)
 
 
 def read_deleted_positions(store: Store, scan: FileScan) -> Any:
-    """Return the numbers of the rows of a file that are hidden, as one array."""
-    found = []
+    """Return the row numbers of a file that position deletes remove, as one array."""
+    columns = []
     for file in scan.position_deletes:
         rows = read_columns(store, file, (FILE_PATH, POSITION))
-        found.append(rows.filter(pc.equal(rows.column("file_path"), pa.scalar(scan.file.location))).column("pos"))
-    return pa.chunked_array([chunk for column in found for chunk in column.chunks], pa.int64()).combine_chunks()
+        columns.append(rows.filter(pc.equal(rows.column("file_path"), pa.scalar(scan.file.location))).column("pos"))
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.int64()).combine_chunks()
 
 
 _COMPARE: Final[dict[Operator, str]] = {
@@ -85,7 +98,7 @@ _WITH_NAN: Final = {Operator.UNEQUAL, Operator.GREATER, Operator.GREATER_OR_EQUA
 
 
 def build_predicate_mask(rows: pa.Table, predicate: Predicate, schema: Schema) -> Any:
-    """Return true for each row that is meant, else false or null; `rows` has the columns that are asked about."""
+    """Return true for each row that matches, else false or null; `rows` has the columns of the predicate."""
     match predicate:
         case ConstantPredicate(holds):
             return pa.chunked_array([pa.repeat(pa.scalar(holds), rows.num_rows)])
@@ -123,11 +136,11 @@ def _leaf_mask(rows: pa.Table, leaf: ColumnComparison | IsNull | IsIn | StartsWi
             return _compare_column(array, column, operator, value)
         case IsIn(_, values, negated):
             equal = [_compare_column(array, column, Operator.EQUAL, value) for value in values]
-            found = functools.reduce(pc.or_kleene, equal)
-            return pc.invert(found) if negated else found
+            mask = functools.reduce(pc.or_kleene, equal)
+            return pc.invert(mask) if negated else mask
         case StartsWith(_, prefix, negated):
-            found = pc.starts_with(array, prefix)
-            return pc.invert(found) if negated else found
+            mask = pc.starts_with(array, prefix)
+            return pc.invert(mask) if negated else mask
         case _:
             assert_never(leaf)
 
@@ -135,141 +148,329 @@ def _leaf_mask(rows: pa.Table, leaf: ColumnComparison | IsNull | IsIn | StartsWi
 def _compare_column(array: Any, column: Column, operator: Operator, value: Value) -> Any:
     match column.type:
         case Int16() | Int32() | Int64():
-            # The value may lie beyond what a narrow column can hold.
+            # The value may be outside the range of a narrow column.
             return pc.call_function(_COMPARE[operator], [array.cast(pa.int64()), pa.scalar(value, pa.int64())])
         case Decimal(_, scale):
             wide = pa.decimal128(38, scale)
             return pc.call_function(_COMPARE[operator], [array.cast(wide), pa.scalar(value, wide)])
         case Float32() | Float64():
             wide_array = array.cast(pa.float64())
-            found = pc.call_function(_COMPARE[operator], [wide_array, pa.scalar(value, pa.float64())])
+            mask = pc.call_function(_COMPARE[operator], [wide_array, pa.scalar(value, pa.float64())])
             is_nan = pc.is_nan(wide_array)
             if operator in _WITH_NAN:
-                return pc.or_kleene(found, is_nan)
-            return pc.and_kleene(found, pc.invert(is_nan))
+                return pc.or_kleene(mask, is_nan)
+            return pc.and_kleene(mask, pc.invert(is_nan))
         case _:
             return pc.call_function(_COMPARE[operator], [array, pa.scalar(value, type_to_arrow(column.type))])
 
 
-T = TypeVar("T")
-
 ROW: Final = "mangrove row"
-"""The column that numbers the rows of a file from 0; with a space, so that no column of ours meets it by accident."""
+"""The column that numbers the rows of a file from 0; the space avoids a clash with table columns."""
+_IN_FLIGHT_BYTES_MAX: Final = 256 * 1024 * 1024
+"""The uncompressed size of the row groups that are decoded ahead of the reader, which bounds memory."""
+_COMPARED_ROWS_MAX: Final = 16 * 1024 * 1024
+"""The number of rows whose keys are compared with delete keys at once, which bounds memory."""
+_VECTORS_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 def select_columns(state: TableState, names: Sequence[str] | None) -> tuple[Column, ...]:
-    """Return the columns of a table with these names in the order asked, or all."""
+    """Return the columns of a table with these names in the given order, or all."""
     if names is None:
         return state.schema.columns
     are_texts = not isinstance(names, str) and all(isinstance(name, str) for name in names)
     if not are_texts or len({name.casefold() for name in names}) != len(names):
-        raise InvalidInputError(f"columns are asked for as {names!r}: give a list of names, each once")
+        raise InvalidInputError(f"invalid columns {names!r}; expected a list of distinct names")
     return tuple(state.schema.column(name) for name in names)
 
 
+class RowMaskCache:
+    """Deletion vectors of row groups by the delete files that apply to them; an LRU cache bounded by bytes.
+
+    Data and delete files never change, so an entry stays valid. A vector is a mask that is true for
+    visible rows.
+    """
+
+    def __init__(self, bytes_max: int = _VECTORS_BYTES_MAX) -> None:
+        self._vectors: LruCache[pa.BooleanArray] = LruCache(bytes_max)
+
+    def get(self, group: "_RowGroup") -> "pa.BooleanArray | None":
+        """Return the vector of a row group, or None if it is not cached."""
+        return self._vectors.get(group.key)
+
+    def put(self, group: "_RowGroup", vector: "pa.BooleanArray") -> None:
+        """Cache the vector of a row group."""
+        self._vectors.put(group.key, vector, vector.nbytes + _KEY_BYTES * len(group.key))
+
+
+_KEY_BYTES: Final = 200
+"""About the size of a location in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """Some consecutive rows of a file: a row group, or all rows of a file that is not opened."""
+
+    place: int
+    """The index of the file in the plan."""
+    scan: FileScan
+    reader: DataFileReader | None
+    number: int
+    start: int
+    count: int
+    size_bytes: int
+    keys: pa.Table | None = None
+    """The key columns, if they are read already."""
+    visible: Any = None
+    """The deletion vector; None if no deletes apply."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The cache key of the deletion vector."""
+        deletes = [(one.file.location, one.key_ids) for one in self.scan.equality_deletes]
+        return self.scan.file.location, self.number, *deletes, *(file.location for file in self.scan.position_deletes)
+
+
 def run_scan(
-    store: Store, state: TableState, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None = None
+    store: Store,
+    state: TableState,
+    plan: ScanPlan,
+    columns: Sequence[Column],
+    predicate: Predicate | None = None,
+    vectors: RowMaskCache | None = None,
 ) -> pa.Table:
-    """Return the rows that a plan means, with these columns."""
-    names = [column.name for column in columns]
-    parts = [part.select(names) for _, part in run_scan_by_file(store, state, plan, columns, predicate)]
+    """Return the rows of a plan that match, with these columns."""
     if not columns:
-        return pa.table({"rows": pa.nulls(sum(part.num_rows for part in parts))}).select([])
+        return pa.table({"rows": pa.nulls(count_matching_rows(store, state, plan, predicate, vectors))}).select([])
     arrow = schema_to_arrow(Schema(tuple(columns)))
-    return pa.concat_tables([arrow.empty_table(), *parts])
+    return pa.concat_tables([arrow.empty_table(), *stream_scan(store, state, plan, columns, predicate, vectors)])
+
+
+def stream_scan(
+    store: Store,
+    state: TableState,
+    plan: ScanPlan,
+    columns: Sequence[Column],
+    predicate: Predicate | None = None,
+    vectors: RowMaskCache | None = None,
+) -> Iterator[pa.Table]:
+    """Yield the rows of a plan that match, one row group after the other, with these columns.
+
+    Later row groups are read in parallel, as many as fit in a fixed amount of memory.
+    """
+    scanner = _Scanner(store, state, plan, tuple(columns), predicate, vectors)
+    return (rows for _, rows in scanner.map_row_groups(scanner.read))
+
+
+def count_matching_rows(
+    store: Store,
+    state: TableState,
+    plan: ScanPlan,
+    predicate: Predicate | None = None,
+    vectors: RowMaskCache | None = None,
+) -> int:
+    """Return the number of rows of a plan that match; only keys and columns of the predicate are read."""
+    scanner = _Scanner(store, state, plan, (), predicate, vectors)
+    return sum(count for _, count in scanner.map_row_groups(scanner.count))
 
 
 def count_visible_rows(store: Store, state: TableState) -> int:
-    """Return how many rows a table has; only keys are read, and only where they can hide rows."""
-    plan = plan_scan(state)
-    touched = replace(plan, scans=tuple(scan for scan in plan.scans if not scan.is_whole))
-    free = sum(scan.file.row_count for scan in plan.scans if scan.is_whole)
-    return free + sum(part.num_rows for _, part in run_scan_by_file(store, state, touched, ()))
+    """Return the number of rows of a table; only keys are read, and only where deletes apply."""
+    return count_matching_rows(store, state, plan_scan(state))
 
 
 def run_scan_by_file(
     store: Store, state: TableState, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None = None
 ) -> list[tuple[FileScan, pa.Table]]:
-    """Return the rows of each file that are visible and meant, with at least these columns, and numbered.
+    """Return the rows of each file that are visible and match, with these columns and their row numbers."""
+    scanner = _Scanner(store, state, plan, tuple(columns), predicate, None)
+    arrow = schema_to_arrow(Schema(tuple(columns))) if columns else pa.schema([])
+    empty = arrow.append(pa.field(ROW, pa.int64())).empty_table()
+    parts: list[list[pa.Table]] = [[empty] for _ in plan.scans]
+    for group, rows in scanner.map_row_groups(scanner.read_numbered):
+        parts[group.place].append(rows)
+    return [(scan, pa.concat_tables(tables)) for scan, tables in zip(plan.scans, parts, strict=True)]
 
-    A predicate is applied before keys are compared: both only leave rows out, and
-    the fewer there are the less is compared.
-    """
-    reading = _ScanReader(store, state, _with_predicate_columns(state, columns, predicate), predicate)
-    key_files = {key_file.file.location: key_file for key_file in plan.key_files}
-    keys_of: dict[str, pa.Table] = {}
 
-    def opened(scan: FileScan) -> pa.Table:
-        key_file = key_files.get(scan.file.location)
-        rows, keys = reading.rows(scan, key_file)
-        if key_file is not None:
-            keys_of[scan.file.location] = keys
-        return rows
+class _Scanner:
+    """Reads the row groups of one plan."""
 
-    parts = map_parallel(opened, plan.scans)
-    # What was read for its rows had its keys read along with them.
-    unread = [key_file for location, key_file in key_files.items() if location not in keys_of]
-    keys_of |= dict(zip((one.file.location for one in unread), map_parallel(reading.keys, unread), strict=True))
-    for (log_values, key_ids), delete_files in _group_equality_deletes(plan).items():
-        keys = reading.key_columns(key_ids)
-        newest = find_newest_deletes([(keys_of[one.file.location], one.position) for one in delete_files], keys)
-        compared = [
-            place
-            for place, scan in enumerate(plan.scans)
-            if scan.log_values == log_values and any(one.key_ids == key_ids for one in scan.equality_deletes)
+    def __init__(
+        self,
+        store: Store,
+        state: TableState,
+        plan: ScanPlan,
+        columns: tuple[Column, ...],
+        predicate: Predicate | None,
+        vectors: RowMaskCache | None,
+    ) -> None:
+        self._store = store
+        self._schema = state.schema
+        self._plan = plan
+        self._columns = columns
+        self._predicate = predicate
+        self._vectors = vectors
+        self._predicate_columns = _select_predicate_columns(state.schema, predicate)
+        self._key_file_locks = {one.file.location: Lock() for one in plan.key_files}
+        self._key_file_readers: WeakValueDictionary[str, DataFileReader] = WeakValueDictionary()
+        self._deletes: dict[_DeleteGroup, list[tuple[pa.Table, int]]] = {}
+
+    def map_row_groups(self, work: Callable[[_RowGroup], T]) -> Iterator[tuple[_RowGroup, T]]:
+        """Yield each row group of the plan with the result of `work`, in order."""
+        opened = map_ahead(self._open, list(enumerate(self._plan.scans)))
+        groups = self._with_vectors(group for groups in opened for group in groups)
+        return map_ahead(
+            lambda group: (group, work(group)), groups, lambda group: group.size_bytes, _IN_FLIGHT_BYTES_MAX
+        )
+
+    def read(self, group: _RowGroup) -> pa.Table:
+        """Return the rows of a row group that are visible and match."""
+        mask, loaded = self._match(group)
+        if mask is not None and not mask.true_count:
+            return schema_to_arrow(Schema(self._columns)).empty_table()
+        rows = self._load(group, loaded, self._columns)
+        return rows if mask is None or mask.true_count == group.count else rows.filter(mask)
+
+    def read_numbered(self, group: _RowGroup) -> pa.Table:
+        """Return the same rows with their row numbers in the file."""
+        mask, loaded = self._match(group)
+        rows = pa.table({ROW: build_row_numbers(group.count, group.start)})
+        if self._columns:
+            rows = self._load(group, loaded, self._columns).append_column(ROW, rows.column(ROW))
+        return rows if mask is None or mask.true_count == group.count else rows.filter(mask)
+
+    def count(self, group: _RowGroup) -> int:
+        """Return the number of rows of a row group that are visible and match."""
+        mask, _ = self._match(group)
+        return group.count if mask is None else int(mask.true_count)
+
+    def _match(self, group: _RowGroup) -> tuple[Any, pa.Table | None]:
+        """Return the mask of the rows that are visible and match, None for all, and the columns read for it."""
+        if self._predicate is None:
+            return group.visible, group.keys
+        rows = self._load(group, group.keys, self._predicate_columns)
+        if not self._predicate_columns:
+            rows = pa.table({"row": pa.nulls(group.count)})
+        mask = coalesce_to_false(build_predicate_mask(rows, self._predicate, self._schema)).combine_chunks()
+        return (mask if group.visible is None else pc.and_(mask, group.visible)), rows
+
+    def _load(self, group: _RowGroup, loaded: pa.Table | None, columns: Sequence[Column]) -> pa.Table:
+        """Return columns of a row group; those that are loaded already are not decoded again."""
+        present = set() if loaded is None else set(loaded.column_names)
+        missing = [column for column in columns if column.name not in present]
+        rows = group.reader.read_row_group(group.number, missing) if missing and group.reader is not None else None
+        if loaded is None or len(missing) == len(columns):
+            return pa.table({}) if rows is None else rows
+        arrays = [
+            (loaded if column.name in present or rows is None else rows).column(column.name) for column in columns
         ]
-        visible = filter_visible_rows([(parts[place], plan.scans[place].position) for place in compared], newest, keys)
-        for place, part in zip(compared, visible, strict=True):
-            parts[place] = part
-    return list(zip(plan.scans, parts, strict=True))
+        return pa.table(arrays, schema=schema_to_arrow(Schema(tuple(columns))))
+
+    def _open(self, numbered: tuple[int, FileScan]) -> list[_RowGroup]:
+        """Return the row groups of a file that can contain matching rows."""
+        place, scan = numbered
+        if not self._columns and self._predicate is None and not scan.equality_deletes:
+            # Nothing of the file is read: the manifest has the number of its rows.
+            return [_RowGroup(place, scan, None, _WHOLE_FILE, 0, scan.file.row_count, 0)]
+        reader = self._open_file(scan.file)
+        sizes = [reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups)]
+        starts = [0, *accumulate(size.num_rows for size in sizes)]
+        return [
+            _RowGroup(
+                place, scan, reader, number, starts[number], sizes[number].num_rows, sizes[number].total_byte_size
+            )
+            for number in prune_row_groups(reader, scan.file, self._schema, self._predicate)
+        ]
+
+    def _open_file(self, file: DataFile) -> DataFileReader:
+        """Open a file; one that is read for its rows and for its delete keys is opened once."""
+        if file.location not in self._key_file_locks:
+            return DataFileReader(self._store, file)
+        with self._key_file_locks[file.location]:
+            reader = self._key_file_readers.get(file.location) or DataFileReader(self._store, file)
+            self._key_file_readers[file.location] = reader
+            return reader
+
+    def _with_vectors(self, groups: Iterable[_RowGroup]) -> Iterator[_RowGroup]:
+        """Yield the row groups with their deletion vectors; missing ones are computed for many at once."""
+        waiting: list[_RowGroup] = []
+        row_count = 0
+        for group in groups:
+            cached = None if group.scan.is_whole or self._vectors is None else self._vectors.get(group)
+            is_ready = group.scan.is_whole or cached is not None
+            waiting.append(replace(group, visible=cached))
+            row_count += 0 if is_ready else group.count
+            if not row_count or row_count >= _COMPARED_ROWS_MAX:
+                yield from self._compute_vectors(waiting)
+                waiting, row_count = [], 0
+        yield from self._compute_vectors(waiting)
+
+    def _compute_vectors(self, groups: Sequence[_RowGroup]) -> list[_RowGroup]:
+        """Return the row groups with those vectors that are missing; keys that are read stay with the row group."""
+        completed = list(groups)
+        missing = [place for place, group in enumerate(groups) if group.visible is None and not group.scan.is_whole]
+        numbered = {groups[place].scan.file.location: groups[place].scan for place in missing}
+        positions = dict(zip(numbered, map_parallel(self._read_positions, list(numbered.values())), strict=True))
+        by_keys: dict[_DeleteGroup, list[int]] = {}
+        for place in missing:
+            group = groups[place]
+            visible = _mask_positions(group, positions[group.scan.file.location])
+            completed[place] = replace(group, visible=visible)
+            for key_ids in dict.fromkeys(one.key_ids for one in group.scan.equality_deletes):
+                by_keys.setdefault((group.scan.log_values, key_ids), []).append(place)
+        for which, places in by_keys.items():
+            for place, group in zip(places, self._compare_keys(which, [completed[one] for one in places]), strict=True):
+                completed[place] = group
+        if self._vectors is not None:
+            for place in missing:
+                self._vectors.put(completed[place], completed[place].visible)
+        return completed
+
+    def _compare_keys(self, which: "_DeleteGroup", groups: Sequence[_RowGroup]) -> Iterator[_RowGroup]:
+        """Yield row groups without the rows that equality deletes with the same key columns remove."""
+        keys = self._key_columns(which[1])
+        tables = map_parallel(lambda group: self._load(group, group.keys, keys), groups)
+        parts = [(rows, group.scan.position) for group, rows in zip(groups, tables, strict=True)]
+        masks = find_visible_rows(parts, self._read_delete_keys(which), keys)
+        for group, rows, mask in zip(groups, tables, masks, strict=True):
+            visible = mask if group.visible is None else pc.and_(group.visible, mask)
+            yield replace(group, keys=rows, visible=visible)
+
+    def _read_positions(self, scan: FileScan) -> Any:
+        return read_deleted_positions(self._store, scan) if scan.position_deletes else None
+
+    def _read_delete_keys(self, which: "_DeleteGroup") -> list[tuple[pa.Table, int]]:
+        """Return the keys and positions of the files whose keys are compared, read once for the plan."""
+        if which not in self._deletes:
+            log_values, key_ids = which
+            files = {
+                (one.file.location, one.position): one
+                for scan in self._plan.scans
+                if scan.log_values == log_values
+                for one in scan.equality_deletes
+                if one.key_ids == key_ids
+            }
+            keys = self._key_columns(key_ids)
+            tables = map_parallel(lambda one: self._open_file(one.file).read_all(keys), list(files.values()))
+            self._deletes[which] = [(rows, one.position) for rows, one in zip(tables, files.values(), strict=True)]
+        return self._deletes[which]
+
+    def _key_columns(self, key_ids: Iterable[int]) -> list[Column]:
+        return [self._schema.column_with_id(key_id) for key_id in key_ids]
 
 
-@dataclass(frozen=True, slots=True)
-class _ScanReader:
-    """Opens the files of one scan, each of them once."""
-
-    store: Store
-    state: TableState
-    requested: Sequence[Column]
-    predicate: Predicate | None
-
-    def rows(self, scan: FileScan, key_file: EqualityDelete | None) -> tuple[pa.Table, pa.Table]:
-        """Return the numbered rows of a file that are meant, and its keys where they hide rows of others."""
-        delete_files = self.key_columns(() if key_file is None else key_file.key_ids)
-        met = dict.fromkeys(key_id for one in scan.equality_deletes for key_id in one.key_ids)
-        needed = dict.fromkeys([*self.requested, *self.key_columns(met), *delete_files])
-        found = read_columns(self.store, scan.file, tuple(needed))
-        rows = _number_rows(found)
-        if scan.position_deletes:
-            rows = rows.filter(pc.invert(pc.is_in(rows.column(ROW), read_deleted_positions(self.store, scan))))
-        if self.predicate is not None:
-            rows = rows.filter(build_predicate_mask(rows, self.predicate, self.state.schema))
-        return rows, found.select([column.name for column in delete_files])
-
-    def keys(self, key_file: EqualityDelete) -> pa.Table:
-        """Return the keys of a file whose rows are not asked for."""
-        return read_columns(self.store, key_file.file, self.key_columns(key_file.key_ids))
-
-    def key_columns(self, key_ids: Iterable[int]) -> list[Column]:
-        return [self.state.schema.column_with_id(key_id) for key_id in key_ids]
+_DeleteGroup = tuple[tuple[Value | None, ...], tuple[int, ...]]
+"""The partition values of a log and the key columns of some of its equality deletes."""
+_WHOLE_FILE: Final = -1
 
 
-def _group_equality_deletes(
-    plan: ScanPlan,
-) -> dict[tuple[tuple[Value | None, ...], tuple[int, ...]], list[EqualityDelete]]:
-    """Return the files of keys that can be compared at once: those of one log with the same columns."""
-    groups: dict[tuple[tuple[Value | None, ...], tuple[int, ...]], dict[str, EqualityDelete]] = {}
-    for scan in plan.scans:
-        for one in scan.equality_deletes:
-            groups.setdefault((scan.log_values, one.key_ids), {})[one.file.location] = one
-    return {which: list(found.values()) for which, found in groups.items()}
+def _mask_positions(group: _RowGroup, positions: Any) -> Any:
+    """Return a mask that is false for the rows at these positions; None without positions."""
+    if positions is None:
+        return None
+    return pc.invert(pc.is_in(build_row_numbers(group.count, group.start), positions))
 
 
-def _number_rows(rows: pa.Table) -> pa.Table:
-    return rows.append_column(ROW, build_row_numbers(rows.num_rows))
-
-
-def _with_predicate_columns(state: TableState, columns: Sequence[Column], predicate: Predicate | None) -> list[Column]:
-    """Return the columns with those in which the predicate looks."""
-    roots = {state.schema.path_of(column_id)[0] for column_id in (collect_column_ids(predicate) if predicate else ())}
-    return list(dict.fromkeys([*columns, *(column for column in state.schema.columns if column.name in roots)]))
+def _select_predicate_columns(schema: Schema, predicate: Predicate | None) -> tuple[Column, ...]:
+    """Return the columns of a table that a predicate refers to."""
+    roots = {schema.path_of(column_id)[0] for column_id in (collect_column_ids(predicate) if predicate else ())}
+    return tuple(column for column in schema.columns if column.name in roots)

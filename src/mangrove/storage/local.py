@@ -12,8 +12,9 @@ import errno
 import os
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from typing import TypeVar
 
 from mangrove.errors import InvalidInputError, NotFoundError, StorageError
 from mangrove.storage.local_folders import LocalFolders, fsync_descriptor, list_files, list_temporary_files
@@ -22,6 +23,8 @@ from mangrove.storage.port import ListEntry, ObjectInfo
 from mangrove.storage.uri import RootUri
 
 __all__ = ["LocalStore"]
+
+T = TypeVar("T")
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _UNNAMED_FILE = getattr(os, "O_TMPFILE", 0) and (os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC)
@@ -50,6 +53,14 @@ class LocalStore:
         if data is None:
             raise NotFoundError(f"object {path!r} does not exist in {self.uri}")
         return data
+
+    def read_into(self, path: str, start: int, buffer: memoryview) -> int:
+        """Fill the buffer with the object's bytes from `start` on; return how many there were."""
+        check_range(start, len(buffer))
+        count = self._open_and_read(path, lambda descriptor, _: _read_range_into(descriptor, start, buffer))
+        if count is None:
+            raise NotFoundError(f"object {path!r} does not exist in {self.uri}")
+        return count
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
         """Return each object's bytes; None if there is none. Reads are sequential, which is the fastest here."""
@@ -152,6 +163,13 @@ class LocalStore:
         self._delete(listed)
 
     def _read(self, path: str, start: int, length: int | None) -> bytes | None:
+        def read(descriptor: int, size: int) -> bytes:
+            return _read_range(descriptor, start, size if length is None else min(size, start + length))
+
+        return self._open_and_read(path, read)
+
+    def _open_and_read(self, path: str, read: Callable[[int, int], T]) -> T | None:
+        """Return what `read` returns for the descriptor and the size of a file, or None if there is no file."""
         check_path(path)
         try:
             descriptor = self._folders.open_file(path)
@@ -161,8 +179,7 @@ class LocalStore:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
                     return None
-                end = status.st_size if length is None else min(status.st_size, start + length)
-                return _read_range(descriptor, start, end)
+                return read(descriptor, status.st_size)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -278,6 +295,17 @@ def _read_range(descriptor: int, start: int, end: int) -> bytes:
         parts.append(data)
         at += len(data)
     return b"".join(parts)
+
+
+def _read_range_into(descriptor: int, start: int, buffer: memoryview) -> int:
+    count = 0
+    while count < len(buffer):
+        # One call reads at most about 2 GiB, and less after a signal.
+        part = os.preadv(descriptor, [buffer[count:]], start + count)
+        if not part:
+            break
+        count += part
+    return count
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -11,9 +11,9 @@ hold both `a` and `a/b`, a disk cannot.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-__all__ = ["ListEntry", "ObjectInfo", "Prefix", "Store"]
+__all__ = ["BufferedReads", "ListEntry", "ObjectInfo", "Prefix", "Store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +97,17 @@ class Store(Protocol):
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete the objects; missing ones are ignored."""
+        ...
+
+
+@runtime_checkable
+class BufferedReads(Protocol):
+    """A store that can also read into memory of the caller, which saves a copy."""
+
+    def read_into(self, path: str, start: int, buffer: memoryview) -> int:
+        """Fill the buffer with the object's bytes from `start` on; return how many there were.
+
+        Fewer bytes than the buffer has room for are the end of the object. A missing object
+        raises `NotFoundError`.
+        """
         ...

@@ -93,7 +93,7 @@ def formats(session: SparkSession, folder: Path) -> None:
     stream = session.readStream.format("mangrove").option("lake", lake.uri).load("s.t")
     writer = stream.writeStream.format("mangrove").option("lake", lake.uri).trigger(availableNow=True)
     writer.option("checkpointLocation", str(folder / "checkpoint")).start("s.copied").awaitTermination()
-    assert sorted(copied.to_arrow().column("id").to_pylist()) == [0, 1, 2, 7]
+    assert sorted(copied.to_arrow().column("id").to_numpy().tolist()) == [0, 1, 2, 7]
     print("all formats done")
 
 

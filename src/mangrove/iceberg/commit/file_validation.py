@@ -24,6 +24,7 @@ from mangrove.local.conform import FIELD_ID, check_rows_fit, conform_rows, match
 from mangrove.local.data_files import compute_statistics, split_by_partition
 from mangrove.local.parquet import ParquetBytes
 from mangrove.local.row_changes import check_constraints
+from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds, list_leaf_fields
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile
 from mangrove.model.partitioning import Bucket, PartitionField, transform_value
@@ -44,8 +45,6 @@ __all__ = [
     "validate_equality_delete_file",
 ]
 
-_NO_BOUND: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, RuntimeError, InvalidInputError)
-
 
 def read_footer_statistics(found: ParquetBytes, state: TableState) -> tuple[ColumnStatistics, ...]:
     """Return the footer's counts and bounds for the columns that our own writer collects statistics of."""
@@ -56,7 +55,7 @@ def read_footer_statistics(found: ParquetBytes, state: TableState) -> tuple[Colu
     every = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     groups = [group for group in every if group.num_rows]
     statistics: list[ColumnStatistics] = []
-    for place, field in enumerate(_leaves(found.parquet.schema_arrow)):
+    for place, field in enumerate(list_leaf_fields(found.parquet.schema_arrow)):
         column = next((one for one in columns.values() if field is not None and match_by_id(field, one)), None)
         if column is not None:
             statistics.append(_statistics(column, field, [(group.num_rows, group.column(place)) for group in groups]))
@@ -83,27 +82,13 @@ def check_partition(state: TableState, file: DataFile, values: Sequence[Value | 
             )
 
 
-def _leaves(fields: Iterable[Any]) -> Iterable[Any | None]:
-    """Yield the leaf columns of a Parquet file in order; None for those inside lists and maps."""
-    for field in fields:
-        arrow = field.type
-        if pa.types.is_struct(arrow):
-            yield from _leaves(arrow.field(place) for place in range(arrow.num_fields))
-        elif pa.types.is_map(arrow):
-            yield from (None for inner in (arrow.key_field, arrow.item_field) for _ in _leaves([inner]))
-        elif pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
-            yield from (None for _ in _leaves([arrow.value_field]))
-        else:
-            yield field
-
-
 def _statistics(column: Column, field: Any, chunks: Sequence[tuple[int, Any]]) -> ColumnStatistics:
     statistics = [(row_count, chunk.statistics) for row_count, chunk in chunks]
     is_counted = all(one is not None and one.has_null_count for _, one in statistics)
     try:
-        ends = _ends(statistics) if _has_bounds(field.type) else None
+        ends = _ends(statistics) if has_comparable_bounds(field.type) else None
         bounds = None if not ends else _bounds(column, field, ends)
-    except _NO_BOUND:
+    except BOUND_ERRORS:
         bounds = None
     return ColumnStatistics(
         column.id,
@@ -113,12 +98,6 @@ def _statistics(column: Column, field: Any, chunks: Sequence[tuple[int, Any]]) -
         minimum=None if bounds is None else bounds.minimum,
         maximum=None if bounds is None else bounds.maximum,
     )
-
-
-def _has_bounds(arrow: Any) -> bool:
-    """Return whether the footer has exact bounds of this type, in the same order for all writers."""
-    is_fine = pa.types.is_timestamp(arrow) and arrow.unit == "ns"
-    return not (is_fine or pa.types.is_unsigned_integer(arrow) or pa.types.is_nested(arrow))
 
 
 def _ends(statistics: Sequence[tuple[int, Any]]) -> list[Any] | None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import format_schema
-from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.manifests import FileKind
 from mangrove.model.names import join_name, quote_name

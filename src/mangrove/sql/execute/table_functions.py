@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.table import TableSnapshot
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.model.names import join_name, split_name
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, create_frame

@@ -1,0 +1,359 @@
+"""Scans read only the row groups, columns and deletes that they need, and return the rows of a plain model."""
+
+import datetime
+import decimal
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mangrove.expressions.parse import parse_predicate
+from mangrove.expressions.schema_text import parse_schema
+from mangrove.local.data_files import compute_statistics
+from mangrove.local.engine import LocalEngine
+from mangrove.local.keys import find_visible_rows
+from mangrove.local.parallel import map_ahead
+from mangrove.local.parquet import encode_parquet
+from mangrove.local.row_numbers import build_row_numbers
+from mangrove.model.arrow_schema import schema_to_arrow
+from mangrove.model.manifests import DataFile
+from mangrove.model.objects import TableVersion
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column, Int64, Varchar
+from mangrove.storage.counting import CountingStore, StoreRequests
+from mangrove.storage.memory import MemoryStore
+from mangrove.storage.port import ObjectInfo
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import build_append_delta, plan_write
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.table_model import TableModel, apply_write
+
+Row = dict[str, Any]
+
+
+class Bench:
+    """A table whose files have row groups of a chosen size, on a store that counts requests."""
+
+    def __init__(self, schema: str, keys: tuple[str, ...] = (), delete_mode: str = "auto") -> None:
+        parsed = parse_schema(schema)
+        version = TableVersion(1, parsed, keys=tuple(parsed.column(key).id for key in keys))
+        self.store = CountingStore(MemoryStore())
+        self.effects = build_deterministic_effects(self.store)
+        self.engine = LocalEngine(self.store, self.effects.new_id)
+        self.state = TableState("s.t", "table-id", version, properties={"write.delete-mode": delete_mode})
+
+    def add(self, rows: list[Row] | pa.Table, row_group_size: int, *, has_statistics: bool = True) -> DataFile:
+        """Append a file, with the bounds that Arrow writes."""
+        arrow = schema_to_arrow(self.state.schema)
+        table = rows.cast(arrow) if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=arrow)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, row_group_size=row_group_size, compression="none", use_dictionary=False)
+        data = sink.getvalue().to_pybytes()
+        columns = [(path, column.id) for path, column in self.state.schema.all_columns() if len(path) == 1]
+        plain = [(path, one) for path, one in columns if not pa.types.is_nested(table.schema.field(path[0]).type)]
+        statistics = compute_statistics(table, plain) if has_statistics else ()
+        path = f"data/{self.effects.new_id()}.parquet"
+        file = DataFile(path, len(data), table.num_rows, statistics=statistics)
+        self.store.put(path, data)
+        self.state = apply_write(self.state, plan_write({(): build_append_delta([file])}))
+        return file
+
+    def commit(self, write: Any) -> None:
+        self.state = apply_write(self.state, write)
+
+    def requests_of(self, work: Any) -> StoreRequests:
+        before = self.store.requests
+        work()
+        return self.store.requests - before
+
+
+@pytest.fixture
+def in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files of some hundred kilobytes like large ones: the footer first, then ranges."""
+    monkeypatch.setattr("mangrove.local.parquet._WHOLE_SIZE_BYTES_MAX", 100_000)
+    monkeypatch.setattr("mangrove.local.parquet._GAP_SIZE_BYTES_MAX", 0)
+
+
+COUNT = 40_000
+GROUP = 4_000
+COLUMN_BYTES = GROUP * 8
+SLACK_BYTES = 70_000
+"""The footer, and the few bytes behind each column that Arrow may read."""
+
+
+def make_bench(keys: tuple[str, ...] = (), delete_mode: str = "auto") -> Bench:
+    bench = Bench("id bigint not null, v bigint, w bigint", keys, delete_mode)
+    numbers = range(COUNT)
+    rows = pa.table({"id": numbers, "v": [number * 7_919 % COUNT * 2 for number in numbers], "w": numbers})
+    bench.add(rows, GROUP)
+    return bench
+
+
+def test_only_row_groups_that_can_match_are_read(in_ranges: None) -> None:
+    bench = make_bench()
+    rows: list[Any] = []
+    requests = bench.requests_of(lambda: rows.extend(bench.engine.read(bench.state, ["w"], "id = 12345").to_pylist()))
+    assert rows == [{"w": 12_345}]
+    assert requests.bytes_read < 2 * COLUMN_BYTES + SLACK_BYTES
+    assert requests.reads == 1 + 2
+
+
+def test_other_columns_are_not_read_where_no_row_matches(in_ranges: None) -> None:
+    bench = make_bench()
+    requests = bench.requests_of(lambda: bench.engine.read(bench.state, None, "v = 4001"))
+    assert requests.reads == 1 + COUNT // GROUP
+    assert requests.bytes_read < COUNT * 8 + SLACK_BYTES
+
+
+def test_a_count_reads_the_columns_of_its_condition_alone_and_without_one_nothing(in_ranges: None) -> None:
+    bench = make_bench()
+    counts: list[int] = []
+    requests = bench.requests_of(lambda: counts.append(bench.engine.count(bench.state, "v < 100")))
+    assert requests.bytes_read < COUNT * 8 + SLACK_BYTES
+    assert bench.requests_of(lambda: counts.append(bench.engine.count(bench.state))).reads == 0
+    assert counts == [50, COUNT]
+
+
+@pytest.mark.parametrize("delete_mode", ["auto", "position"])
+def test_deletes_are_computed_once_for_a_table_state(in_ranges: None, delete_mode: str) -> None:
+    bench = make_bench(("id",), delete_mode)
+    bench.commit(bench.engine.delete(bench.state, "id >= 100 and id < 200"))
+    rows: list[pa.Table] = []
+
+    def read() -> None:
+        rows.append(bench.engine.read(bench.state, ["w"]))
+
+    first, second, third = (bench.requests_of(read) for _ in range(3))
+    assert second.reads == third.reads == 1 + COUNT // GROUP, "the footer and one column of each row group"
+    assert second.bytes_read < COUNT * 8 + SLACK_BYTES < first.bytes_read + SLACK_BYTES
+    assert first.reads > second.reads
+    assert rows[0].equals(rows[1])
+    assert rows[0].num_rows == COUNT - 100
+    assert bench.requests_of(lambda: bench.engine.count(bench.state)).bytes_read < SLACK_BYTES
+    bench.commit(bench.engine.delete(bench.state, "id < 100"))
+    read()
+    assert rows[-1].num_rows == COUNT - 200
+
+
+@pytest.mark.parametrize("delete_mode", ["auto", "position"])
+def test_rows_are_deleted_without_reading_any_other_column(in_ranges: None, delete_mode: str) -> None:
+    bench = make_bench(("id",), delete_mode)
+    bench.commit(bench.engine.delete(bench.state, "id = 7"))
+    bench.commit(bench.engine.delete(bench.state, "true"))
+    assert bench.engine.count(bench.state) == 0
+    assert bench.engine.read(bench.state).num_rows == 0
+    assert bench.engine.read(bench.state, []).num_rows == 0
+
+
+def test_a_file_with_rows_and_delete_keys_is_opened_once() -> None:
+    bench = Bench("id bigint not null, v bigint", ("id",))
+    for number in range(3):
+        bench.commit(bench.engine.upsert(bench.state, [{"id": 1, "v": number}, {"id": number + 5, "v": 0}]))
+    assert bench.requests_of(lambda: bench.engine.read(bench.state)).reads == 3
+
+
+def test_batches_are_read_as_they_are_taken(in_ranges: None) -> None:
+    bench = Bench("id bigint, v bigint")
+    bench.add(pa.table({"id": range(COUNT), "v": range(COUNT)}), 500)
+    read: list[int] = []
+
+    def take_first() -> None:
+        batches = bench.engine.read_batches(bench.state, ["id"])
+        read.append(next(batches).num_rows)
+        batches.close()  # type: ignore[attr-defined]
+
+    assert bench.requests_of(take_first).reads < COUNT // 500 // 2
+    assert read == [500]
+    batches = list(bench.engine.read_batches(bench.state, ["v"], "id >= 700"))
+    assert pa.Table.from_batches(batches)["v"].to_pylist() == list(range(700, COUNT))
+
+
+def test_work_ahead_is_bounded_by_size_and_keeps_the_order() -> None:
+    started: list[int] = []
+
+    def work(item: int) -> int:
+        started.append(item)
+        return -item
+
+    results = map_ahead(work, iter(range(20)), lambda _: 40, 100)
+    assert next(results) == 0
+    assert len(started) <= 3, "two items of this size fit, and one result was taken"
+    assert list(results) == [-item for item in range(1, 20)]
+
+
+def test_files_that_are_encoded_in_parallel_have_the_same_names_and_bytes_each_time() -> None:
+    rows = pa.table({"id": range(5_000), "v": range(5_000)})
+    written: list[dict[str, bytes]] = []
+    for _ in range(2):
+        store = MemoryStore()
+        state = Bench("id bigint, v bigint").state
+        engine = LocalEngine(store, build_deterministic_effects(store).new_id, file_size_bytes=2_000)
+        state = apply_write(state, engine.append(state, rows))
+        assert engine.read(state).to_pydict() == rows.to_pydict()
+        written.append({entry.path: store.read(entry.path) for entry in store.list() if isinstance(entry, ObjectInfo)})
+    assert written[0] == written[1]
+    assert len(written[0]) == 40
+
+
+def test_a_dictionary_is_written_unless_most_values_are_distinct() -> None:
+    count = 1024 * 1024
+    numbers = build_row_numbers(count)
+    rows = pa.table({"distinct": numbers, "repeated": pc.bit_wise_and(numbers, 63)})
+    footer: Any = pq.read_metadata(pa.BufferReader(encode_parquet(rows)))
+    chunks = [footer.row_group(0).column(place) for place in range(2)]
+    assert [chunk.has_dictionary_page for chunk in chunks] == [False, True]
+    assert [chunk.statistics.max for chunk in chunks] == [count - 1, 63]
+
+
+IDS = st.integers(0, 7)
+KEYS = st.lists(st.tuples(IDS | st.none(), st.sampled_from(["a", "b"])), max_size=8)
+
+
+@pytest.mark.parametrize("names", [["id"], ["id", "name"]])
+@given(parts=st.lists(st.tuples(KEYS, st.integers(1, 5)), min_size=1, max_size=4), deletes=st.data())
+def test_a_row_is_visible_unless_a_later_delete_has_its_keys(
+    names: list[str], parts: list[tuple[list[Any], int]], deletes: st.DataObject
+) -> None:
+    chosen = deletes.draw(st.lists(st.tuples(KEYS, st.integers(1, 6)), min_size=1, max_size=4))
+    fields: Any = [("id", pa.int64()), ("name", pa.string())]
+    schema = pa.schema(fields)
+    columns = [column for column in (Column(1, "id", Int64()), Column(2, "name", Varchar())) if column.name in names]
+
+    def to_tables(some: list[tuple[list[Any], int]]) -> list[tuple[pa.Table, int]]:
+        rows = [([dict(zip(["id", "name"], key, strict=True)) for key in keys], position) for keys, position in some]
+        return [(pa.Table.from_pylist(one, schema=schema).select(names), position) for one, position in rows]
+
+    masks = find_visible_rows(to_tables(parts), to_tables(chosen), columns)
+    for (keys, position), mask in zip(parts, masks, strict=True):
+        later = {key[: len(names)] for some, at in chosen if at > position for key in some}
+        assert mask.to_pylist() == [key[0] is None or key[: len(names)] not in later for key in keys]
+
+
+SCHEMA = (
+    "id int not null, name string, v float, d decimal(6,2), t timestamp, day date, raw binary, "
+    "place struct<city: string, at: int>"
+)
+MOMENTS = st.sampled_from([datetime.datetime(2026, 1, day, 12, tzinfo=datetime.UTC) for day in (1, 2, 3)])
+LONG = "x" * 100
+NAMES = st.none() | st.sampled_from(["", "a", "ab", "b", LONG, LONG + "a", "\U0010ffff"])
+ROW = st.fixed_dictionaries(
+    {
+        "id": st.integers(0, 12),
+        "name": NAMES,
+        "v": st.none() | st.sampled_from([-0.0, 0.0, 0.5, 1.5, math.inf, -math.inf, math.nan]),
+        "d": st.none() | st.sampled_from([decimal.Decimal(text) for text in ("-1.50", "0.00", "99.99")]),
+        "t": st.none() | MOMENTS,
+        "day": st.none() | st.sampled_from([datetime.date(1969, 12, 31), datetime.date(2026, 1, 2)]),
+        "raw": st.none() | st.sampled_from([b"", b"\x00", b"\xff"]),
+        "place": st.none() | st.fixed_dictionaries({"city": NAMES, "at": st.none() | st.integers(-1, 3)}),
+    }
+)
+WHERE = st.sampled_from(
+    [
+        "id < 3",
+        "id = 5 or id > 10",
+        "id in (1, 4) and name is not null",
+        "id > 3000000000",
+        "name = 'a'",
+        f"name >= '{LONG}'",
+        "name like 'a%'",
+        "not name like 'a%'",
+        "name is null",
+        "v > 1",
+        "v >= 0",
+        "v <= 0",
+        "v <> 0.5",
+        "v < 1",
+        "v not in (0.5, 1.5)",
+        "d > 0",
+        "d = 99.99",
+        "t >= timestamp '2026-01-02 12:00:00'",
+        "day < '2000-01-01'",
+        "place.city = 'b'",
+        "place.at > 1",
+        "place.at is null",
+        "true",
+    ]
+)
+
+
+def count_rows_of(rows: list[Row]) -> Counter[str]:
+    return Counter(repr(normalize(row)) for row in rows)
+
+
+def normalize(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.UTC).isoformat()
+    return sorted((name, normalize(one)) for name, one in value.items()) if isinstance(value, dict) else value
+
+
+def evolve(schema: Schema) -> Schema:
+    """Return the schema with renamed and widened columns of the same ids."""
+    changed = parse_schema(
+        "id bigint not null, title string, v double, d decimal(9,2), t timestamp, day date, raw binary, "
+        "place struct<town: string, at: bigint>"
+    )
+    assert [column.id for _, column in changed.all_columns()] == [column.id for _, column in schema.all_columns()]
+    return replace(changed, schema_id=schema.schema_id + 1)
+
+
+def rename(row: Row) -> Row:
+    renamed = {"title" if name == "name" else name: value for name, value in row.items()}
+    place = row["place"]
+    return {**renamed, "place": None if place is None else {"town": place["city"], "at": place["at"]}}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    files=st.lists(st.lists(ROW, min_size=1, max_size=9), min_size=1, max_size=3),
+    row_group_size=st.integers(1, 4),
+    upserted=st.lists(ROW, max_size=5, unique_by=lambda row: repr(row["id"])),
+    deleted=st.sampled_from(["false", "id = 3", "v > 1", "name is null"]),
+    delete_mode=st.sampled_from(["auto", "position"]),
+    conditions=st.lists(WHERE, min_size=3, max_size=5),
+    is_evolved=st.booleans(),
+    has_statistics=st.booleans(),
+)
+def test_rows_are_those_of_a_plain_model_whatever_is_pruned_and_deleted(
+    files: list[list[Row]],
+    row_group_size: int,
+    upserted: list[Row],
+    deleted: str,
+    delete_mode: str,
+    conditions: list[str],
+    is_evolved: bool,
+    has_statistics: bool,
+) -> None:
+    bench = Bench(SCHEMA, ("id",), delete_mode)
+    model = TableModel(bench.state.schema, ("id",))
+    for rows in files:
+        bench.add(rows, row_group_size, has_statistics=has_statistics)
+        model.append(rows)
+    if is_evolved:
+        version, schema = bench.state.version, bench.state.schema
+        evolved = evolve(schema)
+        bench.state = replace(bench.state, version=replace(version, schema=evolved, earlier_schemas=(schema,)))
+        model.schema, model.rows = evolved, [rename(row) for row in model.rows]
+        upserted = [rename(row) for row in upserted]
+        texts = [text.replace("name", "title").replace("place.city", "place.town") for text in [deleted, *conditions]]
+        deleted, conditions = texts[0], texts[1:]
+    bench.commit(bench.engine.upsert(bench.state, upserted))
+    model.upsert(upserted)
+    bench.commit(bench.engine.delete(bench.state, deleted))
+    model.delete(parse_predicate(deleted, model.schema))
+    # The first condition comes again when the deletes are cached.
+    for where in [*conditions, conditions[0]]:
+        expected = model.read(parse_predicate(where, model.schema))
+        rows = bench.engine.read(bench.state, None, where).to_pylist()
+        assert count_rows_of(rows) == count_rows_of(expected), where
+        batches = bench.engine.read_batches(bench.state, None, where)
+        assert [row for batch in batches for row in batch.to_pylist()] == rows or "nan" in repr(rows)
+        assert bench.engine.count(bench.state, where) == len(expected)
+    assert bench.engine.count(bench.state) == len(model.rows)
