@@ -13,12 +13,12 @@ __all__ = ["Alias", "build_alias", "parse_named_argument"]
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name of a namespace or table."""
+    """Alternative name of a namespace or table."""
 
     name: str
-    """The dotted name."""
+    """Dotted name of the alias."""
     target: str
-    """The current dotted name of the namespace or table."""
+    """Current dotted name of the namespace or table."""
     kind: Kind
     target_id: str
 
@@ -27,13 +27,13 @@ class Alias:
 
 
 def build_alias(entry: AliasEntry) -> Alias:
-    """Return an alias as users see it."""
+    """Build the public value of an alias from its catalog entry."""
     target = entry.target_locator
     return Alias(str(AliasLocator(entry.name)), str(target), target.kind, entry.target_id)
 
 
 def parse_named_argument(name: str | Named) -> Named:
-    """Return the namespace or table with that dotted name or canonical string."""
+    """Parse a dotted name or canonical string of a namespace or table."""
     if isinstance(name, NamespaceLocator | TableLocator):
         return name
     is_table = isinstance(name, str) and ("|" in name or len(split_name(name)) > 1)

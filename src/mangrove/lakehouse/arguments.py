@@ -21,24 +21,24 @@ _COUNT_MAX: Final = 2**62
 
 
 def validate_count(given: object, what: str, least: int = 0) -> int:
-    """Return a whole number that counts something or names a version."""
+    """Validate a whole number of at least `least` and return it."""
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _COUNT_MAX:
         raise InvalidInputError(f"{what} was given as {given!r}: it is a whole number from {least}")
     return given
 
 
 def validate_limit(given: object) -> int | None:
-    """Return how many entries of a list are wanted; None is all."""
+    """Validate the maximum number of entries of a listing; None means no limit."""
     return None if given is None else validate_count(given, "the limit of a list")
 
 
 def validate_prefix(given: object) -> str:
-    """Return with what names shall begin."""
+    """Validate a prefix of names and return it."""
     return _validate_text(given, "the beginning of a name")
 
 
 def validate_texts(given: object, what: str) -> tuple[str, ...]:
-    """Return a list of texts; one text by itself is a list of one, and None a list of none.
+    """Return a list of strings as a tuple; a single string is a list of one, and None is an empty list.
 
     >>> validate_texts("id", "the keys"), validate_texts(["a", "b"], "the keys"), validate_texts(None, "the keys")
     (('id',), ('a', 'b'), ())
@@ -53,7 +53,7 @@ def validate_texts(given: object, what: str) -> tuple[str, ...]:
 
 
 def parse_namespace_argument(name: str | NamespaceLocator) -> NamespaceLocator:
-    """Return the namespace that is meant."""
+    """Return the locator of the namespace that an argument names."""
     if isinstance(name, NamespaceLocator):
         return name
     parts = split_name(name)
@@ -65,12 +65,12 @@ def parse_namespace_argument(name: str | NamespaceLocator) -> NamespaceLocator:
 
 
 def parse_table_argument(name: str | TableLocator) -> TableLocator:
-    """Return the table that is meant."""
+    """Return the locator of the table that an argument names."""
     return name if isinstance(name, TableLocator) else parse_table_name(name)
 
 
 def parse_view_argument(name: str | ViewLocator) -> ViewLocator:
-    """Return the view that is meant."""
+    """Return the locator of the view that an argument names."""
     return name if isinstance(name, ViewLocator) else parse_view_name(name)
 
 

@@ -1,11 +1,11 @@
 """The local disk cache for immutable files of a remote lakehouse.
 
-Their names hold an id that is drawn once. Roots, guards and hints are not among
-them: expiry writes the first two over, and their names are the same in every
-lakehouse. Nor is what others name. See decision 34.
+Immutable files have a unique id in their names. Roots, guards and hints are not
+cached: expiry overwrites roots and guards, and their names are the same in every
+lakehouse. Files named by other programs are not cached either. See decision 34.
 
-A store on this machine gains nothing by one, and is used as it is. So a program may
-name a cache wherever its lakehouse lies.
+A store on the local disk does not benefit from a cache and is used directly, so a
+program may configure a cache for any lakehouse.
 """
 
 import os
@@ -29,7 +29,7 @@ _DATA_FILE: Final = re.compile(r"data/.+/[^/]*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-
 
 
 def is_immutable_path(path: str) -> bool:
-    """Return whether a file at `path` can never be followed by another one there.
+    """Return whether the file at `path` can never be replaced by another one.
 
     >>> is_immutable_path("mangrove/node/6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8.mpk")
     True
@@ -47,15 +47,15 @@ def is_immutable_path(path: str) -> bool:
 
 
 CACHE_BYTES_MAX: Final = 1_000_000_000
-"""How much a cache holds where nobody says it."""
+"""Default capacity of a cache in bytes."""
 _MEMORY_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Little, since nodes are held decoded anyway, and the system holds files of the folder."""
+"""Capacity of the memory cache. Small, because decoded nodes and the operating system's page cache hold most files."""
 _ON_THIS_MACHINE: Final = frozenset({"file", "memory"})
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """A folder, in full, and about how many bytes it may hold."""
+    """Absolute path of a cache folder, and its approximate capacity in bytes."""
 
     folder: str
     bytes_max: int = CACHE_BYTES_MAX
@@ -64,14 +64,14 @@ class CacheSettings:
         validate_count(self.bytes_max, "the number of bytes of a cache", 1)
 
     def before(self, store: Store) -> CachingStore:
-        """Return the store with the cache before it."""
+        """Return the store wrapped in the cache."""
         # The layouts take long to import, and who has no cache needs only one of them.
 
         return CachingStore(store, is_immutable_path, _MEMORY_BYTES_MAX, DiskCache(self.folder, self.bytes_max))
 
 
 def build_cache_settings(folder: str | os.PathLike[str] | None, bytes_max: int | None = None) -> CacheSettings | None:
-    """Return the cache in a folder, as seen from here, or None where none is named."""
+    """Return the settings of a cache in a folder, resolved to an absolute path, or None without a folder."""
     if folder is None:
         if bytes_max is not None:
             raise InvalidInputError("a number of bytes was given for a cache, but no folder: name one, or leave it out")
@@ -97,7 +97,7 @@ def _is_not_folder(path: Path) -> bool:
 
 
 def wrap_in_cache(store: Store, cache: CacheSettings | None) -> Store:
-    """Return the store with the cache before it, if there is one and the store is not on this machine anyway."""
+    """Return the store wrapped in the cache; without a cache, or for a store on the local disk, the store itself."""
     if cache is None or parse_root_uri(store.uri).scheme in _ON_THIS_MACHINE:
         return store
     return cache.before(store)

@@ -1,8 +1,8 @@
 """The catalog API: namespaces, tables and views of a lakehouse, a transaction or a snapshot.
 
-A lakehouse reads the newest version and commits each statement by itself, a transaction
-reads its own writes and commits at its end, a snapshot reads one version and has no
-methods that change anything.
+A lakehouse reads the newest version and commits each statement separately. A transaction
+reads its own writes and commits at its end. A snapshot reads one version and has no
+methods that change it.
 """
 
 from __future__ import annotations
@@ -95,16 +95,16 @@ ViewT_co = TypeVar("ViewT_co", bound=ViewSnapshot, covariant=True)
 
 
 class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
-    """Namespaces with their tables and views, to be read."""
+    """Read access to namespaces, tables and views."""
 
     clients: Mapping[str, CatalogClient]
-    """The clients of other catalogs whose tables are federated here, by name."""
+    """Clients of other catalogs whose tables are federated, by name."""
     engines: Engines | None = None
-    """What reads and writes rows; without it there are only definitions."""
+    """Engines that read and write rows; without them only definitions are available."""
 
     @abstractmethod
     def reading(self) -> CatalogReader:
-        """Return where objects are read from now."""
+        """Return the catalog state that reads currently use."""
 
     @abstractmethod
     def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceT_co: ...
@@ -118,7 +118,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     def namespaces(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = None
     ) -> Iterator[NamespaceT_co]:
-        """Yield the namespaces in order of their names: those that start with `prefix`, come after `after`, so many."""
+        """Yield namespaces in order of their names: at most `limit`, starting with `prefix`, following `after`."""
         following = None if after is None else NamespaceLocator(after)
         found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
         for locator, value in islice(found, validate_limit(limit)):
@@ -127,7 +127,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             yield self._namespace_handle(locator, value)
 
     def namespace(self, name: str | NamespaceLocator) -> NamespaceT_co:
-        """Return a namespace."""
+        """Return a namespace by name."""
         return self._namespace_handle(*find_namespace(self.reading(), parse_namespace_argument(name)))
 
     def tables(
@@ -149,7 +149,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             yield self._table_handle(locator, value)
 
     def table(self, name: str | TableLocator, *, version: int | None = None) -> TableT_co:
-        """Return a table, or one of its table versions, which `shop.orders.version_2` and `shop|orders|2` name too."""
+        """Return a table, or one of its table versions: `shop.orders.version_2` and `shop|orders|2` name one too."""
         target = TableTarget(name) if isinstance(name, TableLocator) else parse_table_target(name)
         table = self._table_handle(*find_table(self.reading(), target.locator))
         number = target.version if version is None else version
@@ -174,7 +174,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             yield self._view_handle(locator, value)
 
     def view(self, name: str | ViewLocator) -> ViewT_co:
-        """Return a view."""
+        """Return a view by name."""
         return self._view_handle(*find_view(self.reading(), parse_view_argument(name)))
 
     def resolve(self, name: str | Locator) -> ResolvedObject:
@@ -192,22 +192,22 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
 
 
 Catalog: TypeAlias = ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]
-"""A lakehouse, a transaction or a snapshot, to be read."""
+"""A lakehouse, transaction or snapshot, for reading."""
 
 
 class WritableCatalog(ABC):
-    """Creates, alters, renames and drops namespaces, tables and views."""
+    """Methods that create, alter, rename and drop namespaces, tables and views."""
 
     clients: Mapping[str, CatalogClient]
     engines: Engines | None = None
 
     @abstractmethod
     def reading(self) -> CatalogReader:
-        """Return where objects are read from now."""
+        """Return the catalog state that reads currently use."""
 
     @abstractmethod
     def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
-        """Run a statement in a transaction; `message` is for the history where it is committed by itself."""
+        """Run a statement in a transaction; `message` goes to the history if the statement is committed by itself."""
 
     @abstractmethod
     def new_id(self) -> str:
@@ -253,7 +253,7 @@ class WritableCatalog(ABC):
         description: str | None = None,
         if_not_exists: bool = False,
     ) -> Namespace:
-        """Make a namespace."""
+        """Create a namespace."""
         locator = parse_namespace_argument(name)
 
         def statement(transaction: StagedTransaction) -> Namespace:
@@ -276,7 +276,7 @@ class WritableCatalog(ABC):
         *,
         description: str | None = None,
     ) -> Namespace:
-        """Put or remove properties of a namespace, or describe it anew."""
+        """Set or remove properties of a namespace, or change its description."""
         locator, gone = parse_namespace_argument(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: StagedTransaction) -> Namespace:
@@ -287,7 +287,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"alter namespace {locator}")
 
     def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> Namespace:
-        """Give a namespace another name; its tables and views come along untouched."""
+        """Rename a namespace; its tables and views keep their ids and data."""
         old, new = parse_namespace_argument(name), parse_namespace_argument(to)
 
         def statement(transaction: StagedTransaction) -> Namespace:
@@ -297,7 +297,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"rename namespace {old} to {new}")
 
     def drop_namespace(self, name: str | NamespaceLocator, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Drop a namespace that is empty, or with `cascade` together with all that is in it."""
+        """Drop an empty namespace, or with `cascade` a namespace and everything in it."""
         locator = parse_namespace_argument(name)
 
         def statement(transaction: StagedTransaction) -> None:
@@ -329,18 +329,19 @@ class WritableCatalog(ABC):
         replace: bool = False,
         if_not_exists: bool = False,
     ) -> Table:
-        """Make a table; `schema` is SQL text, a dict of names and SQL types, a pyarrow schema or a Spark StructType.
+        """Create a table; `schema` is SQL text, a dict of names and SQL types, a pyarrow schema or a Spark StructType.
 
-        With `as_` it has these rows from the start, and their columns where no schema
-        is given; with `replace` it takes the place of a table of its name. `defaults`
-        and `checks` are SQL text, by the names of columns and by names of their own.
+        `as_` provides the initial rows, and the columns if no schema is given. `replace`
+        replaces an existing table of the same name. `defaults` maps column names to SQL
+        expressions, and `checks` maps constraint names to SQL conditions.
 
-        `version` and `stream_id` are the ids of its first table version and stream.
+        `version` and `stream_id` are the ids of the first table version and stream.
 
-        A `schemaless` table has files as they are, added with `add_files`, in place of rows.
+        A `schemaless` table contains files, added with `add_files`, instead of rows.
 
-        A table whose data others keep is of the type "external", with a location and
-        a format, or "federated", with the `format_properties` "catalog" and "table".
+        The table type is "external" for data at a `location` in a `table_format` that other
+        programs maintain, or "federated" for a table of another catalog, which the
+        `format_properties` "catalog" and "table" identify.
         """
         name, as_ = parse_table_argument(name), make_repeatable(as_)
         requested = partial(
@@ -383,7 +384,7 @@ class WritableCatalog(ABC):
         *,
         description: str | None = None,
     ) -> Table:
-        """Put or remove properties of a table, or describe it anew."""
+        """Set or remove properties of a table, or change its description."""
         locator, gone = parse_table_argument(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: StagedTransaction) -> Table:
@@ -395,7 +396,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"alter table {locator}")
 
     def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> Table:
-        """Give a table another name, in its namespace or in another; however much lies below, it stays where it is."""
+        """Rename a table, within its namespace or into another; no data or metadata below the table is rewritten."""
         old, new = parse_table_argument(name), parse_table_argument(to)
 
         def statement(transaction: StagedTransaction) -> Table:
@@ -405,7 +406,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"rename table {old} to {new}")
 
     def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
-        """Drop a table; the data of an external or federated one stays."""
+        """Drop a table; the data of an external or federated table is not deleted."""
         locator = parse_table_argument(name)
 
         def statement(transaction: StagedTransaction) -> None:
@@ -425,10 +426,11 @@ class WritableCatalog(ABC):
         description: str | None = None,
         or_replace: bool = False,
     ) -> View:
-        """Make a view, or with `or_replace` put it in the place of another view.
+        """Create a view, or with `or_replace` replace an existing view.
 
-        `reads` are what its query reads; without it that is told from the query. A view
-        that would read itself, also by way of others, is refused.
+        `reads` lists the tables and views that the query reads; by default they are
+        extracted from the query. A view that would read itself, directly or through other
+        views, is refused.
         """
         locator = parse_view_argument(name)
         found = find_view_references(self.engines, sql, dialect, locator.namespace) if reads is None else reads
@@ -449,7 +451,7 @@ class WritableCatalog(ABC):
         *,
         description: str | None = None,
     ) -> View:
-        """Put or remove properties of a view, or describe it anew."""
+        """Set or remove properties of a view, or change its description."""
         locator, gone = parse_view_argument(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: StagedTransaction) -> View:
@@ -459,7 +461,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"alter view {locator}")
 
     def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> View:
-        """Give a view another name, in its namespace or in another."""
+        """Rename a view, within its namespace or into another."""
         old, new = parse_view_argument(name), parse_view_argument(to)
 
         def statement(transaction: StagedTransaction) -> View:
@@ -469,7 +471,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"rename view {old} to {new}")
 
     def drop_view(self, name: str | ViewLocator, *, if_exists: bool = False) -> None:
-        """Drop a view; what it reads stays."""
+        """Drop a view; the tables and views that it reads remain."""
         locator = parse_view_argument(name)
 
         def statement(transaction: StagedTransaction) -> None:
@@ -479,10 +481,10 @@ class WritableCatalog(ABC):
         self.change(statement, f"drop view {locator}")
 
     def create_alias(self, name: str | Named, target: str | Named, *, if_not_exists: bool = False) -> Alias:
-        """Give a namespace or table another name, which follows it through renames.
+        """Create an alias of a namespace or table; it follows its target through renames.
 
-        Every read and change accepts the alias; a rename or drop of the target needs its
-        own name. Aliases share names with namespaces, or with tables and views.
+        Reads and changes accept the alias. To rename or drop the target, use its own name.
+        An alias must not have the name of a namespace, or of a table or view beside it.
 
         >>> lake.create_alias("shop.purchases", "shop.orders")  # doctest: +SKIP
         """
@@ -496,7 +498,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"create alias {alias} of {of}")
 
     def drop_alias(self, name: str | Named, *, if_exists: bool = False) -> None:
-        """Drop an alias; its namespace or table stays."""
+        """Drop an alias; its namespace or table remains."""
         alias = parse_named_argument(name)
 
         def statement(transaction: StagedTransaction) -> None:
@@ -507,7 +509,7 @@ class WritableCatalog(ABC):
 
 
 class CompactOptions(TypedDict, total=False):
-    """How tables are compacted, where it is not as usual."""
+    """Options of a compaction."""
 
     engine: str | None
     bytes_max: int | None
@@ -517,13 +519,13 @@ class CompactOptions(TypedDict, total=False):
 
 
 def list_managed_tables(catalog: ReadableCatalog[Namespace, Table, View]) -> list[Table]:
-    """Return the tables whose rows are ours to write, in order of their names, each table version by itself."""
+    """Return the managed tables in order of their names, one entry for each table version."""
     found = (table for namespace in catalog.namespaces() for table in namespace.tables())
     return [one for table in found if table.table_type is TableType.MANAGED for one in list_written_versions(table)]
 
 
 def list_written_versions(table: Table) -> list[Table]:
-    """Return the table if it has one table version, else one for each version that is not deleted."""
+    """Return the table itself if it has one table version, otherwise a handle for each version that is not deleted."""
     if table.value.latest_table_version == 1:
         return [table]
     deleted = TableVersionState.DELETED.value
@@ -531,7 +533,7 @@ def list_written_versions(table: Table) -> list[Table]:
 
 
 def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> dict[str, CompactionReport]:
-    """Compact tables, and return by their names the reports of those in which there was something to do."""
+    """Compact tables, and return the reports of those that changed, by table name."""
     reports: dict[str, CompactionReport] = {}
     for table in tables:
         try:

@@ -26,7 +26,7 @@ def check_uri(
     engine: str | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> CheckReport:
-    """Look at everything that the versions of the lakehouse at a URI reach; see `Maintenance.check`."""
+    """Check everything that the versions of the lakehouse at a URI reference; see `Maintenance.check`."""
     try:
         lake = open_lakehouse(uri, storage_options=storage_options, engines=engines)
     except FormatError as error:
@@ -35,7 +35,7 @@ def check_uri(
 
 
 def diagnose_open_failure(effects: Effects, error: FormatError) -> CheckReport:
-    """Return what is known about a lakehouse that could not be opened for that reason."""
+    """Return a report on a lakehouse that failed to open with the given error."""
     found = diagnose_tree(effects) or diagnose_catalog(effects)
     if found is None or not found.problems:
         found = OpenFailure((Problem(effects.store.uri, str(error)),), None if found is None else found.opens)

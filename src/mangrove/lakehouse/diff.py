@@ -15,7 +15,7 @@ __all__ = ["ChangeKind", "Diff", "ObjectChange", "RowChange", "build_diff", "sum
 
 
 class ChangeKind(enum.Enum):
-    """What became of an object."""
+    """Kind of change of an object."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -25,7 +25,7 @@ class ChangeKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """What came to a table and went from it: deltas, the rows in their data files, the bytes of all their files."""
+    """Deltas added to and removed from a table, with the rows of their data files and the bytes of all their files."""
 
     deltas_added: int = 0
     deltas_removed: int = 0
@@ -50,7 +50,7 @@ _NO_ROWS = RowChange()
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """What became of a namespace, table, view, alias or shared transaction; of a table also of its rows."""
+    """Change of a namespace, table, view, alias or shared transaction; for a table, also of its rows."""
 
     kind: Kind
     name: str
@@ -65,7 +65,7 @@ class ObjectChange:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs between two versions, in order of kinds and names."""
+    """Differences between two versions, ordered by kind and name."""
 
     before: int
     after: int
@@ -77,7 +77,7 @@ class Diff:
 
 
 def build_diff(metastore: Metastore, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Diff:
-    """Return what differs between two versions."""
+    """Return the differences between two versions."""
     differences = diff_snapshots(metastore, before, after)
     changes = summarize_differences(differences, lambda tables: load_table_names(tables, after, before))
     return Diff(before.version, after.version, changes)
@@ -86,10 +86,10 @@ def build_diff(metastore: Metastore, before: MetastoreSnapshot, after: Metastore
 def summarize_differences(
     differences: Iterable[Difference], names_of: Callable[[set[TableIdentity]], Mapping[TableIdentity, str]]
 ) -> tuple[ObjectChange, ...]:
-    """Return what became of each object that has a name.
+    """Summarize differences by named object.
 
-    A table whose entry is the same while something below it is not is found by its
-    ids, so `names_of` is asked once for the names of all of these.
+    If only objects below a table changed, the table is identified by its ids:
+    `names_of` is called once with the ids of all such tables.
     """
     named: dict[tuple[Kind, str], list[Difference]] = {}
     others: list[Difference] = []
@@ -156,7 +156,7 @@ def _change(kind: Kind, both: list[Difference]) -> ObjectChange:
 
 
 def _id_of(difference: Difference) -> str:
-    """Return what stays when an object is renamed; what replaced another under one name is told apart by it."""
+    """Return the id of an object, which survives renames and differs for a replacement of the same name."""
     if difference.before is not None and difference.after is not None:
         return f"at {difference.locator}"
     value = difference.before or difference.after

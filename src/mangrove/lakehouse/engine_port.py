@@ -59,15 +59,15 @@ __all__ = [
 
 
 def is_spark_frame(rows: object) -> bool:
-    """Return whether rows are a DataFrame of Spark, classic or Connect."""
+    """Return whether rows are a Spark DataFrame, classic or Connect."""
     return type(rows).__module__.partition(".")[0] == "pyspark"
 
 
 def columns_of(rows: object) -> tuple[str, ...] | None:
-    """Return the names of the columns that rows have, or None where nobody knows.
+    """Return the column names of rows, or None if they are unknown.
 
-    A list of dicts has the columns that any of its dicts names. An empty one names none.
-    The names of the index of a pandas frame are columns as well.
+    The columns of a list of dicts are the keys of all its dicts; an empty list has none.
+    The named index levels of a pandas frame are columns too.
     """
     frame: Any = rows
     if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
@@ -83,7 +83,7 @@ def columns_of(rows: object) -> tuple[str, ...] | None:
 
 
 def make_repeatable(rows: object) -> object:
-    """Return rows that can be looked at again, for their columns or after a lost race: a reader gives its rows once."""
+    """Return rows that can be read more than once, for their columns or for a retry; a reader is consumed when read."""
     if type(rows).__name__ == "RecordBatchReader" and type(rows).__module__.partition(".")[0] == "pyarrow":
         reader: Any = rows
         return reader.read_all()
@@ -91,69 +91,69 @@ def make_repeatable(rows: object) -> object:
 
 
 class Engine(Protocol):
-    """What reads and writes rows; a write is planned and not yet committed."""
+    """Interface that reads rows and plans writes; planned writes are not committed."""
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
     ) -> Any:
-        """Return the rows of a table, or those that `where` means."""
+        """Return the rows of a table, or those that match `where`."""
         ...
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows."""
+        """Plan an append of rows."""
         ...
 
     def add(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows whose order does not matter."""
+        """Plan an append of rows whose order does not matter."""
         ...
 
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows in the place of those with the same keys."""
+        """Plan an upsert: the rows replace existing rows with the same keys."""
         ...
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
-        """Delete the rows that a predicate means, or those with the keys of a frame."""
+        """Plan a delete of the rows that match a predicate, or that have the keys of a frame."""
         ...
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
-        """Put rows in the place of all, or of those that `where` means."""
+        """Plan a replacement of all rows, or of those that match `where`."""
         ...
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
-        """Put rows in the place of those in the partitions that they lie in."""
+        """Plan a replacement of all rows in the partitions to which the new rows belong."""
         ...
 
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | SparkCondition | None = None
     ) -> PlannedWrite:
-        """Set columns of all rows, or of those that `where` means."""
+        """Plan an update of all rows, or of those that match `where`."""
         ...
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
-        """Do with each row of the source and of the table what the first clause says that applies."""
+        """Plan a merge: for each row of the source and the table, the first clause that applies decides."""
         ...
 
     def changes(self, before: TableState, after: TableState) -> Any:
-        """Return the rows that differ, with what became of each beside it."""
+        """Return the rows that differ between two states, with the type of each change."""
         ...
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
-        """Return a few of the rows that a condition means."""
+        """Return a few of the rows that match a condition."""
         ...
 
     def detect_columns(self, state: TableState | None, rows: object) -> Mapping[str, DataType | None]:
-        """Return the columns that rows have, with None for the type of one that holds nulls alone."""
+        """Return the columns of rows with their types; the type of a column with only nulls is None."""
         ...
 
     def compact(
         self, state: TableState, bounds: CompactionBounds = ..., watch: ProgressCallback = ...
     ) -> PlannedCompaction:
-        """Merge the deltas of each log, as far as the bounds allow."""
+        """Plan a compaction that merges the deltas of each log, within the bounds."""
         ...
 
 
 class RowReader(Protocol):
-    """Reads rows in this process."""
+    """Interface that reads rows in this process."""
 
     def read(
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
@@ -176,7 +176,7 @@ class RowReader(Protocol):
         ...
 
     def count_rows(self, store: Store, file: DataFile) -> int:
-        """Return how many rows a data file really has, having read all of them."""
+        """Return the number of rows of a data file, counted by reading the whole file."""
         ...
 
     def have_rows_changed(
@@ -191,58 +191,58 @@ class RowReader(Protocol):
 
 
 class LocalRowEngine(RowReader, Engine, Protocol):
-    """An engine in this process, whose rows other tools of this process take."""
+    """Engine that runs in this process and exchanges rows with other libraries in it."""
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
-        """Write files as they are; nothing is committed."""
+        """Write files unchanged to the store, without a commit."""
         ...
 
     def polars_frame(self, rows: pa.Table) -> polars.DataFrame:
-        """Return rows that were read as a polars DataFrame."""
+        """Convert rows that were read into a Polars DataFrame."""
         ...
 
     def duckdb_relation(
         self, rows: pa.Table, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """Return rows that were read as a relation of DuckDB."""
+        """Convert rows that were read into a DuckDB relation."""
         ...
 
 
 class MaintenanceExecutors(Protocol):
-    """Upkeep on many machines."""
+    """Distributed maintenance operations."""
 
     @property
     def row_counter(self) -> CountRowsOfMany:
-        """Return what counts the rows that files really have."""
+        """Function that counts the rows of files by reading them."""
         ...
 
     @property
     def delete_files(self) -> DeleteFiles:
-        """Return what deletes files."""
+        """Function that deletes files."""
         ...
 
 
 class SparkRowEngine(Engine, Protocol):
-    """An engine in a Spark session that others may use too."""
+    """Engine on a Spark session, which other code may share."""
 
     session: Any
 
     def add_catalog_hints(self, namespaces: Callable[[], Collection[str]]) -> None:
-        """Let Spark's errors about names in these namespaces say what to write instead."""
+        """Add hints to Spark's errors about unknown names in these namespaces."""
         ...
 
     def copier(self, destination_options: Mapping[str, str] | None = None) -> Copier:
-        """Return what copies files on executors."""
+        """Return a function that copies files on executors."""
         ...
 
     def executors(self, options: Mapping[str, str] | None = None) -> MaintenanceExecutors:
-        """Return what looks after the lakehouse's own files on executors, or after those that the options open."""
+        """Return maintenance operations on executors, for the lakehouse's store or the one that the options open."""
         ...
 
 
 @runtime_checkable
 class TimeTravelCatalog(Protocol):
-    """A catalog that knows what it was."""
+    """A catalog that supports time travel."""
 
     def at(self, where: int | str | datetime) -> Catalog:
         """Return the catalog as of a version, a time or the name of an export."""
@@ -250,36 +250,36 @@ class TimeTravelCatalog(Protocol):
 
 
 class Engines(Protocol):
-    """The engines of a lakehouse, each started when it is first needed."""
+    """The engines of a lakehouse, each started on first use."""
 
     def reader(self) -> RowReader:
-        """Return what reads in this process, without all that it takes to write."""
+        """Return the reader of this process, without loading what only writes need."""
         ...
 
     def local(self) -> LocalRowEngine:
-        """Return the engine in this process."""
+        """Return the engine that runs in this process."""
         ...
 
     def can_spark_open(self, *others: str) -> bool:
-        """Return whether there is a Spark whose processes can open the lakehouse and other places."""
+        """Return whether Spark is available and its processes can open the lakehouse and other locations."""
         ...
 
     def spark(self, *, jars: bool = False) -> SparkRowEngine:
-        """Return the engine on Spark, which brings Hadoop's JARs for the bucket where it is asked to."""
+        """Return the engine on Spark; `jars` adds Hadoop's JARs for the bucket."""
         ...
 
 
 @runtime_checkable
 class IcebergPublisher(Protocol):
-    """Engines that also show tables to Iceberg."""
+    """Engines that also publish tables as Iceberg metadata."""
 
     def iceberg_address(self, state: TableState, at_millis: int) -> str:
-        """Write what is missing to show a state, which was committed then, and return where its metadata lies."""
+        """Write missing Iceberg metadata of a state committed at that time; return the metadata file's location."""
         ...
 
 
 def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: TableLocator | TableTarget) -> str:
-    """Return where the metadata lies that shows a table, and say what to do where it cannot be shown."""
+    """Return the location of the Iceberg metadata of a table; raise an error with advice if it cannot be published."""
     if isinstance(reading, Workspace):
         raise InvalidInputError(
             f"{locator} is shown to Iceberg as it was committed, and this transaction has yet to end: commit it, "
@@ -293,31 +293,31 @@ def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: T
 
 
 SPARK_DIALECT: Final = "spark"
-"""The dialect of views that is understood here."""
+"""SQL dialect of views that the engines support."""
 
 
 @runtime_checkable
 class SqlRunner(Protocol):
-    """Engines that also understand SQL."""
+    """Engines that also run SQL."""
 
     def sql(self, lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Any) -> Any:
-        """Run the statements of a text, and return the rows of the last one."""
+        """Run the statements of an SQL text, and return the rows of the last one."""
         ...
 
     def find_referenced_names(self, text: str, namespace: str) -> tuple[str, ...]:
-        """Return the tables and views that a query names; bare names are in the namespace."""
+        """Return the tables and views that a query references; unqualified names are resolved in the namespace."""
         ...
 
 
 def run_sql(engines: object, lake: Lakehouse | None, transaction: Transaction | None, text: str, arguments: Any) -> Any:
-    """Run SQL where the engines understand it, and say what to do where they do not."""
+    """Run SQL if the engines support it; otherwise raise an error with advice."""
     if lake is None or not isinstance(engines, SqlRunner):
         raise InvalidInputError("SQL needs Spark: open the lakehouse with mangrove.open or mangrove.create")
     return engines.sql(lake, transaction, text, arguments)
 
 
 def find_view_references(engines: object, text: str, dialect: str, namespace: str) -> tuple[str, ...]:
-    """Return what a query names where the engines understand it, else nothing."""
+    """Return the names that a query references, or none if the engines do not support SQL."""
     if dialect != SPARK_DIALECT or not isinstance(text, str) or not isinstance(engines, SqlRunner):
         return ()
     return engines.find_referenced_names(text, namespace)

@@ -56,7 +56,7 @@ _PAUSE_SECONDS_MAX: Final = 1.0
 
 
 class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
-    """A lakehouse at a URI; threads may share it. Each statement on it is a transaction of its own."""
+    """A lakehouse at a URI. Each statement on it is a separate transaction. Instances are thread-safe."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.engines = None if engines is None else engines(effects)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle how it is opened: another process opens it again by its URI, without the cache.
+        """Pickle the arguments with which the lakehouse was opened, without the cache.
 
-        The storage options are part of it, with the secrets that they hold. What came
-        from the environment or a profile is not.
+        The pickle contains the storage options, including their secrets. It does not contain
+        credentials from the environment or a profile.
         """
         if self.uri.startswith("memory:"):
             raise InvalidInputError(
@@ -96,12 +96,12 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     @property
     def uri(self) -> str:
-        """Where it is stored, ending in one `/`."""
+        """URI of the lakehouse, ending in one `/`."""
         return self.effects.store.uri
 
     @property
     def settings(self) -> LakehouseSettings:
-        """Its own definition: sizes, retention, properties, exports."""
+        """Settings of the lakehouse: sizes, retention, properties, exports."""
         return self.metastore.latest().settings
 
     @cached_property
@@ -111,7 +111,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     @property
     def version(self) -> int:
-        """The number of the newest version."""
+        """Number of the newest version."""
         return self.metastore.latest().version
 
     def reading(self) -> MetastoreSnapshot:
@@ -119,10 +119,10 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return self.metastore.latest()
 
     def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
-        """Commit one statement by itself, and run it again where a rival was faster.
+        """Commit one statement as a transaction, and retry it after a conflict.
 
-        It saw nothing before it began, so nobody could tell the second run from a
-        first one that began later.
+        The retry is safe because the statement read nothing before it began: a retry is
+        equivalent to a statement that started later.
         """
         return self.run(lambda transaction: statement(transaction.core), message=message)
 
@@ -139,9 +139,9 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         properties: Mapping[str, str] = NO_PROPERTIES,
         time_limit: str | timedelta | None = None,
     ) -> Transaction:
-        """Begin a transaction on the newest version, to be used in a `with` block.
+        """Begin a transaction on the newest version, for use in a `with` block.
 
-        `message`, `author` and `properties` are for the history.
+        `message`, `author` and `properties` are recorded in the history.
         """
         core = StagedTransaction(
             self._commits,
@@ -157,11 +157,11 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return Transaction(core, self.effects.new_id, self.clients, self.engines, self)
 
     def spark(self, *, jars: bool = False) -> Any:
-        """Return the Spark session in which its rows are read and written: the one that is there, or a new one.
+        """Return the Spark session that reads and writes rows: the active one, or a new one.
 
-        With `jars`, a new one brings Hadoop's classes for the bucket from Maven Central.
-        Spark's own catalog does not know the lakehouse's tables; where Spark says so in an
-        error, a note on it says what to write instead.
+        With `jars`, a new session loads Hadoop's classes for the bucket from Maven Central.
+        The tables of the lakehouse are not registered in Spark's own catalog; a note on
+        Spark's error about an unknown name explains what to write instead.
         """
         if self.engines is None:
             raise InvalidInputError(f"{self.uri} was opened without engines: use mangrove.open or mangrove.create")
@@ -172,7 +172,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return engine.session
 
     def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
-        """Run SQL, with arguments for `:name` or `?`, and return the rows of its last statement as Spark's."""
+        """Run SQL with arguments for `:name` or `?`; return the rows of the last statement as a Spark DataFrame."""
         return run_sql(self.engines, self, None, text, arguments)
 
     def run(
@@ -185,10 +185,10 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         properties: Mapping[str, str] = NO_PROPERTIES,
         attempts: int = _ATTEMPTS,
     ) -> T:
-        """Commit what `work` does in a transaction, and begin again from the start where a rival was faster.
+        """Run `work` in a transaction and commit it; after a conflict, run it again from the start.
 
-        `work` may run several times, each time on a newer version, so it should do
-        nothing outside its transaction.
+        `work` may run several times, each time on a newer version, so it should have no
+        effects outside its transaction.
         """
         validate_count(attempts, "the number of attempts", 1)
         if not callable(work):
@@ -207,11 +207,11 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     def transaction_once(
         self, query: str, batch_id: int, isolation: Isolation | str = Isolation.SNAPSHOT
     ) -> AbstractContextManager[Transaction | None]:
-        """Begin a transaction for a batch of a stream, in a `with` block that gets None if the batch is committed.
+        """Begin an idempotent transaction for a batch of a stream; the `with` block gets None for a committed batch.
 
-        The number of the batch is committed together with what the block does, so a
-        batch that comes again after a crash changes nothing. `query` is a name of your
-        own that goes with one checkpoint: a new checkpoint counts from 0 again.
+        The batch number is committed together with the changes of the block, so a batch
+        that is repeated after a crash changes nothing. `query` is a name that you choose for
+        one checkpoint: a new checkpoint starts again at batch 0 and needs a new name.
         """
         return begin_idempotent(self, query, batch_id, isolation)
 
@@ -222,18 +222,18 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         work: Callable[[Transaction], object],
         isolation: Isolation | str = Isolation.SNAPSHOT,
     ) -> bool:
-        """Commit what `work` does for a batch of a stream, unless that is committed; return whether it was needed.
+        """Commit `work` for a batch of a stream unless the batch is already committed; return whether it was needed.
 
-        As with `run`, `work` is repeated where a rival was faster.
+        As with `run`, `work` is repeated after a conflict.
         """
         return run_idempotent(self, query, batch_id, work, isolation)
 
     def queries(self) -> list[QueryBatch]:
-        """Return the last batch of every stream that was written once for each batch."""
+        """Return the last committed batch of every stream that uses idempotent transactions."""
         return list(list_query_batches(self.metastore.latest()))
 
     def forget_query(self, query: str) -> bool:
-        """Forget which batches of a stream were committed, once it will never run again."""
+        """Delete the record of the last committed batch of a stream that will never run again."""
         return self.run(
             lambda transaction: forget_query(transaction.reading(), query), message=f"forget the query {query}"
         )
@@ -249,7 +249,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         before: CatalogReader,
         after: CatalogReader,
     ) -> bool:
-        """Return whether rows of a range differ between two versions; without engines every new delta counts."""
+        """Return whether rows of a range differ between two versions; without engines, every new delta is a change."""
         return self.engines is None or self.engines.reader().have_rows_changed(rows, partitions, before, after)
 
     def begin_shared(
@@ -262,14 +262,14 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         author: str = "",
         properties: Mapping[str, str] = NO_PROPERTIES,
     ) -> SharedTransaction:
-        """Begin a transaction that other processes join by its name, and that lives until `ttl` has passed."""
+        """Begin a shared transaction, which other processes join by name; it expires after `ttl`."""
         work = SharedWork(
             self.effects.new_id(), _isolation(isolation), message or f"publish {name}", author, Properties(properties)
         )
         return self._participant(self._shared.begin(name, work, parse_duration_millis(ttl)))
 
     def join_shared(self, name: str) -> SharedTransaction:
-        """Take part in a shared transaction, as it was last saved."""
+        """Join a shared transaction in its last saved state."""
         return self._participant(self._shared.join(name))
 
     def shared_transactions(self) -> list[str]:
@@ -289,30 +289,30 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return load_snapshot_at(self.metastore, where)
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
-        """Yield the versions that are kept, newest first: those before a version, so many."""
+        """Yield at most `limit` retained versions, newest first, starting before the version `before`."""
         wanted = validate_limit(limit)
         following = None if before is None else validate_count(before, "a version")
         return (history_entry_of(commit) for commit in islice(self.metastore.history(before=following), wanted))
 
     def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
-        """Return what changed between two moments; without the second, until now."""
+        """Return the changes between two versions or points in time; by default until the newest version."""
         was = self.snapshot_at(before)
         now = self.metastore.latest() if after is None else self.snapshot_at(after)
         return build_diff(self.metastore, was, now)
 
     def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
-        """Commit what an earlier version holds, unless it is the newest; what lies between stays in the history."""
+        """Commit the content of an earlier version, unless it is the newest; later versions stay in the history."""
         began_at_millis = self.effects.now_millis()
         return self._rollbacks.roll_back(self.snapshot_at(to), began_at_millis, message, author)
 
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
-        """Take back what one version changed, if nothing later touched the same; return the version that does so."""
+        """Revert the changes of one version if nothing later changed the same objects; return the new version."""
         return self._rollbacks.undo(validate_count(version, "the version to undo"), message, author)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **settings: int
     ) -> LakehouseSettings:
-        """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
+        """Set or remove properties of the lakehouse, or change the retention of its versions."""
         gone = validate_texts(remove, "the properties to remove")
         return self.run(
             lambda transaction: transaction.alter_settings(put, gone, **settings), message="alter lakehouse"
@@ -320,7 +320,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
 
 def _namespaces_of(lake: Lakehouse | None) -> frozenset[str]:
-    """Return the names of the namespaces, none where the lakehouse is gone."""
+    """Return the names of the namespaces, or none if the lakehouse has been garbage-collected."""
     return frozenset() if lake is None else frozenset(namespace.name for namespace in lake.namespaces())
 
 
@@ -340,7 +340,7 @@ def reopen_lakehouse(
     engines: Callable[[Effects], Engines] | None,
     clock_tolerance_millis: int | None,
 ) -> Lakehouse:
-    """Open a lakehouse again as it was opened in another process; pickles of lakehouses name this function."""
+    """Reopen a lakehouse in another process; pickles of lakehouses refer to this function by name."""
     store = resolve_store(uri, lambda place: open_store(place, storage_options))
     effects = build_effects(store, clock_tolerance_millis)
     return Lakehouse(effects, open_layout(effects), clients, engines, storage_options)

@@ -25,18 +25,18 @@ __all__ = [
 ]
 
 LAYOUTS: Final = ("tree", "tree-older", "deltacat", "deltacat-2")
-"""What can be asked for: a layout, where needed with its other format revision."""
+"""Accepted values of `layout`: a layout, some with their other format revision."""
 _TREE: Final = "tree"
 _DELTACAT: Final = "deltacat"
 DELTACAT_READABLE_LAYOUT: Final = "deltacat-2"
-"""The layout in DeltaCAT's own form."""
+"""The layout in DeltaCAT's own format."""
 _TREE_LAYOUTS: Final = ("tree", "tree-older")
 _STRICT_LAYOUTS: Final = frozenset({"tree-older"})
-"""The layouts that are strict trees by default."""
+"""Layouts that are strict trees by default."""
 
 
 COMPATIBLE_WITH: Final = ("deltacat",)
-"""The programs that a lakehouse can stay readable by."""
+"""Programs with which a lakehouse can be kept compatible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class OpenedLayout:
 
 
 def resolve_strictness(layout: str, strict: bool | None) -> bool:
-    """Return whether a new lakehouse of this layout is a strict tree; None is the default of the layout.
+    """Return whether a new lakehouse of this layout is a strict tree; None selects the default of the layout.
 
     >>> resolve_strictness("tree", None), resolve_strictness("tree", True), resolve_strictness("tree-older", None)
     (False, True, True)
@@ -62,7 +62,7 @@ def resolve_strictness(layout: str, strict: bool | None) -> bool:
 
 
 def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, changes: Changes) -> OpenedLayout:
-    """Make a new lakehouse where there is none, in this layout or in the other."""
+    """Create a lakehouse in the given layout in a location that has none."""
     makers: dict[str, tuple[str, Callable[[], Metastore]]] = {
         "tree": (_TREE, lambda: create_tree(effects, settings, changes, NEWER)),
         "tree-older": (_TREE, lambda: create_tree(effects, settings, changes, OLDER)),
@@ -90,7 +90,7 @@ def create_layout(effects: Effects, layout: str, settings: LakehouseSettings, ch
 
 
 def open_layout(effects: Effects) -> OpenedLayout:
-    """Open the lakehouse that is there, whichever layout and format revision it has."""
+    """Open an existing lakehouse of any layout and format revision."""
     try:
         return OpenedLayout(effects.store.uri, _TREE, open_tree(effects))
     except NotFoundError:

@@ -1,7 +1,7 @@
 """The maintenance API for export, conversion, expiry, vacuum and integrity checks.
 
-The engine is chosen when the files are handed over: only then is known how many an
-export copies or a vacuum deletes.
+The engine is chosen after planning, when the number of files to copy or delete is
+known.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = [
 
 
 class MaintenanceEngines:
-    """What copies, deletes and counts for one lakehouse; an engine that was asked for and is not there is refused."""
+    """Selection of the engine that copies, deletes and counts; a requested engine that is unavailable is an error."""
 
     def __init__(
         self, engines: Engines | None, requested: str | None, destination_options: Mapping[str, str] | None = None
@@ -98,7 +98,7 @@ class MaintenanceEngines:
         *,
         last: str | None = None,
     ) -> None:
-        """Copy the files, each of the size that is said; the one at `last` when all others are there."""
+        """Copy files with known sizes; the file at `last` is copied after all others."""
         if self._is_for_spark(COPY_LIMITS, sizes, source, destination):
             self._spark().copier(self._options)(source, destination, sizes, watch, last=last)
         else:
@@ -113,12 +113,12 @@ class MaintenanceEngines:
 
     @property
     def count_rows(self) -> CountRowsOfMany | None:
-        """What counts the rows of the lakehouse's own files, where there are engines at all."""
+        """Function that counts the rows of the lakehouse's files, or None without engines."""
         return None if self._engines is None else self._counted
 
     @property
     def count_rows_there(self) -> CountRowsOfMany | None:
-        """What counts the rows of files at the destination."""
+        """Function that counts the rows of files at the destination."""
         return None if self._engines is None else self._count_rows_there
 
     def _counted(self, store: Store, files: Sequence[DataFile], watch: ProgressCallback) -> Mapping[str, int | str]:
@@ -155,7 +155,7 @@ class MaintenanceEngines:
 
 
 def _is_countable(file: DataFile) -> bool:
-    """Return whether executors can count the rows; what is no Parquet below the root is taken at its word."""
+    """Return whether executors can count the rows of a file; the local counter handles the others."""
     return file.content_type == PARQUET and not is_uri(file.location)
 
 
@@ -163,14 +163,14 @@ Chosen = TypeVar("Chosen", bound=Enum)
 
 
 class ConvertOptions(TypedDict, total=False):
-    """How a lakehouse is converted, where it is not as usual."""
+    """Options of a conversion."""
 
     history: HistoryMode | str
-    """All versions, or the newest alone."""
+    """Whether all versions are converted, or only the newest."""
     data: DataMode | str
-    """Whether data files are copied, or named where they are."""
+    """Whether data files are copied, or referenced in place."""
     strict: bool | None
-    """Whether a tree is strict; None is the default of the layout."""
+    """Whether the new tree is strict; None selects the default of the layout."""
     watch: ProgressCallback
 
 
@@ -181,9 +181,9 @@ def convert_to_layout(
     engines: MaintenanceEngines,
     **options: Unpack[ConvertOptions],
 ) -> ConvertReport:
-    """Convert a lakehouse to another place; what was asked for is checked before anything is written.
+    """Convert a lakehouse to another location; the arguments are validated before anything is written.
 
-    The engines copy the files, and count the rows of each of them at the end.
+    The engines copy the files, and finally count the rows of each file.
     """
     history = _parse_choice(options.get("history", HistoryMode.ALL), HistoryMode, "history")
     data = _parse_choice(options.get("data", DataMode.COPY), DataMode, "data")
@@ -201,7 +201,7 @@ def convert_to_layout(
 
 
 def default_target_layout(layout: str) -> str:
-    """Return the layout that a lakehouse of this one is converted into where nobody says which.
+    """Return the default target layout for converting a lakehouse of this layout.
 
     >>> default_target_layout("tree"), default_target_layout("deltacat")
     ('deltacat', 'tree')
@@ -210,7 +210,7 @@ def default_target_layout(layout: str) -> str:
 
 
 def build_conversion_target(store: Store, layout: str, strict: bool | None = None) -> ConversionTarget:
-    """Return how a lakehouse of a layout is made and opened on a store."""
+    """Return the functions that create and open a lakehouse of a layout on a store."""
     is_strict = resolve_strictness(layout, strict)
 
     def made(effects: Effects, settings: LakehouseSettings, changes: Changes) -> MaintainedMetastore:
@@ -243,7 +243,7 @@ class Maintenance:
         return f"<maintenance of {self._lake.uri}>"
 
     def context(self) -> MaintenanceContext:
-        """Return what maintenance works on, without a cache; refuse a layout that has no maintenance."""
+        """Return the context of maintenance operations, without a cache; refuse a layout that has no maintenance."""
         lake = self._lake
         if not isinstance(lake.metastore, SupportsRollback):
             raise InvalidInputError(
@@ -267,9 +267,9 @@ class Maintenance:
     ) -> CompactionReport | dict[str, CompactionReport]:
         """Merge the deltas of a table into files that need no merging; concurrent writes are allowed.
 
-        Without a name all tables are compacted, each in its own commit, and the reports of
-        those that changed are returned by name. The options are those of the table's own
-        `compact`; bounds are for each table.
+        Without a name, all tables are compacted, each in its own commit, and the reports of
+        those that changed are returned by name. The options are those of `Table.compact`;
+        bounds apply to each table.
         """
         if name is None:
             return compact_tables(list_managed_tables(self._lake), **options)
@@ -285,7 +285,7 @@ class Maintenance:
         return self._commit_in_time(compact, "compact the tree")
 
     def upgrade_format(self) -> int:
-        """Rewrite the newest version in the newer format revision, and return the version that has it."""
+        """Rewrite the newest version in the newer format revision, and return the number of that version."""
         upgrade = getattr(self._lake.metastore, "upgrade", None)
         if upgrade is None:
             raise InvalidInputError(
@@ -294,7 +294,7 @@ class Maintenance:
         return self._commit_in_time(upgrade, "upgrade to the newer format revision")
 
     def _commit_in_time(self, work: Callable[[Changes], MetastoreSnapshot], message: str) -> int:
-        """Commit within the time limit of a transaction: what it reads may be deleted some time after that."""
+        """Commit within the time limit of a transaction; vacuum may delete the files that it reads after that."""
         lake = self._lake
         limit_millis = commit_deadline_millis(lake.settings, lake.effects.now_millis())
         return work(Changes(lake.new_id(), message=message, commit_before_millis=limit_millis)).version
@@ -312,12 +312,12 @@ class Maintenance:
         engine: str | None = None,
         watch: ProgressCallback = ignore_progress,
     ) -> ExportReport:
-        """Copy a version to another place, where it opens as a lakehouse of its own, and keep it under a name.
+        """Copy a version to another location as an independent lakehouse, and retain the version under a name.
 
-        Without `keep` the lakehouse itself is only read, and does not know the name.
-        `storage_options` are for the other place; without them the lakehouse's own serve
-        for a place of the same kind. `engine` is "local" or "spark", whose executors
-        copy; without it much goes to Spark.
+        Without `keep` the lakehouse is only read, and the export is not recorded.
+        `storage_options` apply to the destination; by default the lakehouse's own options are
+        used for a destination of the same kind of storage. `engine` is "local" or "spark",
+        which copies on executors; by default large exports use Spark.
         """
         if mode not in (*ExportMode, *(one.value for one in ExportMode)):
             raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
@@ -338,11 +338,11 @@ class Maintenance:
         )
 
     def exports(self) -> list[Export]:
-        """Return the exports, in order of their names."""
+        """Return the exports in order of their names."""
         return list_exports(self._lake.settings)
 
     def drop_export(self, name: str) -> Export:
-        """Forget an export's name, so that its version may expire; the copy stays."""
+        """Remove an export's name, so that its version may expire; the copy remains."""
         return drop_export(self.context(), name)
 
     def convert(
@@ -354,7 +354,10 @@ class Maintenance:
         engine: str | None = None,
         **options: Unpack[ConvertOptions],
     ) -> ConvertReport:
-        """Tell it again in another layout (the other one unless said), in another place; called again, it goes on."""
+        """Convert the lakehouse to another layout in another location.
+
+        Without `layout`, the other layout is used. A repeated call resumes an interrupted conversion.
+        """
         wanted = default_target_layout(self._lake.layout) if layout is None else layout
         there = self._options_there(destination, storage_options)
         engines = MaintenanceEngines(self._lake.engines, engine, there)
@@ -363,10 +366,10 @@ class Maintenance:
     def expire(
         self, *, dry_run: bool = False, alone: bool = False, watch: ProgressCallback = ignore_progress
     ) -> ExpiryReport:
-        """Forget the versions that the settings no longer keep.
+        """Expire the versions that the settings no longer retain.
 
-        Those that became outdated within the time limit of a transaction stay, unless
-        you promise to be `alone`: that nobody else reads or writes meanwhile.
+        Versions that became outdated within the time limit of a transaction are retained,
+        unless `alone` asserts that there are no concurrent readers or writers.
         """
         return expire_versions(self.context(), dry_run=dry_run, alone=alone, watch=watch)
 
@@ -379,11 +382,11 @@ class Maintenance:
         engine: str | None = None,
         watch: ProgressCallback = ignore_progress,
     ) -> VacuumReport:
-        """Delete what no version that is kept needs, and what transactions that never committed left behind.
+        """Delete files that no retained version references, including those of transactions that never committed.
 
-        What is younger than the grace time (a day) stays, unless you promise to be
-        `alone`: that nobody else writes meanwhile. `engine` is "local" or "spark", whose
-        executors delete; without it much goes to Spark.
+        Files younger than the grace period (by default one day) are retained, unless `alone`
+        asserts that there are no concurrent writers. `engine` is "local" or "spark", which
+        deletes on executors; by default large deletions use Spark.
         """
         grace_millis = None if grace is None else parse_duration_millis(grace)
         deleter = MaintenanceEngines(self._lake.engines, engine).delete_files
@@ -399,10 +402,10 @@ class Maintenance:
         engine: str | None = None,
         watch: ProgressCallback = ignore_progress,
     ) -> CheckReport:
-        """Look at everything that the versions reach, or a sample of the versions, and tell what breaks a rule.
+        """Check everything that the versions, or a sample of the versions, reference, and report all violations.
 
-        Data files are read from end to end and their rows counted. `engine` is "local" or
-        "spark", whose executors count; without it much goes to Spark.
+        Data files are read completely and their rows counted. `engine` is "local" or
+        "spark", which counts on executors; by default large checks use Spark.
         """
         if sample is not None:
             validate_count(sample, "the number of versions to look at", 1)
@@ -410,10 +413,10 @@ class Maintenance:
         return check_lakehouse(self.context(), sample=sample, count_rows=count_rows, repair=repair, watch=watch)
 
     def repair_clock(self, *, message: str = "", author: str = "") -> int:
-        """Date versions by this machine's clock again, after one that a wrong clock dated in the future.
+        """Repair the commit times after a version was dated in the future by a wrong clock.
 
-        Commits a version that holds what the newest one holds, and returns it. Earlier
-        versions count as made no later than it, in time travel and in expiry. Where the
+        Commits a version with the content of the newest one and returns its number. Time
+        travel and expiry treat earlier versions as created no later than the new one. If the
         newest version is not dated in the future, nothing is committed.
         """
         return repair_clock(self.context(), message, author)
@@ -421,7 +424,7 @@ class Maintenance:
     def _options_there(
         self, destination: str | os.PathLike[str], given: Mapping[str, str] | None
     ) -> Mapping[str, str] | None:
-        """Return the options for another place: those that are given, or the lakehouse's own in a like storage."""
+        """Return storage options for another location: the given ones, or the lakehouse's own for the same storage."""
         if given is not None or self._lake.storage_options is None:
             return given
         return self._lake.storage_options if is_same_storage(destination, self._lake.uri) else None

@@ -21,10 +21,10 @@ __all__ = ["TableMerge"]
 class TableMerge:
     """A merge of source rows into a table; each call returns a merge with one more clause.
 
-    The first clause that applies to a row decides. A Python value is set as it is, text
-    too; an SQL expression is `expr("t.amount + s.amount")`, in which the table is called
-    `t` and the source `s`. An unqualified name resolves to the only side that has it, or
-    that the clause sees: the source in `when_not_matched_insert`, the table in
+    The first clause that applies to a row decides. Python values, including text, are set
+    as literals; an SQL expression is `expr("t.amount + s.amount")`, where `t` is the table
+    and `s` the source. An unqualified name resolves to the only side that has it, or
+    that the clause can access: the source in `when_not_matched_insert`, the table in
     `when_not_matched_by_source_…`.
     """
 
@@ -36,17 +36,17 @@ class TableMerge:
         values: Mapping[str, Assignable] | None = None,
         where: str | Expr | None = None,
     ) -> TableMerge:
-        """Set columns of the row that a source row matches; without `values`, all that the source has."""
+        """Update columns of matched rows; without `values`, all columns of the source."""
         return self._with(MergeKind.MATCHED_UPDATE, where, values)
 
     def when_matched_delete(self, where: str | Expr | None = None) -> TableMerge:
-        """Delete the row that a source row matches."""
+        """Delete matched rows."""
         return self._with(MergeKind.MATCHED_DELETE, where)
 
     def when_not_matched_insert(
         self, values: Mapping[str, Assignable] | None = None, where: str | Expr | None = None
     ) -> TableMerge:
-        """Add a source row that matches nothing; without `values`, with all columns that the table has too."""
+        """Insert source rows without a match; without `values`, with all columns that the table also has."""
         return self._with(MergeKind.INSERT, where, values)
 
     def when_not_matched_by_source_update(
@@ -54,15 +54,15 @@ class TableMerge:
         values: Mapping[str, Assignable],
         where: str | Expr | None = None,
     ) -> TableMerge:
-        """Set columns of a row that no source row matches."""
+        """Update columns of table rows without a matching source row."""
         return self._with(MergeKind.UNMATCHED_UPDATE, where, values)
 
     def when_not_matched_by_source_delete(self, where: str | Expr | None = None) -> TableMerge:
-        """Delete a row that no source row matches."""
+        """Delete table rows without a matching source row."""
         return self._with(MergeKind.UNMATCHED_DELETE, where)
 
     def execute(self) -> RowCounts:
-        """Do it, and return how many rows came, changed and went."""
+        """Execute the merge, and return the numbers of inserted, updated and deleted rows."""
         self.plan.check()
         return self.run(self.plan)
 

@@ -21,10 +21,10 @@ __all__ = ["Namespace", "NamespaceReader", "NamespaceSnapshot"]
 
 
 class NamespaceReader(Protocol):
-    """What a namespace is read through: a lakehouse, a transaction or a snapshot."""
+    """Interface through which a namespace is read: a lakehouse, a transaction or a snapshot."""
 
     def reading(self) -> CatalogReader:
-        """Return where objects are read from now."""
+        """Return the catalog state that reads currently use."""
         ...
 
     def tables(self, namespace: str | NamespaceLocator, prefix: str = "") -> Iterator[TableSnapshot]:
@@ -37,7 +37,7 @@ class NamespaceReader(Protocol):
 
 
 class NamespaceSnapshot:
-    """A namespace that is only read, with the properties of the lookup."""
+    """A read-only namespace, with the properties as of the lookup."""
 
     def __init__(self, catalog: NamespaceReader, locator: NamespaceLocator, value: NamespaceEntry) -> None:
         self.catalog = catalog
@@ -55,35 +55,35 @@ class NamespaceSnapshot:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the namespace."""
         return self.locator.name
 
     @property
     def id(self) -> str:
-        """What stays when its name changes."""
+        """Id of the namespace, which does not change when it is renamed."""
         return self.value.id
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Its other names."""
+        """Aliases of the namespace."""
         return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What people attached to it."""
+        """Properties set by users."""
         return self.value.properties
 
     @property
     def description(self) -> str | None:
-        """What people say that it is for."""
+        """Description set by the user, or None."""
         return self.value.description
 
     def tables(self, prefix: str = "") -> Iterator[TableSnapshot]:
-        """Yield its tables in order of their names."""
+        """Yield the tables of the namespace in order of their names."""
         return self.catalog.tables(self.locator, prefix=prefix)
 
     def views(self, prefix: str = "") -> Iterator[ViewSnapshot]:
-        """Yield its views in order of their names."""
+        """Yield the views of the namespace in order of their names."""
         return self.catalog.views(self.locator, prefix=prefix)
 
 
@@ -96,23 +96,23 @@ class Namespace(NamespaceSnapshot):
         super().__init__(catalog, locator, value)
 
     def tables(self, prefix: str = "") -> Iterator[Table]:
-        """Yield its tables in order of their names."""
+        """Yield the tables of the namespace in order of their names."""
         return self.catalog.tables(self.locator, prefix=prefix)
 
     def views(self, prefix: str = "") -> Iterator[View]:
-        """Yield its views in order of their names."""
+        """Yield the views of the namespace in order of their names."""
         return self.catalog.views(self.locator, prefix=prefix)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> Namespace:
-        """Put or remove properties, or describe it anew."""
+        """Set or remove properties, or change the description."""
         return self.catalog.alter_namespace(self.locator, put, remove, description=description)
 
     def rename(self, name: str) -> Namespace:
-        """Give it another name."""
+        """Rename the namespace."""
         return self.catalog.rename_namespace(self.locator, NamespaceLocator(name))
 
     def drop(self, *, cascade: bool = False) -> None:
-        """Drop it, with `cascade` together with all that is in it."""
+        """Drop the namespace if it is empty; with `cascade`, drop it and everything in it."""
         self.catalog.drop_namespace(self.locator, cascade=cascade)

@@ -14,7 +14,7 @@ __all__ = ["read_new_files"]
 def read_new_files(
     files: Iterable[str | os.PathLike[str]] | Mapping[str, bytes], content_type: str | None
 ) -> list[NewFile]:
-    """Return the names and bytes of files that are given by path, or by name with their bytes."""
+    """Return the names and bytes of files given as paths, or as names with bytes."""
     if content_type is not None:
         check_text(content_type, "a content type")
     if isinstance(files, str | bytes | os.PathLike) or not isinstance(files, Iterable):

@@ -38,7 +38,7 @@ _FULL_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+")
 
 
 def parse_schema_argument(given: object) -> Schema:
-    """Return the schema that is given as SQL text, by the names of columns, as our own value, pyarrow's or Spark's."""
+    """Return the schema given as SQL text, a dict of columns, a Mangrove, pyarrow or Spark schema."""
     if isinstance(given, Schema):
         return given
     if isinstance(given, str):
@@ -58,7 +58,7 @@ def parse_schema_argument(given: object) -> Schema:
 
 
 def _schema_by_names(given: Mapping[Any, Any]) -> Schema:
-    """Return the schema of a dict; each text describes one column, so that none can bring another along."""
+    """Return the schema of a dict; each value must describe exactly one column."""
     columns = []
     for name, words in given.items():
         if not isinstance(name, str) or not name or not isinstance(words, str):
@@ -95,7 +95,7 @@ def plan_new_table(
     version: int = 1,
     stream_id: str | None = None,
 ) -> NewTable:
-    """Return the table with all that it starts with, or say what does not fit together."""
+    """Return a new table with its initial objects; raise an error if the arguments are inconsistent."""
     kind = _table_type(table_type)
     columns, key_ids = _with_keys(None if schema is None else parse_schema_argument(schema), keys, locator)
     if kind is not TableType.MANAGED:
@@ -139,7 +139,7 @@ def plan_table_version(
     state: TableVersionState = TableVersionState.ACTIVE,
     previous_version: int | None = None,
 ) -> tuple[TableVersion, Stream]:
-    """Return a table version with its first stream, or say what does not fit together."""
+    """Return a table version with its first stream; raise an error if the arguments are inconsistent."""
     columns, key_ids = _with_keys(schema, keys, locator)
     assert columns is not None
     scheme, log_scheme = _schemes(parse_partition_scheme(partition_by, columns), key_ids)
@@ -175,7 +175,7 @@ def plan_schemaless_table(
     stream_id: str | None = None,
     **others: object,
 ) -> NewTable:
-    """Return a table of files as they are; raise an error for arguments about columns."""
+    """Return a new table that contains files; raise an error for arguments about columns."""
     refused = [name for name, value in others.items() if value]
     if refused or _table_type(table_type) is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is schemaless: leave out {', '.join(refused) or 'the table type'}")
@@ -232,7 +232,7 @@ def _table_type(given: TableType | str) -> TableType:
 def _with_keys(
     schema: Schema | None, keys: Sequence[str], locator: TableLocator
 ) -> tuple[Schema | None, tuple[int, ...]]:
-    """Return the ids of the key columns, and the schema in which they are NOT NULL: null equals nothing."""
+    """Return the schema with the key columns as NOT NULL, and the ids of the key columns; null is equal to nothing."""
     if not keys:
         return schema, ()
     if schema is None:
@@ -244,10 +244,10 @@ def _with_keys(
 
 
 def _schemes(scheme: PartitionScheme, keys: tuple[int, ...]) -> tuple[PartitionScheme, PartitionScheme]:
-    """Return the scheme by which rows are divided, and the one by which their deltas are.
+    """Return the partition scheme of the rows, and that of their deltas.
 
-    Where a row with the same keys may move to another partition, all deltas go
-    together, because only then is it known which of them came later.
+    If rows with the same keys may belong to different partitions, all deltas are in one
+    partition, because only deltas of one partition are ordered.
     """
     if not keys or is_partition_determined_by_keys(keys, scheme):
         return scheme, scheme

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 EnginesFactory: TypeAlias = Callable[[Effects], Engines]
-"""What makes the engines of a lakehouse from its store, clock and ids."""
+"""Factory of the engines of a lakehouse, from its store, clock and ids."""
 NO_CLIENTS: Mapping[str, CatalogClient] = FrozenMapping[str, CatalogClient]({})
 
 
@@ -55,14 +55,14 @@ def create_lakehouse(
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesFactory | None = None,
 ) -> Lakehouse:
-    """Make a new lakehouse in a folder or bucket that holds none.
+    """Create a lakehouse in a folder or bucket that has none.
 
     `layout` is "tree" by default. With `compatible_with="deltacat"` the layout is
-    "deltacat-2", and DeltaCAT can read every version: writes are copy-on-write there.
-    `settings` are what cannot change later, such as the sizes of names; `properties`
-    are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
-    A `strict` tree contains only what its format describes, for readers of other
-    implementations; without it the layout decides, and only `tree-older` is strict.
+    "deltacat-2", and DeltaCAT can read every version; writes are copy-on-write there.
+    `settings` contains what cannot change later, such as the maximum sizes of names;
+    `properties` are added to them. `storage_options` and `cache` are for cloud storage: see
+    `open_lakehouse`. A `strict` tree contains only what its format specifies, for readers
+    of other implementations; by default only `tree-older` is strict.
     """
     effects = build_effects(
         wrap_in_cache(open_store(uri, storage_options), build_cache_settings(cache, cache_bytes_max))
@@ -92,12 +92,12 @@ def open_lakehouse(
     clients: Mapping[str, CatalogClient] = NO_CLIENTS,
     engines: EnginesFactory | None = None,
 ) -> Lakehouse:
-    """Open the lakehouse that is there, whichever layout and format revision it has.
+    """Open an existing lakehouse of any layout and format revision.
 
-    An export that is not full is opened on top of the lakehouse that it came from.
-    What is read from a cloud and never changes is remembered in the folder `cache`.
-    Commits are refused while the newest version is dated further in the future than
-    `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
+    A partial export is opened on top of the lakehouse from which it was exported.
+    Immutable files read from cloud storage are cached in the folder `cache`. Commits are
+    refused while the newest version is dated further in the future than
+    `clock_tolerance`, such as "1d"; the default is the setting of the lakehouse.
     """
     tolerance_millis = None if clock_tolerance is None else parse_duration_millis(clock_tolerance)
     remembered = build_cache_settings(cache, cache_bytes_max)
@@ -144,5 +144,5 @@ def open_on_store(
     engines: EnginesFactory | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Lakehouse:
-    """Open the lakehouse on a store, with a clock and ids of the caller's."""
+    """Open the lakehouse on a store, with the clock and ids of the caller."""
     return Lakehouse(effects, open_layout(effects), clients, engines, storage_options)

@@ -24,20 +24,20 @@ _ATTEMPTS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class LakeRollback:
-    """Takes changes of one lakehouse back.
+    """Rollback and undo for one lakehouse.
 
-    What an expired version needs is spared for some hours after it expired. So
-    whoever puts an earlier version back commits within the time limit of a
-    transaction from when that version was read, or not at all.
+    The files of an expired version are retained for some hours after expiry. A rollback
+    therefore commits within the time limit of a transaction, counted from when the earlier
+    version was read, or fails.
     """
 
     effects: Effects
     metastore: Metastore
 
     def roll_back(self, target: MetastoreSnapshot, read_at_millis: int, message: str, author: str) -> int:
-        """Commit what the target holds, which was read after that time, and return the version that does so.
+        """Commit the content of the target, which was read after that time, and return the new version.
 
-        Where it is the newest already, there is nothing to commit.
+        If the target is already the newest version, nothing is committed.
         """
         if self.metastore.latest().version == target.version:
             return target.version
@@ -55,7 +55,7 @@ class LakeRollback:
         return self._repeat_attempt(lambda: self._restore_version(target, text, author, until_millis))
 
     def undo(self, version: int, message: str, author: str) -> int:
-        """Take back what one version changed, if nothing later touched the same; return the version that does so."""
+        """Revert the changes of one version if nothing later changed the same objects; return the new version."""
         if version < 1:
             raise InvalidInputError(f"version {version} cannot be undone: the first one that can is 1")
         text = message or f"undo version {version}"
@@ -89,7 +89,7 @@ class LakeRollback:
         return self.metastore.commit(newest, timed, Isolation.SNAPSHOT).snapshot.version
 
     def _repeat_attempt(self, attempt: Callable[[], int]) -> int:
-        """Return what the attempt gives, and try again on the newest version where a rival was faster."""
+        """Return the result of the attempt; after a conflict, retry it on the newest version."""
         for tries_left in reversed(range(_ATTEMPTS)):
             newest = self.metastore.latest().version
             try:

@@ -24,7 +24,7 @@ __all__ = ["TableScan"]
 
 
 class TableScan:
-    """The rows of a table that match a condition, as of the time when the scan was made."""
+    """The rows of a table that match a condition, as of the creation of the scan."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class TableScan:
 
     @cached_property
     def plan(self) -> ScanPlan:
-        """Which files are read with which deletes, and why the others are skipped."""
+        """Files to read with their deletes, and the reasons why other files are skipped."""
         return plan_scan(self._state, self._predicate)
 
     def files(self) -> list[DataFile]:
-        """Return every file that is read, each once."""
+        """Return the files to read, without duplicates."""
         return self.plan.files()
 
     def explain(self) -> str:

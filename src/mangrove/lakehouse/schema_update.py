@@ -45,7 +45,7 @@ __all__ = ["SchemaUpdate", "validate_new_checks"]
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """One change; `validate` refuses it where existing rows do not fit, and the rows are guarded until the commit."""
+    """One change; `validate` refuses it if existing rows violate it, and the rows are guarded until the commit."""
 
     description: str
     apply: Callable[[TableVersion], TableVersion]
@@ -56,9 +56,9 @@ class _Change:
 class SchemaUpdate:
     """Changes of a table's columns and constraints, committed together.
 
-    Use it in a `with` block, which commits at its end and commits nothing where it
-    raises, or chain the changes and call `commit`. A path such as `address.city` names
-    a field of a struct.
+    Use it in a `with` block, which commits at its end and commits nothing if it raises, or
+    chain the changes and call `commit`. A path such as `address.city` names a field of a
+    struct.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class SchemaUpdate:
         )
 
     def set_default(self, name: str, default: str) -> Self:
-        """Set the SQL expression that is written where no value is given."""
+        """Set the SQL expression that is written if no value is given."""
         return self._add(
             f"set default of {name} of", lambda version: set_column_default(version, split_path(name), default)
         )
@@ -137,7 +137,7 @@ class SchemaUpdate:
         )
 
     def set_not_null(self, name: str) -> Self:
-        """Require a value in every row; refused where existing rows have none."""
+        """Require a value in every row; refused if existing rows have nulls."""
 
         def validate(state: TableState) -> None:
             path = ".".join(quote_name(part) for part in split_path(name))
@@ -163,7 +163,7 @@ class SchemaUpdate:
         )
 
     def add_check(self, name: str, condition: str) -> Self:
-        """Add a check constraint: a condition that holds or is unknown for every row, existing ones too."""
+        """Add a check constraint: a condition that is true or null for every row, including existing ones."""
 
         def validate(state: TableState) -> None:
             found = _find_check_violations(self._engines(), state, name, condition)

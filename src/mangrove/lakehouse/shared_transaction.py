@@ -32,11 +32,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
-    """Saved where its `with` block ends, so that others can join it; real only once somebody publishes it.
+    """A transaction that other processes can join; saved at the end of its `with` block, and visible once published.
 
-    Whoever publishes saves first what was done here, and publishes what all have
-    saved. Nobody can know what others did and did not save: they are told what was
-    lost when they try to save it.
+    To publish, a participant first saves its own changes, and then publishes the saved
+    changes of all participants. Unsaved changes of other participants are not published;
+    they get an error that lists these changes when they try to save.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         self._work = self._begin()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: what is not saved is only in this process."""
+        """Refuse to be pickled: unsaved changes exist only in this process."""
         self._work.__reduce__()
 
     def __repr__(self) -> str:
@@ -66,35 +66,35 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
 
     @property
     def core(self) -> StagedTransaction:
-        """What was staged here, on top of what was saved."""
+        """Changes staged in this process, on top of the saved ones."""
         return self._work.core
 
     @property
     def id(self) -> str:
-        """Its id in the history."""
+        """Id of the transaction in the history."""
         return self._work.id
 
     @property
     def base_version(self) -> int:
-        """The version that it is based on."""
+        """Version on which the transaction is based."""
         return self._work.base_version
 
     @property
     def isolation(self) -> Isolation:
-        """Its isolation level."""
+        """Isolation level."""
         return self._work.isolation
 
     @property
     def state(self) -> TransactionState:
-        """Whether it is open, and how it ended if it is not."""
+        """Whether the transaction is open, committed, rolled back or failed."""
         return self._work.state
 
     def reading(self) -> Workspace:
-        """Return what it sees: its own writes over the version that it is based on."""
+        """Return the state that the transaction reads: its own writes over its base version."""
         return self._work.reading()
 
     def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
-        """Run a statement; it is published with all others."""
+        """Run a statement, to be published with all others."""
         return self._work.change(statement, message)
 
     def new_id(self) -> str:
@@ -118,21 +118,21 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         return self._work.sql(text, arguments)
 
     def rollback(self) -> None:
-        """Forget what was done here; what was saved stays for the other participants."""
+        """Discard the unsaved changes of this process; saved changes remain for all participants."""
         self._work.rollback()
 
     @property
     def name(self) -> str:
-        """By what others join it."""
+        """Name by which other processes join the transaction."""
         return self._known.name
 
     @property
     def expires_at(self) -> datetime:
-        """When it can no longer be published, unless somebody extends it."""
+        """Time after which the transaction can no longer be published, unless it is extended."""
         return _EPOCH + timedelta(milliseconds=self._known.expires_at_millis)
 
     def save(self) -> None:
-        """Keep what was done here, so that others see it when they join; see what they saved meanwhile."""
+        """Save the changes of this process for other participants, and load the changes that they saved meanwhile."""
         mine = load_shared_work(self._known).after(self.reading())
         try:
             self._known = self._shared.save(self._known, mine)
@@ -146,20 +146,20 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         self._work = self._begin()
 
     def extend(self, ttl: str | timedelta) -> None:
-        """Let it live for so long from now on."""
+        """Set the time to live, counted from now."""
         self.reading()
         extended = self._shared.extend(self._known, parse_duration_millis(ttl))
         # What others saved meanwhile is not known here before the next `save`.
         self._known = replace(self._known, expires_at_millis=extended.expires_at_millis)
 
     def diff(self) -> Diff:
-        """Return what it would change on its base, with what was done here since it was last saved."""
+        """Return the changes relative to the base version, including unsaved changes of this process."""
         found = self.reading().differences()
         changes = summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
         return Diff(self.base_version, self.base_version, changes)
 
     def publish(self) -> int:
-        """Make all of it real in one version, and return that; refuse if what it stands on has changed since."""
+        """Commit all changes as one version and return its number; refused if concurrent commits conflict with them."""
         self.save()
         self.published = self._shared.publish(self._known)
         self.core.state = TransactionState.COMMITTED
@@ -167,21 +167,21 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
 
     @property
     def version(self) -> int | None:
-        """The version that it became here; None before it is published."""
+        """Version in which this process published the transaction; None before that."""
         return None if self.published is None else self.published.version
 
     def discard(self) -> None:
-        """Forget all of it, for all participants."""
+        """Discard the transaction for all participants."""
         self.reading()
         self._shared.discard(self.name)
         self.core.state = TransactionState.ROLLED_BACK
 
     def commit(self, message: str | None = None) -> NoReturn:  # noqa: ARG002 - as of any transaction
-        """Refuse: a shared transaction is saved for others, and published once."""
+        """Refuse: a shared transaction is saved, and published once."""
         raise InvalidInputError(f"shared transaction {self.name!r} is not committed: save it, publish it or discard it")
 
     def alter_settings(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: the lakehouse's own settings change at once or not at all."""
+        """Refuse: the settings of the lakehouse cannot change in a shared transaction."""
         raise InvalidInputError(
             "the settings of the lakehouse are not changed in a shared transaction: use another one"
         )
@@ -202,7 +202,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
             self._work = self._begin()
 
     def _list_unsaved_changes(self, mine: SharedWork) -> tuple[ObjectChange, ...]:
-        """Return what was done here since it was last saved."""
+        """Return the changes of this process since the last save."""
         saved = load_shared_work(self._known)
         found = (
             one
@@ -213,7 +213,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         return summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
 
     def _begin(self) -> Transaction:
-        """Return a transaction with what was saved."""
+        """Return a transaction with the saved changes."""
         work = load_shared_work(self._known)
         core = StagedTransaction(
             self._shared.metastore,

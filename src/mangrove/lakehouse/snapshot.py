@@ -28,7 +28,7 @@ def _reopen(lake: "Lakehouse", version: int) -> "Snapshot":
 
 
 class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
-    """The whole lakehouse as of one version, to be read only."""
+    """The whole lakehouse as of one version, read-only."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
         self._lake = lake
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the lakehouse and the version: another process opens both again."""
+        """Pickle the lakehouse and the version; another process opens both again."""
         if self._lake is None:
             raise InvalidInputError(f"{self!r} cannot be pickled: use one that `lake.at` returns")
         return _reopen, (self._lake, self.version)
@@ -53,22 +53,22 @@ class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
 
     @property
     def version(self) -> int:
-        """The version's number."""
+        """Number of the version."""
         return self.snapshot.version
 
     @property
     def created_at(self) -> datetime:
-        """When it was committed."""
+        """Commit time of the version."""
         return self.line.created_at
 
     @property
     def line(self) -> HistoryEntry:
-        """What the history says about it."""
+        """History entry of the version."""
         return history_entry_of(self.snapshot.commit)
 
     @property
     def settings(self) -> LakehouseSettings:
-        """The lakehouse's own definition."""
+        """Settings of the lakehouse in this version."""
         return self.snapshot.settings
 
     def reading(self) -> MetastoreSnapshot:

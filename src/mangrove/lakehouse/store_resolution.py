@@ -20,9 +20,9 @@ def resolve_store(
     store_at: Callable[[str | os.PathLike[str]], Store],
     cache: CacheSettings | None = None,
 ) -> Store:
-    """Return the store through which the lakehouse at a place is opened, also one that is an export of another.
+    """Return the store through which the lakehouse at a location is opened, including partial exports.
 
-    `store_at` is asked for each place that takes part; the cache stands before all of them.
+    `store_at` returns the store of each location involved; the cache wraps all of them.
     """
 
     def remembered(one: str | os.PathLike[str]) -> Store:
@@ -32,7 +32,7 @@ def resolve_store(
 
 
 def _check_export_source(source: Store, export_uri: str) -> None:
-    """Refuse the source of an export that does not record it: anybody could name any folder or bucket as a source."""
+    """Refuse a source that does not record the export, because an export could name any folder or bucket."""
     try:
         recorded = open_layout(build_effects(source)).metastore.latest().settings.exported_snapshots
     except NotFoundError as error:
@@ -48,7 +48,7 @@ def _check_export_source(source: Store, export_uri: str) -> None:
 
 
 def _normalize_uri(uri: str) -> str:
-    """Return a URI in one spelling, ending in `/`; on local disk without symbolic links."""
+    """Return a URI in canonical form, ending in `/`; on the local disk without symbolic links."""
     try:
         root = parse_root_uri(uri)
     except InvalidInputError:

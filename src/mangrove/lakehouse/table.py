@@ -1,8 +1,8 @@
 """The table API for reads, writes, schema evolution and constraints.
 
-Rows that are a Spark DataFrame are written by Spark, all others in this process,
-unless `engine` says "spark" or "local". A text that only Spark understands goes to
-Spark by itself where Spark can see the store.
+Spark DataFrames are written by Spark, all other rows in this process, unless `engine`
+is "spark" or "local". An SQL expression that only Spark supports is evaluated by
+Spark if Spark can access the store.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ T = TypeVar("T")
 
 
 class Table(TableSnapshot):
-    """A table of a lakehouse or a transaction, which can be written."""
+    """A writable table of a lakehouse or a transaction."""
 
     catalog: WritableCatalog
 
@@ -125,11 +125,11 @@ class Table(TableSnapshot):
     ) -> RowCounts:
         """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
 
-        Keys are not compared: existing rows stay, and every given row is added. With
+        Keys are not compared: existing rows remain, and every given row is added. With
         `ordered=False` the position of the rows among other writes does not matter, and
-        readers in order may return them anywhere. With `evolve` the table gets missing
-        columns, and wider types where the rows need them. `properties`, `author` and a
-        chosen stream position are those of the delta.
+        ordered reads may return them anywhere. `evolve` adds missing columns to the table, and
+        widens types if the rows need it. `properties`, `author` and `position` (a chosen stream
+        position) are those of the delta.
         """
         rows = make_repeatable(rows)
         describe = describe_deltas(properties, author, position)
@@ -157,10 +157,10 @@ class Table(TableSnapshot):
     def add_files(
         self, files: Iterable[str | os.PathLike[str]] | Mapping[str, bytes], *, content_type: str | None = None
     ) -> list[DataFile]:
-        """Add files as they are to a table without a schema, in one commit, and return how they are stored.
+        """Add files unchanged to a table without a schema, in one commit, and return the stored files.
 
-        `files` are paths, or names with bytes. The content type follows from the end of
-        the name unless it is given.
+        `files` contains paths, or names with bytes. By default the content type is derived
+        from the file extension.
         """
         given = read_new_files(files, content_type)
         added: list[DataFile] = []
@@ -190,11 +190,11 @@ class Table(TableSnapshot):
         author: str | Author | None = None,
         position: int | None = None,
     ) -> RowCounts:
-        """Add rows in the place of those with the same keys.
+        """Insert rows, and replace existing rows with the same keys.
 
-        Columns that the rows lack, or that are not among `columns`, keep their values
-        where a row is there, and are null in new rows. Only then is the table read.
-        `properties`, `author` and a chosen stream position are those of the delta.
+        Columns that the rows lack, or that are not in `columns`, keep their values in existing
+        rows and are null in new rows; only in this case is the table read.
+        `properties`, `author` and `position` (a chosen stream position) are those of the delta.
         """
         describe = describe_deltas(properties, author, position)
         if isinstance(columns, str):
@@ -213,7 +213,7 @@ class Table(TableSnapshot):
         return self._write("upsert into", self._on(engine, rows, plan), with_logs=is_partial)
 
     def delete(self, where: str | Expr | Predicate | SparkCondition, *, engine: str | None = None) -> RowCounts:
-        """Delete the rows for which a condition such as "amount < 0" holds."""
+        """Delete the rows that match a condition such as "amount < 0"."""
         condition = to_condition(where)
         if not isinstance(condition, str | Predicate | SparkCondition):
             raise InvalidInputError(
@@ -223,7 +223,7 @@ class Table(TableSnapshot):
         return self._write("delete from", self._on(engine, None, lambda one, state, _: one.delete(state, condition)))
 
     def delete_keys(self, keys: object, *, engine: str | None = None) -> RowCounts:
-        """Delete the rows with the keys of a frame or of a list of dicts; columns that are no keys are ignored."""
+        """Delete the rows with the keys of a frame or of a list of dicts; columns that are not keys are ignored."""
         if isinstance(keys, str | Expr | Predicate | SparkCondition):
             raise InvalidInputError("delete_keys expects a frame of keys; delete rows by a condition with delete")
         plan = self._on(engine, keys, lambda one, state, given: one.delete(state, given))
@@ -232,17 +232,17 @@ class Table(TableSnapshot):
     def overwrite(
         self, rows: object, where: str | Expr | Predicate | None = None, *, engine: str | None = None
     ) -> RowCounts:
-        """Replace all rows, or those for which `where` holds; new rows for which it does not hold are refused."""
+        """Replace all rows, or those that match `where`; new rows that do not match `where` are refused."""
         condition = to_condition(where)
         return self._write(
             "overwrite", self._on(engine, rows, lambda one, state, given: one.overwrite(state, given, condition))
         )
 
     def overwrite_partitions(self, rows: object, *, engine: str | None = None) -> RowCounts:
-        """Put rows in the place of all in the partitions that they lie in; other partitions stay as they are.
+        """Replace all rows in the partitions to which the new rows belong; other partitions do not change.
 
-        The table is partitioned by columns or by years, months, days or hours. No rows
-        replace nothing.
+        The table must be partitioned by columns or by years, months, days or hours. Without
+        rows, nothing is replaced.
         """
         return self._write(
             "overwrite partitions of",
@@ -256,10 +256,10 @@ class Table(TableSnapshot):
         *,
         engine: str | None = None,
     ) -> RowCounts:
-        """Set columns of all rows, or of those for which `where` holds.
+        """Update columns of all rows, or of those that match `where`.
 
-        A Python value is set as it is, text too: "x", 5, None, a date. An SQL expression
-        is `expr("amount * 1.1")`, another column is `col("name")`.
+        Python values, including text, are set as literals: "x", 5, None, a date. An SQL
+        expression is `expr("amount * 1.1")`, and another column is `col("name")`.
         """
         condition = to_condition(where)
         return self._write("update", self._on(engine, None, lambda one, state, _: one.update(state, values, condition)))
@@ -273,7 +273,7 @@ class Table(TableSnapshot):
         source_name: str = "s",
         engine: str | None = None,
     ) -> TableMerge:
-        """Begin a merge of rows into the table, by a condition such as "t.id = s.id"; `execute` does it."""
+        """Begin a merge of source rows by a condition such as "t.id = s.id"; `TableMerge.execute` executes it."""
 
         def run(plan: MergePlan) -> RowCounts:
             return self._write(
@@ -291,11 +291,11 @@ class Table(TableSnapshot):
         full: bool = False,
         watch: ProgressCallback = ignore_progress,
     ) -> CompactionReport:
-        """Merge what was written into files that need no merging; others may write meanwhile.
+        """Merge deltas into files that need no merging; concurrent writes are allowed.
 
-        `engine` is "local" or "spark"; without it a table that fits into memory is
-        compacted here. `bytes_max` and `files_max` bound what one call writes again; the
-        report says what is left. With `full` large files are clustered anew too.
+        `engine` is "local" or "spark"; by default a table that fits into memory is compacted
+        in this process. `bytes_max` and `files_max` limit what one call rewrites; the report
+        says what remains. With `full`, large files are clustered again too.
         """
         bounds = CompactionBounds(bytes_max, files_max, full)
         requested = validate_engine(engine)
@@ -310,11 +310,11 @@ class Table(TableSnapshot):
         return reports[-1]
 
     def update_schema(self) -> SchemaUpdate:
-        """Return an update of its columns and constraints, to be used in a `with` block or with `commit`."""
+        """Return an update of columns and constraints, for use in a `with` block or with `commit`."""
         return SchemaUpdate(self.target, self._engines, self.catalog.change)
 
     def evolve(self, rows: object, *, engine: str | None = None) -> None:
-        """Give the table the columns that it lacks, and wider types, so that such rows fit; none is written."""
+        """Add missing columns and widen types so that the rows fit; no rows are written."""
         given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
 
         def statement(transaction: StagedTransaction) -> None:
@@ -327,7 +327,7 @@ class Table(TableSnapshot):
         self.catalog.change(statement, f"evolve {self.target}")
 
     def fill(self, transaction: StagedTransaction, rows: object) -> None:
-        """Add the first rows of a table in the transaction that makes it."""
+        """Write the initial rows of a table in the transaction that creates it."""
         plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
         write = plan(load_table_state(transaction.workspace, self.target, with_logs=False))
         stage_write(transaction.workspace, self.target, write, transaction.id)
@@ -335,15 +335,15 @@ class Table(TableSnapshot):
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> Table:
-        """Put or remove properties, or describe it anew."""
+        """Set or remove properties, or change the description."""
         return self.catalog.alter_table(self.locator, put, remove, description=description)
 
     def rename(self, name: str | TableLocator) -> Table:
-        """Give it another name, in its namespace or in another."""
+        """Rename the table, within its namespace or into another."""
         return self.catalog.rename_table(self.locator, name)
 
     def drop(self) -> None:
-        """Drop it."""
+        """Drop the table."""
         self.catalog.drop_table(self.locator)
 
     def create_version(
@@ -362,9 +362,9 @@ class Table(TableSnapshot):
     ) -> Table:
         """Create the next table version, without rows, and return the table bound to it.
 
-        What is not given is as in the current version. `version` is its number, larger
-        than all others; by default the next one. It becomes the default once it is the
-        newest active one: `table.version(2).set_state("active")`.
+        Arguments that are not given are as in the current version. `version` is a number larger
+        than all others; by default the next one. The new version becomes the default once it is
+        the newest active one: `table.version(2).set_state("active")`.
         """
 
         def statement(transaction: StagedTransaction) -> Table:
@@ -385,7 +385,7 @@ class Table(TableSnapshot):
     def set_state(self, state: TableVersionState | str) -> None:
         """Set the lifecycle state of the table version: unreleased, beta, active, deprecated or deleted.
 
-        The newest active version is the default. A deleted one is neither read nor written.
+        The newest active version is the default. A deleted version cannot be read or written.
         """
         number, requested = self._chosen_version("set its state"), parse_state(state)
         self.catalog.change(
@@ -394,7 +394,7 @@ class Table(TableSnapshot):
         )
 
     def drop_version(self, number: int) -> None:
-        """Drop a table version with its rows; earlier versions of the lakehouse still have it."""
+        """Drop a table version with its rows; earlier versions of the lakehouse still contain it."""
         validate_count(number, "the number of a table version", 1)
         self.catalog.change(
             lambda transaction: drop_table_version(transaction.workspace, self.locator, number),
@@ -404,8 +404,8 @@ class Table(TableSnapshot):
     def create_stream(self, stream_id: str | None = None, stream_format: str = STREAM_FORMAT) -> Table:
         """Create a staged stream of the table version, and return the table bound to it.
 
-        Its rows are read by nobody else until `commit_stream` puts it in the place of the
-        stream that is read.
+        Its rows are not visible to other readers until `commit_stream` replaces the current
+        stream with it.
         """
         new_id = self.catalog.new_id() if stream_id is None else stream_id
         check_id(new_id, "stream id")
@@ -420,14 +420,14 @@ class Table(TableSnapshot):
         return Table(self.catalog, self.locator, self.value, target)
 
     def commit_stream(self) -> None:
-        """Read and write this stream from now on, in the place of the one before, which becomes deprecated."""
+        """Make this stream the current one of its table version; the previous one becomes deprecated."""
         self._check_chosen_stream("commit")
         self.catalog.change(
             lambda transaction: commit_stream(transaction.workspace, self.target), f"commit {self.target}"
         )
 
     def drop_stream(self) -> None:
-        """Drop this stream, which is staged or was replaced, with its rows."""
+        """Drop this stream, which must be staged or replaced, with its rows."""
         self._check_chosen_stream("drop")
         self.catalog.change(lambda transaction: drop_stream(transaction.workspace, self.target), f"drop {self.target}")
 
@@ -483,17 +483,17 @@ class Table(TableSnapshot):
     def _compaction_engine(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, requested: str | None = None
     ) -> Engine:
-        """Return the requested engine, or the local one if what is rewritten fits into memory."""
+        """Return the requested engine, or the local one if the rewritten data fits into memory."""
         engines = self._engines()
         size_bytes = bounds.within(sum_log_bytes(state.logs))
         on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
         return engines.spark() if on_spark else engines.local()
 
     def _compact_if_due(self) -> None:
-        """Do a bounded part of a compaction if enough has gathered; where somebody else is at it, leave it to them.
+        """Run a bounded part of a compaction if it is due; skip it if another process is compacting.
 
-        The write before it is committed. Were an error raised here, people would write
-        their rows again, and have them twice: so it is logged, which never raises.
+        The preceding write is already committed. An error raised here would make callers
+        repeat their write and duplicate rows, so errors are only logged.
         """
         try:
             state = self.state()
@@ -507,7 +507,7 @@ class Table(TableSnapshot):
     def _on(
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
     ) -> Callable[[TableState], T]:
-        """Return how to plan on the engine that is asked for, or on the one that fits."""
+        """Return a function that plans on the requested engine, or on the one that suits the rows."""
         if engine not in _ENGINES:
             raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
         rows = make_repeatable(rows)

@@ -83,37 +83,37 @@ _ENGINES: Final = (None, "local", "spark")
 
 
 class CatalogClient(Protocol):
-    """What a lakehouse asks of another catalog about the tables that it federates."""
+    """Interface to another catalog whose tables are federated."""
 
     def schema_of(self, table: str) -> Schema:
-        """Return the columns of the other catalog's table."""
+        """Return the schema of a table of the other catalog."""
         ...
 
 
 class TableReader(Protocol):
-    """What a table is read through: a lakehouse, a transaction or a snapshot."""
+    """Interface through which a table is read: a lakehouse, a transaction or a snapshot."""
 
     clients: Mapping[str, CatalogClient]
     engines: Engines | None
 
     def reading(self) -> CatalogReader:
-        """Return where objects are read from now."""
+        """Return the catalog state that reads currently use."""
         ...
 
 
 @runtime_checkable
 class _Historic(Protocol):
-    """A catalog that knows how it became what it is."""
+    """A catalog with a history."""
 
     metastore: Metastore
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
-        """Yield the versions that are kept, newest first."""
+        """Yield the retained versions, newest first."""
         ...
 
 
 class TableSnapshot:
-    """A table that is only read. Its entry is as of the lookup; columns and rows are read from its catalog."""
+    """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog."""
 
     def __init__(
         self, catalog: TableReader, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
@@ -122,7 +122,7 @@ class TableSnapshot:
         self.locator = locator
         self.value = value
         self.target = target or TableTarget(locator)
-        """What is read and written: the default table version, or a chosen one."""
+        """The table version and stream to read and write: the default, or a chosen one."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.catalog, self.locator, self.value, self.target)
@@ -135,42 +135,42 @@ class TableSnapshot:
 
     @property
     def name(self) -> str:
-        """Its name within its namespace."""
+        """Name of the table within its namespace."""
         return self.locator.name
 
     @property
     def id(self) -> str:
-        """What stays when its name changes."""
+        """Id of the table, which does not change when it is renamed."""
         return self.value.id
 
     @property
     def table_type(self) -> TableType:
-        """Who keeps its data."""
+        """Whether the table is managed, external or federated."""
         return self.value.table_type
 
     @property
     def location(self) -> str | None:
-        """Where an external table's data lies."""
+        """Location of the data of an external table, or None."""
         return self.value.location
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Its other names."""
+        """Aliases of the table."""
         return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What people attached to it."""
+        """Properties set by users."""
         return self.value.properties
 
     @property
     def description(self) -> str | None:
-        """What people say that it is for."""
+        """Description set by the user, or None."""
         return self.value.description
 
     @property
     def schema(self) -> Schema | None:
-        """Its columns; None where nobody says them."""
+        """Schema of the table, or None if it is unknown."""
         if self.table_type is TableType.MANAGED:
             return self.opened().version.schema
         if self.value.schema is not None or self.table_type is TableType.EXTERNAL:
@@ -179,7 +179,7 @@ class TableSnapshot:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The names of the columns that identify a row."""
+        """Names of the key columns."""
         if self.table_type is TableType.MANAGED:
             version = self.opened().version
             return _names(version.schema, version.keys)
@@ -187,7 +187,7 @@ class TableSnapshot:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """By what its rows are grouped, in the words of `create_table`."""
+        """Partition expressions, as in `create_table`."""
         version = self.opened().version
         if version.schema is None:
             return ()
@@ -195,7 +195,7 @@ class TableSnapshot:
 
     @property
     def sort_by(self) -> tuple[str, ...]:
-        """By what the rows of its files are ordered."""
+        """Sort order of the rows in data files."""
         version = self.opened().version
         if version.schema is None:
             return ()
@@ -203,15 +203,15 @@ class TableSnapshot:
 
     @property
     def checks(self) -> dict[str, str]:
-        """Its check constraints, by name."""
+        """Check constraints by name."""
         return check_constraints_of(open_table(self.catalog.reading(), self.target).version)
 
     def versions(self) -> list[TableVersionInfo]:
-        """Return its table versions, oldest first, with their states and what their rows are."""
+        """Return the table versions, oldest first, with their states and definitions."""
         return list_table_versions(self.catalog.reading(), self.locator)
 
     def version(self, number: int) -> Self:
-        """Return the table bound to one of its table versions, whatever the default is."""
+        """Return the table bound to one of its table versions instead of the default."""
         reading = self.catalog.reading()
         table = load_table(reading, self.locator)
         if validate_count(number, "the number of a table version", 1) not in load_table_versions(reading, table):
@@ -223,33 +223,33 @@ class TableSnapshot:
         return list_streams(self.catalog.reading(), replace(self.target, stream_id=None))
 
     def stream(self, stream_id: str) -> Self:
-        """Return the table bound to a stream, such as one that is staged or was replaced."""
+        """Return the table bound to a stream, such as a staged or replaced one."""
         check_id(stream_id, "stream id")
         opened = open_table(self.catalog.reading(), replace(self.target, stream_id=stream_id))
         return type(self)(self.catalog, self.locator, opened.table, opened.target)
 
     def opened(self) -> OpenTable:
-        """Return its table version and stream, from which its rows are planned."""
+        """Return the table version and stream from which rows are planned."""
         return open_table(self.catalog.reading(), self.target)
 
     def partitions(self) -> Iterator[tuple[PartitionLocator, Partition]]:
-        """Yield its partitions."""
+        """Yield the partitions of the table."""
         reading = self.catalog.reading()
         return scan_partitions(reading, open_table(reading, self.target))
 
     def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
-        """Yield its deltas, partition by partition, each in the order in which they apply."""
+        """Yield the deltas, partition by partition, in the order in which they apply."""
         reading = self.catalog.reading()
         return scan_deltas_of_partitions(
             reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.target))]
         )
 
     def state(self) -> TableState:
-        """Return the table as engines take it."""
+        """Return the state of the table for engines."""
         return load_table_state(self.catalog.reading(), self.target)
 
     def files(self) -> list[DataFile]:
-        """Return its data files with location, content type, encoding and size, in the order of their deltas."""
+        """Return the data files with location, content type, encoding and size, in the order of their deltas."""
         reading = self.catalog.reading()
         opened = open_table(reading, self.target)
         if opened.version.schema is not None:
@@ -273,14 +273,14 @@ class TableSnapshot:
         return rows if columns is None else rows.select(list(columns))
 
     def scan(self, where: str | Expr | Predicate | None = None, columns: Sequence[str] | None = None) -> TableScan:
-        """Return a scan of all rows, or of those for which `where` holds, to be read or explained."""
+        """Return a scan of all rows, or of those that match `where`, which can be read or explained."""
         state, predicate = self._requested(where)
         return TableScan(state, predicate, columns, self._engines)
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> pa.Table:
         """Return the rows as a pyarrow Table, without a JVM.
 
-        Of a table without a schema, these are the rows of its files, if their formats say the columns.
+        For a table without a schema, return the rows of its files if their formats define columns.
         """
         self._engines().reader()
         if self.table_type is TableType.MANAGED and self.schema is None:
@@ -309,7 +309,7 @@ class TableSnapshot:
         columns: Sequence[str] | None = None,
         where: str | Expr | Predicate | None = None,
     ) -> duckdb.DuckDBPyRelation:
-        """Return the rows as a relation of DuckDB, in a connection or in the one that DuckDB shares."""
+        """Return the rows as a DuckDB relation, in a connection or in the default one."""
         self._engines().local()
         return self.scan(where, columns).to_duckdb(connection)
 
@@ -319,11 +319,11 @@ class TableSnapshot:
         return self.scan(where, columns).to_spark()
 
     def iceberg(self) -> str:
-        """Return the address of a metadata file by which engines that read Iceberg find the rows as they are now.
+        """Return the location of an Iceberg metadata file of the current rows, for engines that read Iceberg.
 
-        What it leads to is written where it is missing, below the table's own folder; the
-        rows stay where they are. Later writes do not change what it shows: ask again
-        after them. Vacuum takes away what shows earlier states, a day later at the earliest.
+        Missing metadata is written below the table's folder; data files are not copied. Later
+        writes do not change the metadata: call this again after them. Vacuum deletes the
+        metadata of earlier states, after one day at the earliest.
         """
         return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.target)
 
@@ -334,11 +334,11 @@ class TableSnapshot:
         *,
         engine: str | None = None,
     ) -> Any:
-        """Return the rows that differ between two moments, or since one, as a pyarrow Table.
+        """Return the rows that differ between two versions or points in time, or since one, as a pyarrow Table.
 
-        The column `_change_type` says what happened: `insert`, `delete`, or
-        `update_before` and `update_after` for a row with the same keys. With
-        engine="spark" it is a DataFrame, and rows are in no order.
+        The column `_change_type` is `insert`, `delete`, or `update_before` and `update_after`
+        for a row with the same keys. With engine="spark" the result is a DataFrame, whose rows
+        are unordered.
         """
         if not isinstance(self.catalog, TimeTravelCatalog):
             raise InvalidInputError(
@@ -362,8 +362,8 @@ class TableSnapshot:
     def history(self, *, limit: int | None = None) -> Iterator[HistoryEntry]:
         """Yield the versions that changed this table, its columns or its rows, newest first.
 
-        Each version is compared with the one before it, of which only what differs is
-        read, so asking for the newest few is cheap.
+        Each version is compared with the previous one by reading only what differs, so the
+        newest few entries are cheap.
         """
         if not isinstance(self.catalog, _Historic):
             raise InvalidInputError(
@@ -373,7 +373,7 @@ class TableSnapshot:
         return islice(scan_table_history(self.catalog.metastore, self.catalog.history(), table), limit)
 
     def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
-        """Return what a read needs of the table, and which rows it means."""
+        """Return the table state and the predicate of a read."""
         reading = self.catalog.reading()
         opened = open_table(reading, self.target)
         schema = load_opened_table_state(reading, opened, with_logs=False).schema

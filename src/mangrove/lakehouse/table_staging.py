@@ -36,9 +36,9 @@ __all__ = [
 
 
 def validate_property_changes(workspace: Workspace, locator: TableLocator, put: Mapping[str, str]) -> None:
-    """Refuse properties that are about to be put to a table and could not be followed; hold the columns they name.
+    """Refuse invalid properties of a table, and guard the columns that they name.
 
-    The table version is written as it is, so that of this and a change of columns the later is refused.
+    The table version is rewritten unchanged, so that a concurrent change of columns conflicts.
     """
     table = load_table(workspace, locator)
     properties = update_properties(table.properties, put, ())
@@ -55,12 +55,12 @@ def validate_property_changes(workspace: Workspace, locator: TableLocator, put: 
 def stage_write(
     workspace: Workspace, target: TableLocator | TableTarget, write: PlannedWrite, transaction_id: str
 ) -> None:
-    """Add the deltas of a write, and record and guard the rows that it read."""
+    """Stage the deltas of a write, and record and guard the rows that it read."""
     stage_into_opened_table(workspace, open_table(workspace, target), write, transaction_id)
 
 
 def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: PlannedWrite, transaction_id: str) -> None:
-    """Add the deltas of a write to a table that this transaction has opened and not changed since."""
+    """Stage the deltas of a write to a table that this transaction has opened and not changed since."""
     locator_for = build_partition_locator(workspace, opened)
     if write.is_of_all_logs:
         workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
@@ -82,7 +82,7 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
 
 
 def guard_logs(workspace: Workspace, target: TableLocator | TableTarget, state: TableState) -> None:
-    """Ask that nobody adds to the logs that were read, nor begins another one."""
+    """Guard the logs that were read against concurrent deltas, and the table against new logs."""
     opened = open_table(workspace, target)
     workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     locator_for = build_partition_locator(workspace, opened)
@@ -91,7 +91,7 @@ def guard_logs(workspace: Workspace, target: TableLocator | TableTarget, state: 
 
 
 def _as_append(delta: Delta) -> Delta:
-    """Return a replace of a whole log, whose earlier deltas are deleted, as the append that it then is."""
+    """Convert the replacement of a whole log, whose earlier deltas are deleted, into an append."""
     is_whole = delta.type is DeltaType.REPLACE and not delta.replaced_locations
     return replace(delta, type=DeltaType.APPEND, replaces_through=None) if is_whole else delta
 
@@ -103,7 +103,7 @@ def _is_empty_replace(delta: Delta) -> bool:
 def _delete_replaced_deltas(
     workspace: Workspace, reading: CatalogReader, deltas: Mapping[PartitionLocator, Delta]
 ) -> None:
-    """Delete the deltas that a replace supersedes; earlier versions still have them."""
+    """Delete the deltas that a replacement supersedes; earlier versions still contain them."""
     through = {
         way: delta.replaces_through
         for way, delta in deltas.items()

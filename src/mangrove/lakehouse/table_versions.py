@@ -35,12 +35,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TableVersionInfo:
-    """A table version: its lifecycle state, and what its rows are."""
+    """Lifecycle state and definition of a table version."""
 
     version: int
     state: str
     is_default: bool
-    """Whether it is read and written by the name of the table."""
+    """Whether the name of the table refers to this version."""
     schema: Schema | None
     keys: tuple[str, ...]
     partition_by: tuple[str, ...]
@@ -49,7 +49,7 @@ class TableVersionInfo:
     description: str | None
     previous_version: int | None
     stream_id: str | None
-    """The stream that is read."""
+    """Id of the current stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class StreamInfo:
     format: str
     state: str
     is_served: bool
-    """Whether it is the one that is read."""
+    """Whether it is the current stream."""
     partition_by: tuple[str, ...]
     watermark: int | None
     previous_id: str | None

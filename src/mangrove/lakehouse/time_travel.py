@@ -30,14 +30,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class AsOfVersion:
-    """A version by its number."""
+    """A version by number."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class AsOfTime:
-    """Whatever was the newest version at a time."""
+    """The newest version at a point in time."""
 
     millis: int
 
@@ -50,15 +50,15 @@ class AsOfExport:
 
 
 AS_OF_ADVICE: Final = "; give the number of a version, a time such as 2026-11-01, or the name of an export"
-"""What is said of a word that may have been meant to be any of these."""
+"""Advice appended to errors about unknown AS OF arguments."""
 
 AsOf: TypeAlias = AsOfVersion | AsOfTime | AsOfExport
 
 
 def parse_as_of(where: int | str | datetime) -> AsOf:
-    """Return what `where` means: a number is a version, a date or time is a time, any other text an export's name.
+    """Parse an AS OF argument: a number is a version, a date or time is a point in time, other text is an export name.
 
-    A time without a zone is in UTC, so that it means the same on every machine.
+    A time without a zone is in UTC, so that it is the same on every machine.
 
     >>> parse_as_of("41"), parse_as_of("2026-11-01T00:00:00Z"), parse_as_of("year-end")
     (AsOfVersion(version=41), AsOfTime(millis=1793491200000), AsOfExport(name='year-end'))

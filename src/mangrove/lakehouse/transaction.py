@@ -37,7 +37,7 @@ _CHANGEABLE = frozenset({"maximum_version_age_millis", "minimum_versions_to_keep
 
 
 class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
-    """Committed where its `with` block ends, forgotten where the block ends by an error.
+    """A transaction; committed at the end of its `with` block, and rolled back if the block raises.
 
     Without a block, `commit` and `rollback` end it.
     """
@@ -59,7 +59,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self._is_entered = False
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: what is staged in it is only in this process."""
+        """Refuse to be pickled: staged changes exist only in this process."""
         raise InvalidInputError(
             f"{self!r} cannot be pickled, nor can what was looked up in it: commit it first and pickle the lakehouse, "
             "or use a shared transaction, which other processes join by its name"
@@ -70,35 +70,35 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     @property
     def id(self) -> str:
-        """How the history will call it."""
+        """Id of the transaction in the history."""
         return self.core.id
 
     @property
     def base_version(self) -> int:
-        """The version on which it stands."""
+        """Version on which the transaction is based."""
         return self.core.base_version
 
     @property
     def isolation(self) -> Isolation:
-        """How much of what it saw must still hold when it commits."""
+        """Isolation level."""
         return self.core.isolation
 
     @property
     def state(self) -> TransactionState:
-        """Whether it is open, and how it ended if it is not."""
+        """Whether the transaction is open, committed, rolled back or failed."""
         return self.core.state
 
     @property
     def version(self) -> int | None:
-        """The version that it became; None before it is committed."""
+        """Version that the commit created; None before the commit."""
         return None if self.committed_as is None else self.committed_as.snapshot.version
 
     def reading(self) -> Workspace:
-        """Return what it sees: its own writes over the version on which it stands."""
+        """Return the state that the transaction reads: its own writes over its base version."""
         return self.core.workspace
 
     def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
-        """Run a statement; it is committed with all others."""
+        """Run a statement, to be committed with all others."""
         self.reading()
         return statement(self.core)
 
@@ -117,21 +117,21 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     ) -> DeltaLocator:
         """Add a delta to the partition of a table with these partition values.
 
-        The position is the one that it gets if nobody else commits first; after the
-        commit `committed_as` says which one it got. If the delta has a position, it keeps
-        it, and the commit conflicts with concurrent deltas of the partition.
+        The returned position is provisional: concurrent commits may move the delta, and
+        `committed_as` has the final position after the commit. A delta that already has a
+        position keeps it, and the commit conflicts with concurrent deltas of the partition.
         """
         target = TableTarget(parse_table_argument(table), version, stream_id)
         return add_delta(self.reading(), target, values, delta, self.id)
 
     def put_table_version(self, table: str | TableLocator, version: TableVersion, *, stops_writers: bool) -> None:
-        """Say anew what a table's rows are; with `stops_writers` what others planned by the old is refused."""
+        """Replace the definition of the default table version; `stops_writers` makes concurrent writes conflict."""
         put_table_version(self.reading(), parse_table_argument(table), version, stops_writers=stops_writers)
 
     def alter_settings(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **changed: int
     ) -> LakehouseSettings:
-        """Put or remove properties of the lakehouse itself, or set how long its versions are kept."""
+        """Set or remove properties of the lakehouse, or change the retention of its versions."""
         workspace = self.reading()
         fixed = changed.keys() - _CHANGEABLE
         if fixed:
@@ -147,7 +147,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return altered
 
     def commit(self, message: str | None = None) -> int:
-        """Make all of it real together, and return the version that holds it."""
+        """Commit all changes atomically, and return the new version."""
         self.reading()
         if message is not None:
             self.core.message = message
@@ -155,7 +155,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return self.committed_as.snapshot.version
 
     def rollback(self) -> None:
-        """Forget all of it; nothing of it was ever visible."""
+        """Discard all changes."""
         self.core.rollback()
 
     def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
@@ -164,7 +164,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return run_sql(self.engines, self._lake, self, text, arguments)
 
     def transaction(self, **_: Any) -> NoReturn:
-        """Refuse: transactions do not nest."""
+        """Refuse: transactions cannot be nested."""
         raise InvalidInputError(
             f"transaction {self.id} is open: transactions do not nest. Use this one, or begin another from the "
             "lakehouse, which will not see what this one wrote"
@@ -178,7 +178,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return self
 
     def leave(self) -> None:
-        """Allow it to be entered again."""
+        """Allow the transaction to be entered again."""
         self._is_entered = False
 
     def __exit__(
@@ -196,7 +196,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 def begin_idempotent(
     lake: "Lakehouse", query: str, batch_id: int, isolation: Isolation | str
 ) -> Iterator[Transaction | None]:
-    """Give a transaction for a batch of a query, or None where that batch or a later one is committed already."""
+    """Yield a transaction for a batch of a query, or None if that batch or a later one is already committed."""
     batch = QueryBatch(query, batch_id, lake.effects.now_millis())
     transaction = lake.transaction(isolation, message=_message(batch))
     if _is_done(transaction, batch):
@@ -216,7 +216,7 @@ def run_idempotent(
     work: Callable[[Transaction], object],
     isolation: Isolation | str,
 ) -> bool:
-    """Commit what `work` does for a batch, and begin again where a rival was faster; return whether it was needed."""
+    """Commit `work` for a batch, and retry after a conflict; return whether it was needed."""
     batch = QueryBatch(query, batch_id, lake.effects.now_millis())
 
     def noted(transaction: Transaction) -> bool:

@@ -17,15 +17,15 @@ __all__ = ["View", "ViewReader", "ViewSnapshot"]
 
 
 class ViewReader(Protocol):
-    """What a view is read through: a lakehouse, a transaction or a snapshot."""
+    """Interface through which a view is read: a lakehouse, a transaction or a snapshot."""
 
     def reading(self) -> CatalogReader:
-        """Return where objects are read from now."""
+        """Return the catalog state that reads currently use."""
         ...
 
 
 class ViewSnapshot:
-    """A view that is only read, as of the lookup."""
+    """A read-only view, as of the lookup."""
 
     def __init__(self, catalog: ViewReader, locator: ViewLocator, value: ViewEntry) -> None:
         self.catalog = catalog
@@ -43,32 +43,32 @@ class ViewSnapshot:
 
     @property
     def name(self) -> str:
-        """Its name within its namespace."""
+        """Name of the view within its namespace."""
         return self.locator.name
 
     @property
     def id(self) -> str:
-        """What stays when its name changes."""
+        """Id of the view, which does not change when it is renamed."""
         return self.value.id
 
     @property
     def sql(self) -> str:
-        """The query that it stands for."""
+        """Query of the view."""
         return self.value.sql
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The tables and views that the query reads."""
+        """Tables and views that the query reads."""
         return self.value.reads
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What people attached to it."""
+        """Properties set by users."""
         return self.value.properties
 
     @property
     def description(self) -> str | None:
-        """What people say that it is for."""
+        """Description set by the user, or None."""
         return self.value.description
 
 
@@ -83,13 +83,13 @@ class View(ViewSnapshot):
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> View:
-        """Put or remove properties, or describe it anew."""
+        """Set or remove properties, or change the description."""
         return self.catalog.alter_view(self.locator, put, remove, description=description)
 
     def rename(self, name: str | ViewLocator) -> View:
-        """Give it another name, in its namespace or in another."""
+        """Rename the view, within its namespace or into another."""
         return self.catalog.rename_view(self.locator, name)
 
     def drop(self) -> None:
-        """Drop it."""
+        """Drop the view."""
         self.catalog.drop_view(self.locator)
