@@ -155,7 +155,7 @@ class MaintenanceEngines:
 
 
 def _is_countable(file: DataFile) -> bool:
-    """Return whether executors can count the rows of a file; the local counter handles the others."""
+    """Return whether executors can count the rows of a file; for other files the recorded row count is used."""
     return file.content_type == PARQUET and not is_uri(file.location)
 
 

@@ -1,7 +1,7 @@
 """Type coercion and casts of Arrow arrays with Spark ANSI semantics.
 
-What the two engines might answer differently is refused here, so that it is left
-to Spark: a double as text, a text as a moment.
+Casts whose results could differ between the engines are refused here, so that Spark
+evaluates them: a double as text, text as a timestamp.
 """
 
 import decimal
@@ -35,17 +35,17 @@ _SQL_TYPE_NAMES: Final = {
     pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint", pa.float32(): "float", pa.float64(): "double",
     pa.date32(): "date",
 }  # fmt: skip
-"""Types as people write them in SQL."""
+"""SQL names of types."""
 _OF_TYPE: Final = re.compile(r" as a scalar of type \S+$")
 
 
 def build_requires_spark_error(what: str) -> RequiresSparkError:
-    """Return the error for what only Spark can evaluate."""
+    """Return the error for an expression that only Spark can evaluate."""
     return RequiresSparkError(f"{what}: only Spark evaluates that")
 
 
 def compute_decimal_type(precision: int, scale: int) -> Any:
-    """Return the type of a result with so many digits; where there are too many, Spark gives up digits of the scale."""
+    """Return the decimal type of a result; above the maximum precision the scale is reduced, as in Spark."""
     if precision <= _PRECISION_MAX:
         return pa.decimal128(precision, scale)
     whole = precision - scale
@@ -53,7 +53,7 @@ def compute_decimal_type(precision: int, scale: int) -> Any:
 
 
 def find_common_type(left: Any, right: Any) -> Any:
-    """Return the type in which values of two types are compared or stand beside each other."""
+    """Return the common type of two types, for comparisons and for branches of one expression."""
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):
@@ -89,14 +89,14 @@ def _is_number(arrow: Any) -> bool:
 
 
 def map_rows(function: Callable[..., Any], arrow: Any, *arrays: Any) -> Any:
-    """Return the function of each row's values, null where one of them is; for what Arrow has no kernel for."""
+    """Apply a Python function to each row, null if a value is null; for operations without an Arrow kernel."""
     columns = [array.to_pylist() for array in arrays]
     values = [None if None in row else function(*row) for row in zip(*columns, strict=True)]
     return pa.array(values, arrow)
 
 
 def cast_array(array: Any, wanted: Any) -> Any:
-    """Return the values in another type; a value that it cannot hold is refused."""
+    """Cast the values to another type; raise an error for a value that does not fit."""
     if array.type == wanted:
         return array
     if pa.types.is_null(array.type):
@@ -143,7 +143,7 @@ def _to_decimal(array: Any, wanted: Any) -> Any:
 
 
 def _round_to_decimal(text: str, wanted: Any) -> decimal.Decimal:
-    """Return a number as a decimal of that many digits, or say why it is none."""
+    """Parse a number as a decimal of this type, rounded to its scale; raise an error if it is not a number."""
     try:
         value = decimal.Decimal(text)
     except decimal.InvalidOperation:
@@ -160,7 +160,7 @@ def _round_to_decimal(text: str, wanted: Any) -> decimal.Decimal:
 
 
 def format_sql_type(arrow: Any) -> str:
-    """Return a type as people write it in SQL."""
+    """Return the SQL name of a type."""
     if pa.types.is_decimal(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
     return _SQL_TYPE_NAMES.get(arrow, str(arrow))
@@ -176,10 +176,10 @@ def _to_text(array: Any) -> Any:
 
 
 def cast_for_assignment(array: Any, wanted: Any, column: str) -> Any:
-    """Return the values as a column takes them from an expression, by SQL's rules of assignment.
+    """Cast the values of an expression to the type of a column, by SQL's rules of assignment.
 
-    Numbers become numbers, days moments and moments days, and most things text. Text
-    becomes nothing else: that must be asked for with a cast.
+    Numbers convert to numbers, dates to timestamps and back, and most types to text. Text
+    converts to no other type without an explicit cast.
     """
     given = array.type
     if given == wanted or pa.types.is_null(given):

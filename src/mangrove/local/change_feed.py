@@ -18,11 +18,11 @@ __all__ = ["CHANGE_TYPE", "compute_changed_rows"]
 
 
 def compute_changed_rows(store: Store, before: TableState, after: TableState) -> pa.Table:
-    """Return the rows that differ, as of the later state, with a word beside each.
+    """Return the rows that differ, as of the later state, with their change types.
 
-    `insert` and `delete` are rows that came and went; `update_before` and, right behind
-    it, `update_after` are a row with the same keys that changed. Files that both states
-    read in the same way are not opened, and a compaction changes no row.
+    `insert` and `delete` are added and removed rows; `update_before` and, directly after it,
+    `update_after` are a changed row with the same keys. Files that both states read in the
+    same way are not opened. A compaction changes no rows.
     """
     was, plan_before, plan_after = plan_changed_files(before, after)
     old = run_scan(store, was, plan_before, after.schema.columns)

@@ -32,7 +32,7 @@ __all__ = [
 
 FIELD_ID: Final = b"PARQUET:field_id"
 _PA: Final[Any] = pa
-"""For calls of which the stubs of pyarrow know only some forms."""
+"""Untyped alias, because the stubs of pyarrow do not cover all call forms."""
 _PC: Final[Any] = pc
 Matching: TypeAlias = Callable[[Any, Column], bool]
 """Whether an Arrow field is the given column."""

@@ -138,7 +138,7 @@ class LocalEngine(LocalReader):
         self._files = FileWriter(store, new_id, file_size_bytes)
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
-        """Write files as they are, under new names; nothing is committed."""
+        """Write files unchanged, under new names, without a commit."""
         added: dict[str, tuple[DataFile, bytes]] = {}
         for file in files:
             detected, encoding = detect_content_type(file.name)
@@ -165,20 +165,20 @@ class LocalEngine(LocalReader):
         return to_duckdb(rows, connection)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows."""
+        """Plan an append of rows."""
         checked = _prepare_rows(state, rows)
         by_log = group_files_by_log(state, self._files.write(state, checked))
         counts = RowCounts(inserted=checked.num_rows)
         return plan_write({values: build_append_delta(files) for values, files in by_log.items()}, counts=counts)
 
     def add(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows, unordered."""
+        """Plan an append of rows, unordered."""
         write = self.append(state, rows)
         unordered = tuple(replace(one, delta=replace(one.delta, type=DeltaType.ADD)) for one in write.deltas)
         return replace(write, deltas=unordered)
 
     def upsert(self, state: TableState, rows: object) -> PlannedWrite:
-        """Add rows and replace those with the same keys."""
+        """Plan an upsert: the rows replace existing rows with the same keys."""
         keys = state.checked_keys("an upsert")
         checked = _prepare_rows(state, rows)
         check_keys_unique(state.name, checked, keys)
@@ -187,7 +187,7 @@ class LocalEngine(LocalReader):
         return plan_write(deltas, counts=RowCounts(None, None, 0, checked.num_rows))
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
-        """Delete the rows that match a predicate, or those with the keys of a frame."""
+        """Plan a delete of the rows that match a predicate, or that have the keys of a frame."""
         if isinstance(what, str | Predicate):
             return plan_overwrite(self._files, state, parse_condition(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
@@ -202,7 +202,7 @@ class LocalEngine(LocalReader):
         return plan_write(deltas, counts=RowCounts(deleted=None))
 
     def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
-        """Replace all rows, or those that match `where`."""
+        """Plan a replacement of all rows, or of those that match `where`."""
         checked = _prepare_rows(state, rows)
         if where is not None:
             return self._overwritten(state, checked, where)
@@ -211,7 +211,7 @@ class LocalEngine(LocalReader):
         return plan_full_overwrite(state, by_log, counts)
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
-        """Replace the partitions that the rows are in."""
+        """Plan a replacement of the partitions to which the rows belong."""
         checked = _prepare_rows(state, rows)
         parts = split_by_partition(checked, state.version.partition_scheme, state.schema)
         touched = build_partition_predicate(state, (values for values, _ in parts))
@@ -226,13 +226,13 @@ class LocalEngine(LocalReader):
     def update(
         self, state: TableState, values: Mapping[str, Assignable], where: str | Predicate | SparkCondition | None = None
     ) -> PlannedWrite:
-        """Set columns of the rows that match `where`."""
+        """Plan an update of the rows that match `where`."""
         checked = resolve_assignments(values, state.schema)
         expressions = {name: to_expression(value) for name, value in checked.items()}
         return plan_update(self._files, state, expressions, parse_condition(where, state.schema))
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
-        """Apply the first matching clause to each row of the source and of the table."""
+        """Plan a merge: the first matching clause applies to each row of the source and of the table."""
         return plan_merge(self._files, state, to_arrow_table(source, state.schema), plan)
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
@@ -250,7 +250,7 @@ class LocalEngine(LocalReader):
     def compact(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, watch: ProgressCallback = ignore_progress
     ) -> PlannedCompaction:
-        """Compact the deltas of each log that needs it."""
+        """Plan a compaction of the deltas of each log that needs it."""
         plan = plan_table_compaction(state, self._files.file_size_bytes, bounds)
         return compact_table(plan, state.name, partial(write_compacted_files, self._files), watch)
 

@@ -1,7 +1,7 @@
 """Evaluation of expressions over Arrow tables.
 
-Whole numbers stay whole and overflow is an error; decimals grow as SQL says; NaN
-is equal to itself and above all other numbers.
+Integer results stay integers and overflow is an error; the precision of decimals grows
+as in SQL; NaN is equal to itself and greater than all other numbers.
 """
 
 import decimal
@@ -150,7 +150,7 @@ def _round_rows(function: Callable[..., decimal.Decimal], wanted: Any, *arrays: 
 
 
 def negate_array(array: Any) -> Any:
-    """Return the values with the other sign."""
+    """Return the negated values."""
     if pa.types.is_null(array.type):
         return array
     try:
@@ -162,7 +162,7 @@ def negate_array(array: Any) -> Any:
 
 
 def round_half_up(array: Any, digits: int) -> Any:
-    """Return the numbers rounded half up, away from zero, to so many digits after the point."""
+    """Round numbers half up, away from zero, to this number of decimal places."""
     if digits < 0:
         raise build_requires_spark_error("numbers are rounded before the point")
     if pa.types.is_integer(array.type) or pa.types.is_null(array.type):
@@ -186,7 +186,7 @@ def _round_float(value: float, digits: int) -> float:
 
 
 def compare_arrays(sign: str, left: Any, right: Any) -> Any:
-    """Return whether `left sign right` holds, null where a side has no value; `<=>` always knows."""
+    """Return whether `left sign right` holds, null if a side is null; `<=>` is never null."""
     if sign == "<=>":
         both = pc.and_(pc.is_null(left), pc.is_null(right))
         return pc.or_(both, _PC.fill_null(compare_arrays("=", left, right), pa.scalar(value=False)))
@@ -214,11 +214,11 @@ _LOGIC: Final = {"and": "and_kleene", "or": "or_kleene"}
 _INT: Final = 2**31
 _BIGINT: Final = 2**63
 ColumnLookup: TypeAlias = Callable[[pa.Table, tuple[str, ...]], Any]
-"""How the names in an expression lead to a column of the rows."""
+"""Function that resolves a name in an expression to a column of the rows."""
 
 
 def evaluate_condition(expression: Expression, rows: pa.Table, naming: ColumnLookup) -> Any:
-    """Return for each row whether a condition is true; what is unknown is not."""
+    """Return for each row whether a condition is true; null counts as false."""
     found = evaluate_expression(expression, rows, naming)
     if not pa.types.is_boolean(found.type) and not pa.types.is_null(found.type):
         raise InvalidInputError(
@@ -289,7 +289,7 @@ def _decimal_of(value: decimal.Decimal) -> Any:
 
 
 def _typed_pair(left: Expression, one: Any, right: Expression, other: Any) -> tuple[Any, Any]:
-    """Return the two sides, a whole number that is written beside a decimal having no more digits than it shows."""
+    """Return both operands; an integer literal beside a decimal gets a decimal type with only its own digits."""
     return _narrow(left, one, other), _narrow(right, other, one)
 
 
@@ -317,7 +317,7 @@ def _concatenate(arrays: list[Any]) -> Any:
 
 
 def _like_to_regex(pattern: str) -> str:
-    """Return a pattern of `like` as a regular expression for the whole text."""
+    """Return a `like` pattern as a regular expression for the whole string."""
     found = []
     characters = iter(pattern)
     for character in characters:
@@ -331,7 +331,7 @@ def _like_to_regex(pattern: str) -> str:
 def _case(
     branches: tuple[tuple[Expression, Expression], ...], otherwise: Expression, rows: pa.Table, naming: ColumnLookup
 ) -> Any:
-    """Evaluate each branch for the rows that take it alone, so that `case` protects from a division by zero."""
+    """Evaluate each branch only for the rows that take it, so that `case` can guard against a division by zero."""
     left = build_row_numbers(rows.num_rows)
     places, parts = [], []
     for condition, value in branches:

@@ -146,7 +146,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
 
 
 def _exact(values: list[Any], wanted: DataType | None) -> list[Any]:
-    """Return whole numbers for a column of decimals as decimals: Arrow's own have 64 bits."""
+    """Convert integers for a decimal column to decimals, because Arrow's conversion is limited to 64 bits."""
     if not isinstance(wanted, Decimal) or not any(type(value) is int and abs(value) >> 63 for value in values):
         return values
     return [decimal.Decimal(value) if type(value) is int else value for value in values]

@@ -20,11 +20,11 @@ from mangrove.model.schema import Schema
 __all__ = ["ROW_FILE_SUFFIXES", "add_partition_columns", "filter_row_files", "parse_partition_folders", "read_row_file"]
 
 _PC: Final[Any] = pc
-"""For calls of which the stubs of pyarrow know only some forms."""
+"""Untyped alias, because the stubs of pyarrow do not cover all call forms."""
 _CSV_VALUE: Final = re.compile(r"In CSV column #(?P<column>\d+): Row #(?P<row>\d+): (?P<why>.*)", re.DOTALL)
 _CSV_QUOTED: Final = re.compile(r"(invalid value|Error converting) '(?P<text>.*)'", re.DOTALL)
 _Types = Mapping[str, Any]
-"""The Arrow types of the columns that the table has: text does not say whether 2.50 is a decimal."""
+"""Arrow types of the table's columns, by name; the text 2.50 alone does not determine its type."""
 
 
 def _open_buffer(data: bytes) -> Any:
@@ -38,7 +38,7 @@ def _parquet(data: bytes, _: _Types) -> Any:
 _NAN: Final = re.compile(rb"(?i)\bnan\b")
 _NAN_TEXTS: Final = frozenset({"NaN", "nan", "-NaN", "-nan"})
 _ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
-"""How a moment ends that says its zone; the end of a bare day looks like a distance from Greenwich."""
+"""End of a timestamp with a time zone; the end of a date without a time looks like a UTC offset."""
 
 
 def _csv(data: bytes, types: _Types) -> Any:
@@ -178,7 +178,7 @@ _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def filter_row_files(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of files with rows: what begins with `_` or `.` is a note of the program that wrote them.
+    """Yield the paths of files with rows; names that start with `_` or `.` are metadata of the program that wrote them.
 
     >>> list(filter_row_files(["day=1/a.parquet", "_SUCCESS", "_delta_log/0.json", ".a.parquet.crc", "readme.txt"]))
     ['day=1/a.parquet']

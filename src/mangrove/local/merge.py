@@ -212,7 +212,7 @@ def _own_name(rows: pa.Table, name: str) -> str:
 
 
 def _build_column_lookup(aliases: dict[str, str], tables: list[pa.Table], sides: list[str]) -> ColumnLookup:
-    """Return how names lead to columns of joined rows: `t.amount`, or `amount` where only one side has it."""
+    """Return a lookup of columns in joined rows: `t.amount`, or `amount` if only one side has it."""
     by_alias = {alias.casefold(): side for alias, side in aliases.items()}
     by_side = dict(zip(sides, tables, strict=True))
 
@@ -253,7 +253,7 @@ _UPDATES: Final = (MergeKind.MATCHED_UPDATE, MergeKind.UNMATCHED_UPDATE)
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What clauses did: which rows of the table go, and which come in what place."""
+    """Result of clauses: the removed rows of the table, and the updated and inserted rows."""
 
     gone: Any
     updated: pa.Table
@@ -263,7 +263,7 @@ class _Outcome:
 
 
 def plan_merge(files: FileWriter, state: TableState, source: pa.Table, plan: MergePlan) -> PlannedWrite:
-    """Return how to do what the clauses say, or refuse it before anything is written."""
+    """Plan a merge; raise an error before anything is written if the clauses cannot be applied."""
     plan.check()
     on = parse_expression(plan.on)
     reads_all = bool(plan.of_kinds(MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE))
@@ -285,7 +285,7 @@ def plan_merge(files: FileWriter, state: TableState, source: pa.Table, plan: Mer
 def _check_keys(
     files: FileWriter, state: TableState, deleted_rows: pa.Table, outcomes: Sequence[_Outcome], inserted: pa.Table
 ) -> None:
-    """Refuse new rows with the keys of others; rows that keep their keys have them by right."""
+    """Raise an error for new rows with existing keys; updated rows may keep their own keys."""
     moving = [outcome.updated for outcome in outcomes if outcome.moves_keys]
     retained = [outcome.updated for outcome in outcomes if not outcome.moves_keys]
     new = pa.concat_tables([*moving, inserted])
@@ -341,7 +341,7 @@ def _outcome(
     numbers: Any,
     naming: ColumnLookup,
 ) -> _Outcome:
-    """Return what the chosen clauses do to the rows of the table with these numbers."""
+    """Return the result of the chosen clauses for the rows of the table with these numbers."""
     counts, moves_keys = NO_ROWS, False
     parts = [schema_to_arrow(state.schema).empty_table()]
     keys = {column.name for column in state.key_columns}
@@ -378,7 +378,7 @@ def _first_clause(clauses: Sequence[MergeClause], rows: pa.Table, naming: Column
 
 
 def _check_once(state: TableState, target: TargetRows, acted: pa.Table) -> None:
-    """Refuse a merge in which several rows of the source would change one row of the table."""
+    """Raise an error if several source rows would change the same row of the table."""
     counts = acted.group_by("t").aggregate([([], "count_all")])
     repeated = counts.filter(pc.greater(counts.column("count_all"), pa.scalar(1, pa.int64())))
     if repeated.num_rows:

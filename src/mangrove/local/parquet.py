@@ -1,15 +1,15 @@
 """Parquet encoding and ranged reads, with page and footer checksums.
 
-Arrow decodes in threads that Python does not know, and one of them may be the last
-to let go of the bytes that it read from. If those belong to Python while the
-process ends, Python ends the thread instead, and that aborts the process. So what
-Arrow's threads read is copied once, into memory that needs no Python.
+Arrow decodes in its own threads, and one of them may be the last to release the bytes
+that it read. If these bytes belong to Python while the process exits, Python terminates
+the thread, which aborts the process. Input for Arrow's threads is therefore copied once
+into memory that Arrow owns.
 
-Pages have checksums of their own, a footer has none, and one flipped bit in it
-gives a column another id, name or bound. So a writer lets its Parquet library
-put `CHECKSUM_PLACEHOLDER` into the footer's metadata, and then writes the checksum of the
-footer over the zeros in it. A footer without the text, or with the zeros, is
-taken as it is: other programs write none, and not every file can be changed.
+Parquet has checksums for pages, but not for the footer, where one flipped bit changes
+the id, name or bound of a column. The writer therefore lets the Parquet library put
+`CHECKSUM_PLACEHOLDER` into the footer's metadata, and then overwrites its zeros with the
+checksum of the footer. A footer without the placeholder, or with the zeros, is accepted:
+other programs write no checksum, and not every file can be changed.
 """
 
 import zlib
@@ -49,7 +49,7 @@ __all__ = [
 
 
 def copy_to_arrow_buffer(data: bytes) -> pa.Buffer:
-    """Return the bytes in memory of Arrow's.
+    """Copy bytes into memory that Arrow owns.
 
     >>> copy_to_arrow_buffer(b"abc").to_pybytes()
     b'abc'
@@ -60,29 +60,29 @@ def copy_to_arrow_buffer(data: bytes) -> pa.Buffer:
 
 
 def write_buffer_bytes(buffer: pa.Buffer, start: int, data: bytes) -> None:
-    """Put bytes into a buffer that was just allocated, from a place on."""
+    """Write bytes into a newly allocated buffer at an offset."""
     if data:
         memoryview(buffer).cast("B")[start : start + len(data)] = data
 
 
 FOOTER_TAIL_BYTES: Final = 8
-"""The size of what follows a footer: its length in four bytes, and Parquet's magic bytes."""
+"""Size of the trailer after a footer: its length in four bytes, and Parquet's magic bytes."""
 
 _MARK: Final = b"mangrove.footer.crc32="
 _ZEROS: Final = b"00000000"
 CHECKSUM_PLACEHOLDER: Final = (_MARK + _ZEROS).decode()
-"""The text whose zeros the checksum replaces; the last one in the metadata of a footer counts."""
+"""Text whose zeros the checksum replaces; the last occurrence in the metadata of a footer counts."""
 
 
 def parse_footer_size(end: bytes | memoryview) -> int:
-    """Return the length of a file's footer with what follows it, from the last bytes of the file."""
+    """Return the size of a file's footer and trailer, from the last bytes of the file."""
     return int.from_bytes(end[-FOOTER_TAIL_BYTES:-4], "little") + FOOTER_TAIL_BYTES
 
 
 def find_footer_checksum(end: bytes | memoryview) -> tuple[int, bytes] | None:
     """Return the distance of the checksum from the end of the file, and its expected value; None if there is none.
 
-    The bytes are a file, or the end of one with all of its footer.
+    The bytes are a whole file, or the end of one that includes its footer.
     """
     footer = bytes(end[-parse_footer_size(end) :])
     # Column names and bounds can contain any text, but they precede the metadata.
@@ -106,7 +106,7 @@ def add_footer_checksum(data: memoryview) -> bytes:
 
 
 def is_footer_checksum_valid(end: bytes) -> bool:
-    """Return whether a footer matches its checksum or has none; the bytes are the end of a file with all of it."""
+    """Return whether a footer matches its checksum or has none; the bytes are the end of a file with its footer."""
     located = find_footer_checksum(end)
     if located is None:
         return True
@@ -116,9 +116,9 @@ def is_footer_checksum_valid(end: bytes) -> bool:
 
 
 _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Up to this size one request for all of a file costs less than several for parts of it."""
+"""Up to this size, reading a whole file with one request costs less than several ranged requests."""
 _END_SIZE_BYTES: Final = 64 * 1024
-"""How much of a larger file is read first: its footer, unless the columns are very many."""
+"""Bytes read first from the end of a larger file: its footer, unless it has very many columns."""
 _GAP_SIZE_BYTES_MAX: Final = 512 * 1024
 """Columns with at most this many bytes between them are read with one request."""
 _AFTER_SIZE_BYTES: Final = 100
@@ -126,7 +126,7 @@ _AFTER_SIZE_BYTES: Final = 100
 
 
 class ParquetBytes:
-    """An opened file of a store; of a large one only the footer is read at first.
+    """An open file of a store; only the footer of a large file is read at first.
 
     The buffer is as large as the file, but memory is used only for the ranges that are read.
     """
@@ -152,12 +152,12 @@ class ParquetBytes:
         return self._open_row_group(number, names).read_row_group(number, columns=list(names))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows; of a large file at most one row group is in memory."""
+        """Yield all rows; at most one row group of a large file is in memory."""
         for number in range(self.parquet.metadata.num_row_groups):
             yield from self._open_row_group(number).iter_batches(row_groups=[number])
 
     def _open_row_group(self, number: int, names: Sequence[str] | None = None) -> pq.ParquetFile:
-        """Return the file with the bytes of a row group; Arrow's readers are not thread-safe, so each is a new one."""
+        """Open the bytes of a row group with a new reader, because Arrow's readers are not thread-safe."""
         buffer = self._buffer if self._is_whole else pa.allocate_buffer(self._file.size_bytes)
         self._fetch(buffer, self._chunks(number, names))
         return self._open(buffer, metadata=self.parquet.metadata)
@@ -166,7 +166,7 @@ class ParquetBytes:
         return pq.ParquetFile(pa.BufferReader(buffer), page_checksum_verification=True, pre_buffer=False, **options)
 
     def _read_end(self) -> bytes:
-        """Return the last bytes of the file, with all of its footer."""
+        """Return the end of the file, including its footer."""
         start = self._file.size_bytes - _END_SIZE_BYTES
         end = self._store.read(self._file.path, start, _END_SIZE_BYTES)
         missing = min(start, parse_footer_size(end) - len(end))
@@ -180,7 +180,7 @@ class ParquetBytes:
         return buffer
 
     def _chunks(self, number: int, names: Sequence[str] | None = None) -> Iterator[tuple[int, int]]:
-        """Yield the byte ranges of a row group's columns, all or those with some names and everything inside them."""
+        """Yield the byte ranges of a row group's columns: all, or those with the names, including nested columns."""
         group: Any = self.parquet.metadata.row_group(number)
         for place in range(group.num_columns):
             column = group.column(place)
@@ -209,7 +209,7 @@ class ParquetBytes:
 
 
 def _coalesce_ranges(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yield pieces that cover the chunks, those near to each other as one.
+    """Yield ranges that cover the chunks; nearby chunks are merged into one.
 
     >>> list(_coalesce_ranges([(3_000_000, 3_000_010), (0, 10), (20, 30)], 3_000_050))
     [(0, 130), (3000000, 3000050)]
@@ -230,11 +230,11 @@ def _coalesce_ranges(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iter
 
 
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What Arrow says of a file that is no Parquet, or damaged; the last of them of a column's name."""
+"""Errors of Arrow for a file that is damaged or not Parquet; the last one is for column names."""
 
 
 def encode_parquet(rows: pa.Table) -> bytes:
-    """Return the rows as a Parquet file, with the ids of the columns, and checksums of each page and of the footer."""
+    """Encode rows as a Parquet file with column ids, page checksums and a footer checksum."""
     sink = pa.BufferOutputStream()
     stored = pa.schema([field.with_type(_storage_type(field.type)) for field in rows.schema])
     written = rows.cast(stored)
@@ -257,7 +257,7 @@ class DataFileReader:
         self.matching: Matching = match_by_id if has_ids else match_by_name
 
     def read_all(self, columns: Sequence[Column]) -> pa.Table:
-        """Return all rows with these columns, null where the file lacks one."""
+        """Return all rows with these columns; a column that the file lacks is null."""
         names = self._select_names(columns)
         if not names:
             return _nulls(Schema(tuple(columns)), self.metadata.num_rows)
@@ -267,7 +267,7 @@ class DataFileReader:
         return conform_rows(rows, Schema(tuple(columns)), self.matching, is_checked=False)
 
     def read_row_group(self, number: int, columns: Sequence[Column]) -> pa.Table:
-        """Return the rows of a row group with these columns, null where the file lacks one."""
+        """Return the rows of a row group with these columns; a column that the file lacks is null."""
         row_count = self.metadata.row_group(number).num_rows
         names = self._select_names(columns)
         if not names:
@@ -296,7 +296,7 @@ class DataFileReader:
 
 
 def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.Table:
-    """Return the rows of a file with these columns, null where the file lacks one."""
+    """Return the rows of a file with these columns; a column that the file lacks is null."""
     if not columns:
         # Only the number of rows is requested, which the manifest has.
         return pa.table({"rows": pa.nulls(file.row_count)}).select([])
@@ -304,7 +304,7 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
 
 
 def count_rows(store: Store, file: DataFile) -> int:
-    """Return how many rows a file has, having read all of them; what is no Parquet is taken at its word."""
+    """Return the number of rows of a file by reading it; for other formats and external files, the recorded number."""
     if file.content_type != PARQUET or is_uri(file.location):
         return file.row_count
     try:
@@ -321,11 +321,12 @@ def _write(rows: pa.Table, sink: Any, **aids: Any) -> None:
 
 
 def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
-    """Return which columns get bounds and dictionaries: not those by which Spark would skip matching rows.
+    """Return which columns get bounds and dictionaries; excludes those with which Spark would skip matching rows.
 
-    To SQL, NaN is above all numbers, but the bounds that Arrow writes leave it out. To SQL, both
-    zeros are equal, but a reader that looks a value up in a dictionary distinguishes them. A dictionary
-    of mostly distinct values outgrows its limit, and building it takes as long as writing the column.
+    In SQL, NaN is greater than all numbers, but the bounds that Arrow writes exclude it. In
+    SQL, both zeros are equal, but a dictionary lookup distinguishes them. A dictionary of
+    mostly distinct values exceeds its limit, and building it takes as long as writing the
+    column.
     """
     floats = [leaf for name in rows.column_names for leaf in _floats(name, rows[name])]
     unbounded = {path for path, array in floats if pc.any(pc.is_nan(array)).as_py()}
@@ -344,7 +345,7 @@ def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
 
 
 def _floats(path: str, array: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each column of floats with its path; filters never go into lists and maps."""
+    """Yield each float column with its path; skip those in lists and maps, to which filters do not apply."""
     if pa.types.is_floating(array.type):
         yield path, array
     elif pa.types.is_struct(array.type):
@@ -354,11 +355,11 @@ def _floats(path: str, array: Any) -> Iterator[tuple[str, Any]]:
 
 _SAMPLE_ROWS: Final = 64 * 1024
 _SAMPLED_ROWS_MIN: Final = 1024 * 1024
-"""For fewer rows the sample costs more than the dictionary."""
+"""Minimum number of rows to sample; for fewer rows the sample costs more than the dictionary."""
 
 
 def _is_mostly_distinct(array: Any) -> bool:
-    """Return whether a large column has so many distinct values in its first rows that a dictionary is of no use."""
+    """Return whether the first rows of a large column have too many distinct values for a useful dictionary."""
     if len(array) < _SAMPLED_ROWS_MIN or not (pa.types.is_primitive(array.type) or pa.types.is_string(array.type)):
         return False
     return bool(pc.count_distinct(array.slice(0, _SAMPLE_ROWS)).as_py() > _SAMPLE_ROWS * 7 // 8)
@@ -370,7 +371,7 @@ def _has_negative_zero(chunk: Any) -> bool:
 
 
 def _storage_type(arrow: Any) -> Any:
-    """Return the type with all inside it nullable: Arrow writes no null struct whose parts must not be null."""
+    """Return the type with all nested fields nullable: Arrow cannot write a null struct with NOT NULL fields."""
     if pa.types.is_struct(arrow):
         fields = [arrow.field(place) for place in range(arrow.num_fields)]
         return pa.struct([field.with_type(_storage_type(field.type)).with_nullable(nullable=True) for field in fields])
@@ -392,5 +393,5 @@ def _nulls(schema: Schema, row_count: int) -> pa.Table:
 
 
 def _reason(error: Exception) -> str:
-    """Return what Arrow says first; the rest repeats it as a stack does."""
+    """Return the first line of Arrow's message; later lines repeat it."""
     return str(error).splitlines()[0].rstrip(".")

@@ -18,7 +18,7 @@ __all__ = ["build_value_error", "list_representable_values", "to_plain_value", "
 
 
 def build_value_error(name: str, values: Sequence[Any], wanted: DataType | None, error: Exception) -> InvalidInputError:
-    """Return the refusal of a column of rows, as exact as the values allow."""
+    """Return the error for a column with invalid values, as precise as the values allow."""
     for value in _inside(values):
         fault = describe_invalid_decimal(value) if isinstance(value, decimal.Decimal) else None
         if fault is not None:
@@ -69,7 +69,7 @@ def _fits(value: Any, wanted: DataType) -> bool:
 
 
 def to_python_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Return each row by the names of its columns; a time outside the years 1 to 9999 is text there."""
+    """Convert rows to dicts; times outside the years 1 to 9999 become text."""
     try:
         return rows.to_pylist()
     except (OverflowError, ValueError):
@@ -78,7 +78,7 @@ def to_python_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def list_representable_values(column: Any) -> list[Any]:
-    """Return the values of a column, without the times that Python cannot hold."""
+    """Return the values of a column, without times that Python cannot represent."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -86,7 +86,7 @@ def list_representable_values(column: Any) -> list[Any]:
 
 
 def to_python_value(scalar: Any) -> Any:
-    """Return a value of Arrow's as Python has it, with text for a time that Python cannot hold.
+    """Convert an Arrow scalar to a Python value; a time that Python cannot represent becomes text.
 
     >>> to_python_value(pa.scalar(3_000_000, pa.int32()).cast(pa.date32()))
     '10183-09-21'

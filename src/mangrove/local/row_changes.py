@@ -82,11 +82,11 @@ class TargetRows:
 
     scans: tuple[FileScan, ...]
     counts: tuple[int, ...]
-    """How many rows come from each of the files."""
+    """Number of rows from each of the files."""
     rows: pa.Table
 
     def parts(self, mask: Any) -> Iterable[tuple[FileScan, pa.Table, Any]]:
-        """Yield each file with its rows and their part of a mask."""
+        """Yield each file with its rows and its part of a mask."""
         start = 0
         for scan, count in zip(self.scans, self.counts, strict=True):
             yield scan, self.rows.slice(start, count), mask.slice(start, count)
@@ -96,7 +96,7 @@ class TargetRows:
 def read_target_rows(
     store: Store, state: TableState, columns: Sequence[Column], pruning: Predicate | None = None
 ) -> TargetRows:
-    """Return the visible rows of all files in which some can be meant; those that are not meant come along."""
+    """Return the visible rows of all files that can contain matching rows, including rows that do not match."""
     found = run_scan_by_file(store, state, plan_scan(state, pruning), columns)
     names = [*(column.name for column in columns), ROW]
     empty = schema_to_arrow(Schema(tuple(columns))).empty_table() if columns else pa.table({})
@@ -110,7 +110,7 @@ def read_target_rows(
 
 
 def evaluate_where(rows: pa.Table, condition: Condition, schema: Schema) -> Any:
-    """Return for each row whether it is meant."""
+    """Return for each row whether it matches the condition."""
     if condition.expression is not None:
         return evaluate_condition(condition.expression, rows, column_lookup_of(schema))
     assert condition.predicate is not None
@@ -119,7 +119,7 @@ def evaluate_where(rows: pa.Table, condition: Condition, schema: Schema) -> Any:
 
 
 def column_lookup_of(schema: Schema) -> ColumnLookup:
-    """Return how the names in an expression lead to the columns of a table."""
+    """Return a lookup of the table's columns by the names in an expression."""
 
     def column_of(rows: pa.Table, names: tuple[str, ...]) -> Any:
         path: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ def column_lookup_of(schema: Schema) -> ColumnLookup:
 
 
 def select_condition_columns(schema: Schema, condition: Condition) -> list[Column]:
-    """Return the columns of a table that a condition looks at."""
+    """Return the columns of a table that a condition refers to."""
     roots: set[str] = set()
     if condition.expression is not None:
         roots |= {names[0].casefold() for names in collect_column_paths(condition.expression)}
@@ -147,7 +147,7 @@ _PC: Final[Any] = pc
 
 
 def fill_defaults(rows: pa.Table, state: TableState) -> pa.Table:
-    """Return the rows with the defaults of the columns that they lack; a null that is given stays one."""
+    """Return the rows with the defaults of missing columns; given nulls are not replaced."""
     for column in state.schema.columns:
         if column.default is not None and not any(match_by_name(field, column) for field in rows.schema):
             rows = rows.append_column(column.name, evaluate_default(column, rows))
@@ -155,7 +155,7 @@ def fill_defaults(rows: pa.Table, state: TableState) -> pa.Table:
 
 
 def evaluate_default(column: Column, rows: pa.Table) -> Any:
-    """Return the default of a column for each of some rows."""
+    """Return the default of a column for each row."""
     if column.default is None:
         return pa.nulls(rows.num_rows)
     counted = pa.table({"row": pa.nulls(rows.num_rows)})
@@ -168,7 +168,7 @@ def _no_column(_: pa.Table, names: tuple[str, ...]) -> Any:
 
 
 def check_constraints(state: TableState, rows: pa.Table) -> None:
-    """Refuse rows of which some break a condition; one that is unknown is not broken."""
+    """Raise an error for rows that violate a check constraint; a condition that is null is not violated."""
     for name, text in check_constraints_of(state.version).items():
         broken = find_violations(state, rows, text)
         if broken.num_rows:
@@ -187,7 +187,7 @@ def find_violations(state: TableState, rows: pa.Table, text: str) -> pa.Table:
 
 
 def select_delete_columns(state: TableState) -> tuple[Column, ...]:
-    """Return the columns that must be read of the rows that a write hides."""
+    """Return the columns to read of the rows that a write deletes."""
     return {DeleteMode.KEYS: state.key_columns, DeleteMode.POSITIONS: (), DeleteMode.COPIES: state.schema.columns}[
         delete_mode_of(state)
     ]
@@ -202,7 +202,7 @@ def plan_row_changes(
     counts: RowCounts,
     read: ReadRows,
 ) -> PlannedWrite:
-    """Return how to hide the target's rows under the mask and to add new ones.
+    """Plan to delete the target's rows under the mask and to add new rows.
 
     The target has the `select_delete_columns`, and all visible rows of each of its files.
     """
@@ -240,10 +240,10 @@ def plan_row_changes(
 def _by_keys(
     files: FileWriter, state: TableState, deleted_rows: pa.Table, new: pa.Table, coming: Sequence[DataFile]
 ) -> Delta:
-    """Return the delta that hides rows by their keys.
+    """Return the delta that deletes rows by their keys.
 
-    Rows that share a key with a hidden one without being hidden are written again.
-    Where each hidden key comes back, the new rows hide the old ones by themselves.
+    Retained rows that share a key with a deleted row are rewritten. If every deleted key is
+    written again, an upsert is sufficient.
     """
     keys = state.checked_keys("a change of rows")
     wanted = deduplicate_keys(deleted_rows, keys)
@@ -260,7 +260,7 @@ def _by_keys(
 def _read_retained_rows(
     files: FileWriter, state: TableState, deleted_rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]
 ) -> pa.Table:
-    """Return the rows with hidden keys that are not hidden; usually there are none, and only keys are read."""
+    """Return retained rows with deleted keys; usually there are none, and only keys are read."""
     near = build_key_range_predicate(wanted, keys)
     beside = filter_keys_in(read_target_rows(files.store, state, keys, near).rows, wanted, keys)
     if beside.num_rows == deleted_rows.num_rows:
@@ -272,7 +272,7 @@ def _read_retained_rows(
 
 
 def build_key_range_predicate(wanted: pa.Table, keys: Sequence[Column]) -> Predicate:
-    """Return what every row with one of these keys fulfils, so that other files need not be opened."""
+    """Return a predicate that every row with one of these keys satisfies, for pruning files."""
     if not wanted.num_rows:
         return ConstantPredicate(holds=False)
     bounds: list[Predicate] = []
@@ -286,7 +286,7 @@ def build_key_range_predicate(wanted: pa.Table, keys: Sequence[Column]) -> Predi
 
 
 def check_new_keys(files: FileWriter, state: TableState, deleted_rows: pa.Table, new: pa.Table) -> None:
-    """Refuse rows whose keys another row has, among the new ones or among those that stay."""
+    """Raise an error for rows whose keys occur in other new rows or in retained rows."""
     keys = state.checked_keys("a change of rows")
     check_keys_unique(state.name, new, keys)
     names = [column.name for column in keys]
@@ -303,7 +303,7 @@ def check_new_keys(files: FileWriter, state: TableState, deleted_rows: pa.Table,
 
 
 def _write_retained_rows(files: FileWriter, state: TableState, rows: pa.Table) -> list[DataFile]:
-    """Write rows that stay; they stay in their log."""
+    """Write retained rows, which stay in their log, and return their files."""
     names = list(state.schema.names)
     return [
         file for there in group_files_by_log(state, files.write(state, rows.select(names))).values() for file in there
@@ -314,10 +314,10 @@ _OVERWRITE_EXAMPLES_MAX = 3
 
 
 def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, rows: pa.Table | None) -> PlannedWrite:
-    """Return how to put `rows` in the place of those that are meant, as they are seen now.
+    """Plan to replace the rows that currently match the condition by `rows`.
 
-    In a table with keys a row that is written also takes the place of the one with
-    its keys, whether or not that one is meant.
+    In a table with keys, a written row also replaces the row with the same keys, whether or
+    not that one matches.
     """
     keys = state.key_columns if rows is not None else ()
     wanted = {
@@ -351,7 +351,7 @@ def _check_inside(state: TableState, condition: Condition, rows: pa.Table) -> No
 def plan_update(
     files: FileWriter, state: TableState, values: dict[str, Expression], condition: Condition
 ) -> PlannedWrite:
-    """Return how to set columns of the rows that are meant."""
+    """Plan an update of columns of the matching rows."""
     target = read_target_rows(files.store, state, state.schema.columns, condition.predicate)
     mask = evaluate_where(target.rows, condition, state.schema)
     deleted_rows = target.rows.filter(mask)
@@ -366,7 +366,7 @@ def plan_update(
 
 
 def set_column_values(schema: Schema, rows: pa.Table, values: dict[str, Any]) -> pa.Table:
-    """Return the rows of a table with some columns set to what was evaluated."""
+    """Return the rows of a table with some columns set to evaluated values."""
     arrays = [
         cast_for_assignment(values[column.name], type_to_arrow(column.type), column.name)
         if column.name in values

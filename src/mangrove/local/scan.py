@@ -93,7 +93,7 @@ _COMPARE: Final[dict[Operator, str]] = {
     Operator.GREATER: "greater",
     Operator.GREATER_OR_EQUAL: "greater_equal",
 }
-"""Arrow's functions by name: naming them loads none of them."""
+"""Names of Arrow's functions; names avoid loading the functions."""
 _WITH_NAN: Final = {Operator.UNEQUAL, Operator.GREATER, Operator.GREATER_OR_EQUAL}
 
 
@@ -113,13 +113,13 @@ def build_predicate_mask(rows: pa.Table, predicate: Predicate, schema: Schema) -
 
 
 def coalesce_to_false(mask: Any) -> Any:
-    """Return the mask with false where it is not known to be true, as SQL leaves such rows out."""
+    """Return the mask with null replaced by false, as SQL filters do."""
     no: Any = pa.scalar(value=False)
     return pc.fill_null(mask, no)
 
 
 def get_column(rows: pa.Table, path: tuple[str, ...]) -> Any:
-    """Return a column, or one inside of structs."""
+    """Return a column, or a field nested in structs."""
     array: Any = rows.column(path[0])
     for name in path[1:]:
         array = pc.struct_field(array, name)

@@ -12,14 +12,14 @@ __all__ = ["Clock", "build_deterministic_effects"]
 
 @dataclass
 class Clock:
-    """A clock that moves on by `tick_millis` each time it is read, and can be set."""
+    """A clock that advances by `tick_millis` at each reading, and can be set."""
 
     now_millis: int = 1_736_928_000_000
     tick_millis: int = 1
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def read(self) -> int:
-        """Return the time, and move on."""
+        """Return the time, and advance the clock."""
         with self._lock:
             now = self.now_millis
             self.now_millis += self.tick_millis
@@ -29,7 +29,7 @@ class Clock:
 def build_deterministic_effects(store: Store, clock: Clock | None = None, first_id: int = 1) -> Effects:
     """Return effects around `store` that are the same in every run.
 
-    Ids count up from `first_id`; what would run later runs at once.
+    Ids count up from `first_id`; deferred work runs immediately.
     """
     ids = _count_ids(first_id)
     return Effects(

@@ -1,8 +1,7 @@
 """A store wrapper that injects faults from a seed.
 
-Whether a request fails depends only on the seed, the operation, the path and
-how often that was asked before, so threads that run in another order meet the
-same faults.
+Whether a request fails depends only on the seed, the operation, the path and the number
+of earlier such requests for the path, so the order of threads does not change the faults.
 """
 
 import random  # noqa: TID251 - all chance here comes from the seed
@@ -24,17 +23,17 @@ _KINDS: tuple[FaultKind, ...] = ("before", "after", "lost answer", "crash")
 
 
 class SimulatedCrash(BaseException):
-    """The process that used the store is dead; no code under test may catch this and go on."""
+    """Raised when the simulated process has crashed; code under test must not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How likely each fault is, from 0 to 1.
+    """Probability of each fault, from 0 to 1.
 
-    `before` fails without the effect, `after` with it. A `lost answer` is for
-    creates only: an error after which the object may be there or not. A `crash`
-    has the effect or not, of several puts any part, and ends the store's use.
-    `delay_seconds` is the longest wait before a request.
+    `before` fails without the effect, `after` with it. A `lost answer` is for creates only:
+    an error after which the object may or may not exist. A `crash` occurs with or without
+    the effect, or with a part of several puts, and all later requests fail.
+    `delay_seconds` is the maximum delay before a request.
     """
 
     seed: int
@@ -52,10 +51,10 @@ class Faults:
 
 
 class FaultyStore:
-    """Passes requests on to another store, or fails them as `faults` and `fail_next` say."""
+    """Forwards requests to another store, or fails them according to `faults` and `fail_next`."""
 
     def __init__(self, store: Store, faults: Faults, pause: Callable[[float], None] = lambda _: None) -> None:
-        """Take the store; `pause` gets each delay in seconds, so a test may count them instead of waiting."""
+        """Wrap the store; `pause` is called with each delay in seconds, so that a test need not wait."""
         self._store = store
         self._faults = faults
         self._pause = pause
@@ -67,11 +66,11 @@ class FaultyStore:
 
     @property
     def uri(self) -> str:
-        """The root, ending in exactly one `/`."""
+        """URI of the root, ending in exactly one `/`."""
         return self._store.uri
 
     def fail_next(self, operation: StoreOperation, kind: FaultKind, containing: str = "") -> None:
-        """Plan a fault for the next such operation whose path has `containing` in it."""
+        """Inject a fault into the next such operation whose path contains `containing`."""
         with self._lock:
             self._planned.append((operation, kind, containing))
 
@@ -81,7 +80,7 @@ class FaultyStore:
         return self._store.read(path, start, length)
 
     def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Return each object's bytes, None where there is none."""
+        """Return each object's bytes, or None for a missing object."""
         for path in paths:
             self._meet("read", path, lambda _: None)
         return self._store.read_many(paths)
@@ -92,22 +91,22 @@ class FaultyStore:
         return self._store.size(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is an object at `path`."""
+        """Return whether an object exists at `path`."""
         self._meet("size", path, lambda _: None)
         return self._store.exists(path)
 
     def list(self, prefix: str = "", *, start_after: str = "", delimiter: bool = False) -> Iterator[ListEntry]:
-        """Yield what lies under `prefix`."""
+        """Yield the entries under `prefix`."""
         self._meet("list", prefix, lambda _: None)
         return self._store.list(prefix, start_after=start_after, delimiter=delimiter)
 
     def put(self, path: str, data: bytes) -> None:
-        """Write the object, replacing what was there."""
+        """Write the object, replacing an existing one."""
         self._meet("put", path, lambda _: self._store.put(path, data))
         self._store.put(path, data)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
-        """Write several objects; a fault at one of them leaves any part of the others."""
+        """Write several objects; after a fault any subset of the others may be written."""
 
         def some(chance: random.Random) -> None:
             self._store.put_many({path: data for path, data in objects.items() if chance.random() < 0.5})
@@ -117,12 +116,12 @@ class FaultyStore:
         self._store.put_many(objects)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write the object only if the path is free."""
+        """Write the object only if none exists at the path."""
         self._meet("create", path, lambda _: self._store.create(path, data))
         return self._store.create(path, data)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the objects; a fault at one of them leaves any part of the others."""
+        """Delete the objects; after a fault any subset of the others may be deleted."""
         listed = [*paths]
 
         def some(chance: random.Random) -> None:
@@ -133,7 +132,7 @@ class FaultyStore:
         self._store.delete_many(listed)
 
     def _meet(self, operation: StoreOperation, path: str, effect: Callable[[random.Random], object]) -> None:
-        """Raise if a fault is due, after the `effect` where it shall happen all the same; else return."""
+        """Raise an error if a fault is due, after the `effect` if the fault includes it."""
         (check_prefix if operation == "list" else check_path)(path)
         with self._lock:
             if self._crashed:

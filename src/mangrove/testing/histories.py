@@ -39,7 +39,7 @@ _KINDS = tuple(kind for kind in Kind if kind is not Kind.LAKEHOUSE)
 
 @dataclass
 class RandomHistory:
-    """A lakehouse to which things happen."""
+    """A lakehouse with random commits."""
 
     draw: st.DrawFn
     store: Store
@@ -48,7 +48,7 @@ class RandomHistory:
     live: dict[Locator, Object] = field(default_factory=dict)
 
     def commit(self, puts: dict[Locator, Object], deletes: frozenset[Locator] = frozenset(), **more: object) -> None:
-        """Commit changes with a message, an author and properties of their own."""
+        """Commit changes with a random message, author and properties."""
         settings = self.draw(st.none() | st.sampled_from(["x", "y"]))
         newest = self.metastore.latest()
         properties = {**newest.settings.properties, **({} if settings is None else {"set": settings})}
@@ -70,16 +70,16 @@ class RandomHistory:
         self.live |= puts
 
     def some(self, kind: type) -> list[Locator]:
-        """Return what is there of a kind."""
+        """Return the existing objects of a kind."""
         return sorted(locator for locator in self.live if isinstance(locator, kind))
 
     def one(self, kind: type) -> Locator | None:
-        """Return one of a kind, if there is any."""
+        """Return one object of a kind, or None."""
         found = self.some(kind)
         return self.draw(st.sampled_from(found)) if found else None
 
     def create_namespace(self) -> None:
-        """Make a namespace, or say something else about one."""
+        """Create a namespace, or change one."""
         locator = NamespaceLocator(self.draw(st.sampled_from(_NAMES)))
         before = self.live.get(locator)
         made = self.draw(strategies.namespaces())
@@ -87,7 +87,7 @@ class RandomHistory:
         self.commit({locator: replace(made, id=object_id, name=locator.name)})
 
     def create_table(self) -> None:
-        """Make a table with all that lies below one."""
+        """Create a table with its table version, stream and partition."""
         namespace = self.one(NamespaceLocator)
         if not isinstance(namespace, NamespaceLocator):
             return
@@ -125,13 +125,13 @@ class RandomHistory:
         self.commit({way: replace(delta, manifest=manifest, position=position)})
 
     def delete_delta(self) -> None:
-        """Take a delta away."""
+        """Delete a delta."""
         delta = self.one(DeltaLocator)
         if delta is not None:
             self.commit({}, frozenset([delta]))
 
     def create_view(self) -> None:
-        """Make a view, or replace one."""
+        """Create or replace a view."""
         namespace = self.one(NamespaceLocator)
         if isinstance(namespace, NamespaceLocator):
             at = ViewLocator(namespace.name, self.draw(st.sampled_from(["v", "w"])))
@@ -141,7 +141,7 @@ class RandomHistory:
             self.commit({at: replace(made, id=view_id, name=at.name)})
 
     def create_alias(self) -> None:
-        """Give a namespace or table another name, in place of what that name was an alias of."""
+        """Create or replace an alias of a namespace or table."""
         target = self.one(self.draw(st.sampled_from([NamespaceLocator, TableLocator])))
         if isinstance(target, NamespaceLocator | TableLocator):
             name = self.draw(st.sampled_from(["k", "l"]))
@@ -163,7 +163,7 @@ class RandomHistory:
         return {way: value for way, value in found.items() if value.target_locator in targets}
 
     def rename_table(self) -> None:
-        """Give a table another name."""
+        """Rename a table."""
         at = self.one(TableLocator)
         if not isinstance(at, TableLocator):
             return
@@ -175,7 +175,7 @@ class RandomHistory:
             self.commit({to: replace(table, name=to.name), **renamed}, frozenset([at]))
 
     def rename_namespace(self) -> None:
-        """Give a namespace another name, with all that lies in it."""
+        """Rename a namespace with all objects in it."""
         at = self.one(NamespaceLocator)
         if not isinstance(at, NamespaceLocator):
             return
@@ -195,7 +195,7 @@ class RandomHistory:
         self.commit(puts, frozenset([at, *inside, *(aliases.keys() - puts.keys())]))
 
     def drop_table(self) -> None:
-        """Drop a table with all that lies below it."""
+        """Drop a table with all objects below it."""
         at = self.one(TableLocator)
         if at is None:
             return
@@ -213,14 +213,14 @@ class RandomHistory:
         self.commit({at: replace(made, name=at.name, base_version=base)})
 
     def name_a_version(self) -> None:
-        """Give a version a name."""
+        """Record a version as exported under a name."""
         newest = self.metastore.latest()
         named = {"year-end": f"#version={self.draw(st.integers(0, newest.version))}"}
         settings = replace(newest.settings, exported_snapshots=named)
         self.metastore.commit(newest, Changes(self.new_id(), settings=settings), Isolation.SNAPSHOT)
 
     def commit_nothing(self) -> None:
-        """Make a version that changes no object."""
+        """Commit a version that changes no object."""
         self.commit({})
 
     def roll_back(self) -> None:
@@ -262,7 +262,7 @@ _STEPS: tuple[Callable[[RandomHistory], None], ...] = (
 def draw_history(
     draw: st.DrawFn, store: Store, metastore: MaintainedMetastore, new_id: Callable[[], str]
 ) -> RandomHistory:
-    """Draw a history and commit it, one version for each thing that happens."""
+    """Draw a history and commit it, one version for each operation."""
     story = RandomHistory(draw, store, metastore, new_id)
     story.create_namespace()
     story.create_table()

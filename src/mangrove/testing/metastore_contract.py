@@ -54,17 +54,17 @@ __all__ = [
 
 
 def make_id() -> str:
-    """Return an id that nobody has."""
+    """Return a new id."""
     return str(uuid.uuid4())
 
 
 def make_namespace(name: str, **fields: Any) -> tuple[NamespaceLocator, NamespaceEntry]:
-    """Return a namespace with a fresh id and the way to it."""
+    """Return a namespace with a new id, and its locator."""
     return NamespaceLocator(name), NamespaceEntry(make_id(), name, **fields)
 
 
 def make_table(where: str, name: str, namespace_id: str = "home", **fields: Any) -> tuple[TableLocator, TableEntry]:
-    """Return a table with a fresh id and the way to it."""
+    """Return a table with a new id, and its locator."""
     return TableLocator(where, name), TableEntry(make_id(), namespace_id, name, **fields)
 
 
@@ -74,7 +74,7 @@ def make_delta(partition: PartitionLocator, position: int, **properties: str) ->
 
 
 def make_delta_locator(below: PartitionLocator, position: int) -> DeltaLocator:
-    """Return the way to a position of a partition."""
+    """Return the locator of a position of a partition."""
     return DeltaLocator(
         below.namespace_id, below.table_id, below.version, below.stream_id, below.partition_id, position
     )
@@ -87,7 +87,7 @@ def commit_objects(
     isolation: Isolation = Isolation.SNAPSHOT,
     **fields: Any,
 ) -> CommitResult:
-    """Commit objects on `base`, and whatever else the changes are given."""
+    """Commit objects and other given changes on `base`."""
     puts: Mapping[Locator, Object] = dict(objects)
     return metastore.commit(base, Changes(make_id(), puts=puts, **fields), isolation)
 
@@ -101,15 +101,15 @@ PARTITION = PartitionLocator("home", "table-id", 1, "stream-id", "partition-id")
 
 
 MakeMetastore: TypeAlias = Callable[[Effects], Metastore]
-"""Makes a new lakehouse where the store has none, and opens the one that is there otherwise."""
+"""Creates a lakehouse if the store has none; otherwise opens the existing one."""
 
 
 class IsolationContract:
-    """Inherited by the whole contract."""
+    """Isolation tests, which `MetastoreContract` inherits."""
 
     @pytest.fixture
     def make_metastore(self) -> MakeMetastore:
-        """Return how the layout makes or opens its metastore."""
+        """Return the function that creates or opens the metastore of the layout."""
         raise AssertionError("override this fixture")
 
     @pytest.fixture
@@ -119,7 +119,7 @@ class IsolationContract:
 
     @pytest.fixture
     def effects(self, clock: Clock) -> Effects:
-        """Return the effects that the metastore is given."""
+        """Return the effects for the metastore."""
         return build_deterministic_effects(MemoryStore(), clock)
 
     @pytest.fixture
@@ -330,7 +330,7 @@ class IsolationContract:
 
 
 class MetastoreContract(IsolationContract):
-    """Inherit from this in a test module, and override `make_metastore` with a fixture of the layout's own."""
+    """Tests of the metastore contract; inherit from this in a test module and override the fixture `make_metastore`."""
 
     def test_a_new_lakehouse_is_version_0_and_empty(self, metastore: Metastore) -> None:
         newest = metastore.latest()

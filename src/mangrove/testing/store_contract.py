@@ -59,15 +59,15 @@ _ORDERED = ("a", "a-b/x", "a.b", "a/b", "a/b-c", "a/b/c", "a0", "b", "é", "�"
 
 
 def list_paths(store: Store, prefix: str = "", start_after: str = "") -> list[str]:
-    """Return the paths that a listing shows, in its order."""
+    """Return the listed paths in order."""
     return [entry.path for entry in store.list(prefix, start_after=start_after)]
 
 
 class StoreContract:
-    """Each test is one promise of `mangrove.storage.port.Store`."""
+    """Tests of the contract of `mangrove.storage.port.Store`."""
 
     folders_hide_objects = False
-    """Whether a path cannot be an object and have others below it, as on a disk."""
+    """Whether a path cannot be both an object and a folder, as on a disk."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -88,7 +88,7 @@ class StoreContract:
             assert store.exists(path)
 
     def test_a_second_put_replaces_the_first(self, store: Store) -> None:
-        """Shorter than before, so that a tail would show."""
+        """The second object is shorter, so that a remaining tail is detected."""
         store.put("a/b", b"long bytes")
         store.put("a/b", b"short")
         assert store.read("a/b") == b"short"
@@ -113,7 +113,7 @@ class StoreContract:
                 store.read(path)
 
     def test_below_an_object_there_is_nothing_to_read(self, store: Store) -> None:
-        """A disk answers this with another error than a missing file."""
+        """A disk reports another error here than for a missing file."""
         store.put("a", b"1")
         assert not store.exists("a/b")
         assert store.read_many(["a/b", "a"]) == [None, b"1"]
@@ -121,14 +121,14 @@ class StoreContract:
         store.delete_many(["a/b"])
 
     def test_a_range_is_read(self, store: Store) -> None:
-        """The readers of footers ask for the last bytes."""
+        """Footer readers request the last bytes."""
         store.put("digits", b"0123456789")
         assert store.read("digits", 3) == b"3456789"
         assert store.read("digits", 3, 4) == b"3456"
         assert store.read("digits", 0, 1) == b"0"
 
     def test_a_range_past_the_end_is_cut(self, store: Store) -> None:
-        """A reader may guess how long a header is."""
+        """A reader may guess the length of a header."""
         store.put("digits", b"0123456789")
         assert store.read("digits", 8, 100) == b"89"
         assert store.read("digits", 10, 5) == b""
@@ -139,13 +139,13 @@ class StoreContract:
         assert store.read("empty", 0, 5) == b""
 
     def test_a_range_of_a_missing_object_is_not_found(self, store: Store) -> None:
-        """Whatever the range."""
+        """For any range."""
         for start, length in ((0, 0), (0, 5), (5, None)):
             with pytest.raises(NotFoundError):
                 store.read("missing", start, length)
 
     def test_a_negative_range_is_refused(self, store: Store) -> None:
-        """It would mean something else in every client."""
+        """Clients interpret it differently."""
         store.put("digits", b"0123456789")
         with pytest.raises(InvalidInputError):
             store.read("digits", -1)
@@ -153,7 +153,7 @@ class StoreContract:
             store.read("digits", 0, -1)
 
     def test_many_are_read_in_the_order_asked(self, store: Store) -> None:
-        """Also when one is asked for twice."""
+        """Also with duplicate paths."""
         objects = {f"many/{number:03d}": str(number).encode() for number in range(50)}
         store.put_many(objects)
         requested = [*reversed(objects), "many/missing", "many/007", "many/007"]
@@ -168,7 +168,7 @@ class StoreContract:
         assert store.read_many(["a/1", "a/2", "b/c/3", "4"]) == [b"new", b"2", b"3", b"4"]
 
     def test_the_first_create_wins_and_stays(self, store: Store) -> None:
-        """And a put counts as having been there."""
+        """A create also fails after a put."""
         assert store.create("a/new", b"first") is True
         assert store.create("a/new", b"second") is False
         assert store.read("a/new") == b"first"
@@ -177,14 +177,14 @@ class StoreContract:
         assert store.read("a/put") == b"put"
 
     def test_a_deleted_path_can_be_created_again(self, store: Store) -> None:
-        """Deleting is what ends the promise of one winner."""
+        """A delete ends the guarantee of a single winner."""
         assert store.create("a", b"first")
         store.delete_many(["a"])
         assert store.create("a", b"second")
         assert store.read("a") == b"second"
 
     def test_deleted_objects_are_gone_and_others_stay(self, store: Store) -> None:
-        """Those that are not there are no error."""
+        """Missing objects are not an error."""
         store.put_many({f"d/{number}": b"x" for number in range(20)})
         store.delete_many(iter([f"d/{number}" for number in range(0, 20, 2)] + ["d/none", "none/at/all"]))
         assert list_paths(store, "d/") == sorted(f"d/{number}" for number in range(1, 20, 2))
@@ -192,7 +192,7 @@ class StoreContract:
         store.delete_many(["only/missing"])
 
     def test_a_listing_is_in_order_of_bytes(self, store: Store) -> None:
-        """A slash sorts as a byte like any other, above `-` and `.`, below digits."""
+        """A slash sorts like any other byte: above `-` and `.`, below digits."""
         paths = [path for path in _ORDERED if not self.folders_hide_objects or path not in {"a", "a/b"}]
         store.put_many({path: path.encode() for path in reversed(paths)})
         assert list_paths(store) == paths
@@ -207,7 +207,7 @@ class StoreContract:
         assert 1_600_000_000_000 < found.modified_at_millis < 10_000_000_000_000
 
     def test_a_prefix_may_end_anywhere(self, store: Store) -> None:
-        """Not only at a slash, as some clients have it."""
+        """Not only at a slash, as in some clients."""
         store.put_many(dict.fromkeys(["_01.ipc", "_0/x", "_11.ipc", "a/bc/d", "a/bd", "a/c", "z"], b""))
         assert list_paths(store, "_") == ["_0/x", "_01.ipc", "_11.ipc"]
         assert list_paths(store, "_0") == ["_0/x", "_01.ipc"]
@@ -218,7 +218,7 @@ class StoreContract:
         assert list_paths(store, "nothing/here/") == []
 
     def test_a_listing_starts_after_a_path(self, store: Store) -> None:
-        """Exclusive, whether or not that path is there."""
+        """Exclusive, whether or not that path exists."""
         paths = ["a", "b-c", "b/a", "b/b", "b/c/d", "b0", "c"]
         store.put_many(dict.fromkeys(paths, b""))
         for start_after in ["", *paths, "b", "b/", "b/aa", "b/c", "b/c/", "zzz", "0"]:
@@ -228,7 +228,7 @@ class StoreContract:
         assert list_paths(store, "b/", start_after="c") == []
 
     def test_a_delimiter_rolls_up_what_lies_deeper(self, store: Store) -> None:
-        """Each common prefix is shown once, in its place."""
+        """Each common prefix is listed once, in order."""
         store.put_many(dict.fromkeys(["a", "b-c", "b/a", "b/c/d", "b/c/e", "b0"], b""))
         assert _list_paths(store, "") == ["a", "b-c", "b/", "b0"]
         assert _list_paths(store, "b") == ["b-c", "b/", "b0"]
@@ -238,7 +238,7 @@ class StoreContract:
         assert isinstance(next(iter(store.list("b/c", delimiter=True))), Prefix)
 
     def test_a_delimiter_goes_with_a_start(self, store: Store) -> None:
-        """A prefix is shown when something below it comes after the start."""
+        """A prefix is listed if a path below it follows the start."""
         store.put_many(dict.fromkeys(["a", "b/a", "b/c", "c"], b""))
         assert _list_paths(store, "", "a") == ["b/", "c"]
         assert _list_paths(store, "", "b/") == ["b/", "c"]
@@ -257,7 +257,7 @@ class StoreContract:
 
     @pytest.mark.parametrize("path", REFUSED_PATHS, ids=lambda path: repr(path[:20]))
     def test_a_refused_path_touches_nothing(self, store: Store, path: str) -> None:
-        """Whatever is asked about it, alone or among others."""
+        """For every operation, alone or among other paths."""
         with pytest.raises(InvalidInputError):
             store.put(path, b"x")
         with pytest.raises(InvalidInputError):
@@ -280,14 +280,14 @@ class StoreContract:
 
     @pytest.mark.parametrize("prefix", ["/", "//", "a//", "../", "a/../", "a\0", "x" * 10_240])
     def test_a_refused_prefix_is_refused_before_the_listing(self, store: Store, prefix: str) -> None:
-        """Not only when the first entry is asked for."""
+        """Not only when the first entry is requested."""
         with pytest.raises(InvalidInputError):
             store.list(prefix)
         with pytest.raises(InvalidInputError):
             store.list(start_after=prefix)
 
     def test_names_are_kept_as_they_are(self, store: Store) -> None:
-        """Nothing is escaped, folded or normalised on the way."""
+        """Names are not escaped, case-folded or normalized."""
         store.put_many({path: path.encode() for path in _TRICKY_PATHS})
         shown = list_paths(store)
         assert shown == sorted(_TRICKY_PATHS)
@@ -299,14 +299,14 @@ class StoreContract:
         assert list_paths(store) == []
 
     def test_a_long_path_works(self, store: Store) -> None:
-        """Three full segments; the rest of the bytes that servers allow is left to the root."""
+        """Three segments of maximum length; the root may use the rest of the bytes that servers allow."""
         path = "/".join(["x" * 255] * 3)
         store.put(path, b"1")
         assert store.read(path) == b"1"
         assert list_paths(store) == [path]
 
     def test_a_large_object_comes_back_whole(self, store: Store) -> None:
-        """Larger than what one packet, buffer or part holds."""
+        """Larger than one packet, buffer or part."""
         data = bytes(range(256)) * (9 * 4096)
         store.put("large", data)
         assert store.read("large") == data
@@ -315,7 +315,7 @@ class StoreContract:
         assert store.size("large-too") == len(data)
 
     def test_of_racing_threads_one_wins(self, store: Store) -> None:
-        """A small race; the large ones are tests of their own."""
+        """A small race; separate tests cover larger ones."""
         assert probe_creates(store, threads=8, keys=10).is_sound
         assert list_paths(store) == []
 

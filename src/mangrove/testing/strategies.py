@@ -118,17 +118,17 @@ _EXPRESSIONS: Final = st.sampled_from(["1", "'x'", "null", "current_timestamp()"
 
 
 def texts(max_size: int = 12) -> st.SearchStrategy[str]:
-    """Return any text that UTF-8 can store."""
+    """Return a strategy for all text that UTF-8 can encode."""
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=max_size)
 
 
 def names() -> st.SearchStrategy[str]:
-    """Return names that namespaces, tables and views may have."""
+    """Return a strategy for valid names of namespaces, tables and views."""
     return st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters=" /|"), min_size=1, max_size=10)
 
 
 def ids() -> st.SearchStrategy[str]:
-    """Return ids: mostly UUIDs, sometimes named ones."""
+    """Return a strategy for ids: mostly UUIDs, sometimes named ones."""
     return st.uuids().map(str) | names().filter(lambda name: name not in (".", ".."))
 
 
@@ -138,7 +138,7 @@ def properties() -> st.SearchStrategy[dict[str, str]]:
 
 
 def plain_types() -> st.SearchStrategy[DataType]:
-    """Return types that hold no columns."""
+    """Return a strategy for types without nested columns."""
     lengths = st.integers(1, 2**31 - 1)
     return st.one_of(
         st.sampled_from(
@@ -166,12 +166,12 @@ def plain_types() -> st.SearchStrategy[DataType]:
 
 
 def data_types() -> st.SearchStrategy[DataType]:
-    """Return plain and nested types; the columns inside all have the id 0."""
+    """Return a strategy for plain and nested types; nested columns have the id 0."""
     return st.recursive(plain_types(), _nested, max_leaves=3)
 
 
 def columns(*, with_properties: bool = True) -> st.SearchStrategy[Column]:
-    """Return columns of any type; all ids are 0."""
+    """Return a strategy for columns of any type; all ids are 0."""
     return st.builds(
         Column,
         id=st.just(0),
@@ -186,7 +186,7 @@ def columns(*, with_properties: bool = True) -> st.SearchStrategy[Column]:
 
 @st.composite
 def schemas(draw: st.DrawFn, *, with_properties: bool = True, are_numbered_from_1: bool = False) -> Schema:
-    """Return schemas; those numbered from 1 are what a text without ids can say."""
+    """Return schemas; those numbered from 1 can be expressed as text without ids."""
     drawn = draw(
         st.lists(
             columns(with_properties=with_properties),
@@ -213,7 +213,7 @@ def transforms() -> st.SearchStrategy[Transform]:
 
 
 def partition_schemes(source_ids: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[PartitionScheme]:
-    """Return partition schemes; with `source_ids`, of identity transforms that fit any plain column."""
+    """Return a strategy for partition schemes; with `source_ids`, of identity transforms that fit any plain column."""
     sources = st.integers(0, 2**31 - 1) if source_ids is None else source_ids
     kinds = transforms() if source_ids is None else st.just(Identity())
     fields = st.builds(PartitionField, sources, kinds, texts().filter(bool))
@@ -234,14 +234,14 @@ def sort_schemes() -> st.SearchStrategy[SortScheme]:
 
 
 def values(data_type: DataType | None = None) -> st.SearchStrategy[Value]:
-    """Return values of a plain type, or of any."""
+    """Return a strategy for values of a plain type, or of any plain type."""
     if data_type is None:
         return st.one_of(values_of_one_type())
     return _VALUES[type(data_type)]().map(normalize_value)
 
 
 def values_of_one_type() -> list[st.SearchStrategy[Value]]:
-    """Return for each plain type its values, for what must not mix them."""
+    """Return a strategy of values for each plain type, for tests that must not mix types."""
     return [make().map(normalize_value) for make in _VALUES.values()]
 
 

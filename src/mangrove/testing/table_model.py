@@ -33,7 +33,7 @@ _OPERATORS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
 
 
 def evaluate_predicate(predicate: Predicate, row: Mapping[str, Any], schema: Schema) -> bool | None:
-    """Return whether the predicate holds for a row; None where SQL does not know."""
+    """Return whether the predicate holds for a row; None if it is null in SQL."""
     match predicate:
         case ConstantPredicate(holds):
             return holds
@@ -66,7 +66,7 @@ def _evaluate_leaf(leaf: ColumnComparison | IsNull | IsIn | StartsWith, value: A
 
 
 def _comparable(value: Any, beside: Any) -> tuple[Any, Any]:
-    """Return what compares like the two, NaN being above everything."""
+    """Return values that compare like the two, with NaN greater than everything."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value), (False, beside)
     return value, beside
@@ -80,7 +80,7 @@ def _value_in(row: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 
 def apply_write(state: TableState, write: PlannedWrite) -> TableState:
-    """Return the table after a write was committed: its deltas stand behind those that are there."""
+    """Return the table state after a write is committed: its deltas follow the existing ones."""
     logs = {log.values: log for log in state.logs}
     for planned in write.deltas:
         log = logs.get(planned.log_values, PartitionLog(planned.log_values))
@@ -90,7 +90,7 @@ def apply_write(state: TableState, write: PlannedWrite) -> TableState:
 
 
 class TableModel:
-    """The rows of a table; every write is done in the simplest way that can be right."""
+    """Rows of a table; every write has the simplest correct implementation."""
 
     def __init__(self, schema: Schema, keys: Sequence[str] = ()) -> None:
         self.schema = schema
@@ -102,35 +102,35 @@ class TableModel:
         self.rows += [dict(row) for row in rows]
 
     def upsert(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows in the place of those with the same keys."""
+        """Add rows, and replace those with the same keys."""
         self.delete_keys(rows)
         self.append(rows)
 
     def delete_keys(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take away the rows with the same keys."""
+        """Delete the rows with the same keys."""
         gone = {self._key(row) for row in rows}
         self.rows = [row for row in self.rows if self._key(row) not in gone]
 
     def delete(self, predicate: Predicate) -> None:
-        """Take away the rows that are meant."""
+        """Delete the matching rows."""
         self.rows = [row for row in self.rows if evaluate_predicate(predicate, row, self.schema) is not True]
 
     def overwrite(self, rows: Sequence[Mapping[str, Any]], predicate: Predicate | None = None) -> None:
-        """Put rows in the place of all or of those that are meant, and of those with the same keys."""
+        """Replace all rows or the matching ones, and those with the same keys."""
         self.delete(ConstantPredicate(holds=True) if predicate is None else predicate)
         if self.keys:
             self.delete_keys(rows)
         self.append(rows)
 
     def update(self, change: Callable[[dict[str, Any]], Mapping[str, Any]], predicate: Predicate) -> int:
-        """Change the rows that are meant; return how many they are."""
+        """Change the matching rows, and return their number."""
         meant = [row for row in self.rows if evaluate_predicate(predicate, row, self.schema) is True]
         for row in meant:
             row.update(change(dict(row)))
         return len(meant)
 
     def upsert_some(self, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-        """Set the columns that are given of the rows with the same keys, add the others; return how many of each."""
+        """Set the given columns of the rows with the same keys, and add the others; return both numbers."""
         inserted = updated = 0
         for row in rows:
             alike = [old for old in self.rows if self._key(old) == self._key(row)]
@@ -147,9 +147,9 @@ class TableModel:
         matches: Callable[[Mapping[str, Any], Mapping[str, Any]], bool],
         change: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any] | None],
     ) -> tuple[int, int, int]:
-        """Change each row that a row of the source matches, or delete it where the change is None; add the rest.
+        """Change each row that a source row matches, or delete it if the change is None; insert the other source rows.
 
-        Return how many rows came, changed and went.
+        Return the numbers of inserted, updated and deleted rows.
         """
         left, updated, deleted = [], 0, 0
         met: list[Mapping[str, Any]] = []
@@ -167,7 +167,7 @@ class TableModel:
         return len(came), updated, deleted
 
     def read(self, predicate: Predicate | None = None) -> list[dict[str, Any]]:
-        """Return the rows that are meant, with null for columns that a row was written without."""
+        """Return the matching rows, with null for columns without a value."""
         meant = [
             row for row in self.rows if predicate is None or evaluate_predicate(predicate, row, self.schema) is True
         ]

@@ -1,7 +1,7 @@
 """Create, alter, rename and drop operations on namespaces, tables, views and aliases.
 
 Reads and changes of an object follow aliases. Only a rename or drop needs the own name
-of the object, so that nobody drops a table in the belief that it is an alias.
+of the object, so that a table is not dropped by mistake through an alias.
 
 A created or renamed view must not read itself, directly or through other views. All
 names on the path are guarded, so that two concurrent transactions cannot create a

@@ -26,7 +26,7 @@ class ObjectRevision:
 def list_revisions(snapshot: DeltaCatSnapshot, locator: Locator) -> list[ObjectRevision]:
     """Return the revisions of an object up to that of a version, oldest first; empty if it does not exist.
 
-    If several files have one number, the log tells which is committed. A single file
+    If several files have one number, the log determines which is committed. A single file
     needs no request.
     """
     wanted = snapshot.wanted(locator)
