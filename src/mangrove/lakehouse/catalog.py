@@ -396,7 +396,7 @@ class WritableCatalog(ABC):
         return self.change(statement, f"alter table {locator}")
 
     def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> Table:
-        """Rename a table, within its namespace or into another; no data or metadata below the table is rewritten."""
+        """Rename a table, within its namespace or into another; no data file is moved or rewritten."""
         old, new = parse_table_argument(name), parse_table_argument(to)
 
         def statement(transaction: StagedTransaction) -> Table:

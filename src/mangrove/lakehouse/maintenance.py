@@ -384,9 +384,10 @@ class Maintenance:
     ) -> VacuumReport:
         """Delete files that no retained version references, including those of transactions that never committed.
 
-        Files younger than the grace period (by default one day) are retained, unless `alone`
-        asserts that there are no concurrent writers. `engine` is "local" or "spark", which
-        deletes on executors; by default large deletions use Spark.
+        Files younger than the grace period are retained, unless `alone` asserts that there are
+        no concurrent writers. The default is one day, or longer if transactions may take longer.
+        `engine` is "local" or "spark", which deletes on executors; by default large deletions
+        use Spark.
         """
         grace_millis = None if grace is None else parse_duration_millis(grace)
         deleter = MaintenanceEngines(self._lake.engines, engine).delete_files

@@ -193,7 +193,7 @@ class Table(TableSnapshot):
         """Insert rows, and replace existing rows with the same keys.
 
         Columns that the rows lack, or that are not in `columns`, keep their values in existing
-        rows and are null in new rows; only in this case is the table read.
+        rows, and get their default or null in new rows; only in this case is the table read.
         `properties`, `author` and `position` (a chosen stream position) are those of the delta.
         """
         describe = describe_deltas(properties, author, position)

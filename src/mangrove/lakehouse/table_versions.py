@@ -104,7 +104,7 @@ def plan_next_version(
     state: TableVersionState | str,
     stream_id: str | None,
 ) -> tuple[TableVersion, Stream]:
-    """Return the next version of a table; what is None is as in the version that `target` opens."""
+    """Return the next version of a table; arguments that are None are as in the version that `target` opens."""
     table = load_versioned_table(reading, target.locator)
     versions = load_table_versions(reading, table)
     number = target.version or table.default_version or 0

@@ -1,4 +1,4 @@
-"""Rows of files whose formats say their columns, for tables without a schema."""
+"""Rows of files whose formats define columns, for tables without a schema."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final

@@ -109,7 +109,7 @@ REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """What a read or write opens: the default version of a table, or a chosen table version or stream of it."""
+    """Target of a read or write: the default version of a table, or a chosen table version or stream of it."""
 
     locator: TableLocator
     version: int | None = None
@@ -127,7 +127,7 @@ _NEVER_DEFAULT = frozenset({TableVersionState.UNRELEASED, TableVersionState.BETA
 
 
 def parse_version_part(part: str) -> int | None:
-    """Return the number of a table version that the last part of a name means, or None.
+    """Return the table version number in the last part of a name, or None.
 
     >>> parse_version_part("version_2"), parse_version_part("version_two")
     (2, None)
@@ -147,7 +147,7 @@ def split_version(parts: tuple[str, ...]) -> tuple[tuple[str, ...], int | None]:
 
 
 def parse_table_target(text: str) -> TableTarget:
-    """Return what a name such as `shop.orders`, `shop.orders.version_2` or `shop|orders|2` opens."""
+    """Parse a name such as `shop.orders`, `shop.orders.version_2` or `shop|orders|2`."""
     if isinstance(text, str) and "|" in text:
         name = parse_canonical(text)
         if name.table is None or name.stream_id is not None:

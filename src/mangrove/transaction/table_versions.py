@@ -136,7 +136,7 @@ def create_stream(workspace: Workspace, target: TableTarget, stream_id: str, str
 
 
 def commit_stream(workspace: Workspace, target: TableTarget) -> None:
-    """Make a staged stream the one that is read; conflicts with concurrent writes to it and to the one before."""
+    """Make a staged stream the current one; conflicts with concurrent writes to it and to the previous one."""
     opened = open_table(workspace, target)
     served = open_table(workspace, replace(target, stream_id=None))
     if opened.stream.state is not StreamState.STAGED:
