@@ -519,7 +519,7 @@ class CompactOptions(TypedDict, total=False):
 
 
 def list_managed_tables(catalog: ReadableCatalog[Namespace, Table, View]) -> list[Table]:
-    """Return the managed tables in order of their names, one entry for each table version."""
+    """Return the managed tables in order of their names, one entry for each table version that is not deleted."""
     found = (table for namespace in catalog.namespaces() for table in namespace.tables())
     return [one for table in found if table.table_type is TableType.MANAGED for one in list_written_versions(table)]
 

@@ -156,7 +156,7 @@ def _change(kind: Kind, both: list[Difference]) -> ObjectChange:
 
 
 def _id_of(difference: Difference) -> str:
-    """Return the id of an object, which survives renames and differs for a replacement of the same name."""
+    """Return the identity of an object, which survives renames and differs for a replacement of the same name."""
     if difference.before is not None and difference.after is not None:
         return f"at {difference.locator}"
     value = difference.before or difference.after

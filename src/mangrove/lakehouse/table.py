@@ -490,10 +490,10 @@ class Table(TableSnapshot):
         return engines.spark() if on_spark else engines.local()
 
     def _compact_if_due(self) -> None:
-        """Run a bounded part of a compaction if it is due; skip it if another process is compacting.
+        """Run a bounded part of a compaction if it is due; give up on a conflict with a concurrent commit.
 
         The preceding write is already committed. An error raised here would make callers
-        repeat their write and duplicate rows, so errors are only logged.
+        repeat their write and duplicate rows, so other errors of Mangrove are only logged.
         """
         try:
             state = self.state()

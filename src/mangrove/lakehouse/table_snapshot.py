@@ -170,7 +170,7 @@ class TableSnapshot:
 
     @property
     def schema(self) -> Schema | None:
-        """Schema of the table, or None if it is unknown."""
+        """Schema of the table; None for a table without a schema, or if it is unknown."""
         if self.table_type is TableType.MANAGED:
             return self.opened().version.schema
         if self.value.schema is not None or self.table_type is TableType.EXTERNAL:
