@@ -62,8 +62,9 @@ def test_names_with_bars_name_tables_and_views(shop: Lakehouse) -> None:
     shop.create_table("shop|items", "id bigint")
     shop.rename_table("shop|items", "shop|things.2026")
     assert shop.table("shop.`things.2026`").name == "things.2026"
-    with pytest.raises(InvalidInputError, match=r"3 part\(s\)"):
-        shop.table("shop|orders|1")
+    assert shop.table("shop|orders|1").target.version == 1
+    with pytest.raises(InvalidInputError, match="names a stream; expected a table or a table version"):
+        shop.table("shop|orders|1|stream|deltacat")
 
 
 def test_another_format_or_other_partition_values_are_not_found(shop: Lakehouse) -> None:

@@ -110,14 +110,14 @@ def test_closing_angles_need_no_spaces_and_columns_inside_are_numbered() -> None
         ("a int array", 2, "one type"),
         ("a timestamp without time zone", 2, "one type"),
         ("a string default", 16, "an expression"),
-        ("a string default (1", 19, "closing"),
+        ("a string default (1", 19, "balanced"),
         ("a string default 1)", 18, "comma or the end"),
         ("a struct<b: int default 1>", 16, "`>`"),
         ("a decimal(99999999999)", 10, "whole number"),
     ],
 )
 def test_an_error_says_where_it_is_and_what_was_expected(text: str, position: int, wanted: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"at position {position}, where .*{wanted}"):
+    with pytest.raises(InvalidInputError, match=f"at position {position}; expected .*{wanted}"):
         parse_schema(text)
 
 

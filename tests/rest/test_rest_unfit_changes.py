@@ -206,17 +206,3 @@ def test_nothing_is_given_a_name_that_clients_take_for_a_step(
     ]  # fmt: skip
     for address, body in bodies:
         is_refused_with(unfit_lake, unfit, address, body, "cannot be used as a name")
-
-
-@DOTS
-def test_what_no_client_could_open_is_in_no_list(own_lake: Lakehouse, own: TestClient, dots: str) -> None:
-    own_lake.create_namespace(f"`{dots}`")
-    own_lake.create_table(f"shop.`{dots}`", "id int")
-    own_lake.create_view(f"shop.`{dots}{dots}v`", "select 1 as id", reads=[])
-    own_lake.rename_view(f"shop.`{dots}{dots}v`", f"shop.`{'.' if dots == '..' else '..'}`")
-    assert own.get("/v1/namespaces").json()["namespaces"] == [["shop"]]
-    assert [one["name"] for one in own.get(TABLES).json()["identifiers"]] == ["t"]
-    assert own.get("/v1/namespaces/shop/views").json()["identifiers"] == []
-    rename = {"source": {"namespace": ["shop"], "name": dots}, "destination": {"namespace": ["shop"], "name": "found"}}
-    assert own.post("/v1/tables/rename", json=rename).status_code == 204
-    assert [one["name"] for one in own.get(TABLES).json()["identifiers"]] == ["found", "t"]
