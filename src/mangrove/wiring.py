@@ -58,10 +58,10 @@ def check(
     repair: bool = False,
     engine: str | None = None,
 ) -> "CheckReport":
-    """Look at everything that the versions of a lakehouse reach, as `Maintenance.check` does.
+    """Verify every file that the versions of a lakehouse reference, as `Maintenance.check` does.
 
-    Where the lakehouse cannot be opened, the report says what is broken, which version
-    still opens, and what to do.
+    If the lakehouse cannot be opened, the report says what is damaged, which version can
+    still be opened, and what to do.
     """
     from mangrove.lakehouse.checking import check_uri
 
@@ -86,10 +86,10 @@ def create(
 
     `layout` is "tree" by default. With `compatible_with="deltacat"` the layout is
     "deltacat-2", and DeltaCAT can read every version: writes are copy-on-write there.
-    `settings` are what cannot change later, such as the sizes of names; `properties`
-    are added to them. `storage_options` are for clouds, and so is `cache`: see `open_lakehouse`.
     A `strict` tree contains only what its format describes, for readers of other
-    implementations; without it the layout decides, and only `tree-older` is strict.
+    implementations; by default only `tree-older` is strict. `settings`, such as the sizes of
+    names, cannot be changed later; `properties` are added to them. `storage_options` and
+    `cache` are as in `open`.
     """
     from mangrove.lakehouse import opening
 
@@ -117,10 +117,10 @@ def open(  # noqa: A001 - the product's word: mangrove.open
     clock_tolerance: "str | timedelta | None" = None,
     clients: "Mapping[str, CatalogClient] | None" = None,
 ) -> "Lakehouse":
-    """Open the lakehouse that is there, whichever layout and format revision it has.
+    """Open a lakehouse; its layout and format revision are detected.
 
-    What is read from a cloud and never changes is remembered in the folder `cache`, if one
-    is named: about `cache_bytes_max` bytes, or 1 GB, for all processes that name the folder.
+    `cache` is a local folder that stores immutable files of a bucket: about `cache_bytes_max`
+    bytes, by default 1 GB, for all processes that use the folder.
     Commits are refused while the newest version is dated further in the future than
     `clock_tolerance`, such as "1d"; without it the lakehouse's own setting counts.
     """
