@@ -23,7 +23,7 @@ _COUNT_MAX: Final = 2**62
 def validate_count(given: object, what: str, least: int = 0) -> int:
     """Validate a whole number of at least `least` and return it."""
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _COUNT_MAX:
-        raise InvalidInputError(f"{what} was given as {given!r}: it is a whole number from {least}")
+        raise InvalidInputError(f"invalid value {given!r} of {what}; expected a whole number from {least}")
     return given
 
 
@@ -48,7 +48,7 @@ def validate_texts(given: object, what: str) -> tuple[str, ...]:
     if isinstance(given, str):
         return (_validate_text(given, what),)
     if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
-        raise InvalidInputError(f"{what} were given as {given!r}: give a list of texts")
+        raise InvalidInputError(f"invalid value {given!r} of {what}; expected a list of texts")
     return tuple(_validate_text(one, what) for one in given)
 
 
@@ -76,6 +76,6 @@ def parse_view_argument(name: str | ViewLocator) -> ViewLocator:
 
 def _validate_text(given: object, what: str) -> str:
     if not isinstance(given, str):
-        raise InvalidInputError(f"{given!r} was given for {what}: give text")
+        raise InvalidInputError(f"invalid value {given!r} of {what}; expected text")
     check_text(given, what)
     return given

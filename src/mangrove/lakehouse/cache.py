@@ -74,7 +74,7 @@ def build_cache_settings(folder: str | os.PathLike[str] | None, bytes_max: int |
     """Return the settings of a cache in a folder, resolved to an absolute path, or None without a folder."""
     if folder is None:
         if bytes_max is not None:
-            raise InvalidInputError("a number of bytes was given for a cache, but no folder: name one, or leave it out")
+            raise InvalidInputError("a cache size without a cache folder; give a folder too, or leave it out")
         return None
     text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text or "://" in text:

@@ -282,12 +282,12 @@ def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: T
     """Return the location of the Iceberg metadata of a table; raise an error with advice if it cannot be published."""
     if isinstance(reading, Workspace):
         raise InvalidInputError(
-            f"{locator} is shown to Iceberg as it was committed, and this transaction has yet to end: commit it, "
+            f"{locator} is published to Iceberg as it was committed, and this transaction is still open; commit it, "
             "and ask the lakehouse itself"
         )
     if not isinstance(engines, IcebergPublisher):
         raise InvalidInputError(
-            f"{locator} cannot be shown to Iceberg: open the lakehouse with mangrove.open or mangrove.create"
+            f"{locator} cannot be published to Iceberg; open the lakehouse with mangrove.open or mangrove.create"
         )
     return engines.iceberg_address(load_table_state(reading, locator), reading.commit.created_at_millis)
 

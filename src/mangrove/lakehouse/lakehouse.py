@@ -84,7 +84,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """
         if self.uri.startswith("memory:"):
             raise InvalidInputError(
-                f"{self.uri} lies in the memory of this process and cannot be pickled: no other process can open it; "
+                f"{self.uri} is in the memory of this process and cannot be pickled: no other process can open it; "
                 "make the lakehouse in a folder or a bucket"
             )
         options = None if self.storage_options is None else dict(self.storage_options)

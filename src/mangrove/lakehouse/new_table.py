@@ -191,7 +191,7 @@ def plan_schemaless_table(
 def _validate_managed(locator: TableLocator, location: str | None, columns: Schema | None) -> Schema:
     if location is not None:
         raise InvalidInputError(
-            f"{locator} is managed, so its data lies inside the lakehouse and not at {location!r}: leave the location "
+            f"{locator} is managed, so its data is inside the lakehouse and not at {location!r}; leave the location "
             "out, or make the table external"
         )
     if columns is None:

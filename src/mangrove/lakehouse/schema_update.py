@@ -220,7 +220,7 @@ def _find_check_violations(engines: Engines, state: TableState, name: str, condi
         # A line ends before the bracket closes, so that no comment hides it.
         return _find_rows(engines, state, f"not ({condition}\n)")
     except (InvalidInputError, NotFoundError) as error:
-        message = f"the check {name!r}, which is {condition}, cannot be asked of rows of {state.name}: {error}"
+        message = f"the check {name!r}, which is {condition}, cannot be evaluated for rows of {state.name}: {error}"
         raise type(error)(message) from error
 
 

@@ -509,7 +509,7 @@ class Table(TableSnapshot):
     ) -> Callable[[TableState], T]:
         """Return a function that plans on the requested engine, or on the one that suits the rows."""
         if engine not in _ENGINES:
-            raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
+            raise InvalidInputError(f"unknown engine {engine!r}; expected local or spark")
         rows = make_repeatable(rows)
         frame: Any = rows
 

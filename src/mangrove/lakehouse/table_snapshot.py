@@ -342,17 +342,17 @@ class TableSnapshot:
         """
         if not isinstance(self.catalog, TimeTravelCatalog):
             raise InvalidInputError(
-                f"changes of {self.locator} are asked of the lakehouse itself: lake.table(…).changes"
+                f"the changes of {self.locator} are available from the lakehouse only; use lake.table(…).changes"
             )
         if engine not in (None, "local", "spark"):
-            raise InvalidInputError(f"{engine!r} is no engine: use local or spark")
+            raise InvalidInputError(f"unknown engine {engine!r}; expected local or spark")
         first = self.catalog.at(from_version).reading()
         last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
         assert not isinstance(first, Workspace), "only what is committed has moments"
         assert not isinstance(last, Workspace), "only what is committed has moments"
         if first.version > last.version:
             raise InvalidInputError(
-                f"changes of {self.locator} are asked from version {first.version} back to {last.version}: "
+                f"the changes of {self.locator} from version {first.version} to {last.version} are in reverse order; "
                 "give the earlier one first"
             )
         before, after = load_table_state(first, self.target), load_table_state(last, self.target)
@@ -367,7 +367,7 @@ class TableSnapshot:
         """
         if not isinstance(self.catalog, _Historic):
             raise InvalidInputError(
-                f"the history of {self.locator} is asked of the lakehouse itself: lake.table(…).history"
+                f"the history of {self.locator} is available from the lakehouse only; use lake.table(…).history"
             )
         table = load_table(self.catalog.reading(), self.locator)
         return islice(scan_table_history(self.catalog.metastore, self.catalog.history(), table), limit)
@@ -393,7 +393,7 @@ class TableSnapshot:
         client = self.catalog.clients.get(catalog)
         if client is None:
             raise InvalidInputError(
-                f"{self.locator} lies in the catalog {catalog!r}, for which there is no client here: "
+                f"{self.locator} is in the catalog {catalog!r}, for which there is no client here; "
                 f"open the lakehouse with clients={{{catalog!r}: …}}"
             )
         return client

@@ -116,7 +116,7 @@ def parse_duration_millis(duration: str | timedelta) -> int:
 
 def _version(number: int) -> int:
     if number >= 10 ** (_DIGITS_MAX - 1):
-        raise InvalidInputError("a version of so many digits was asked for: see the history for what is there")
+        raise InvalidInputError("the version number has too many digits; list the versions with the history")
     return number
 
 

@@ -170,8 +170,8 @@ def _partition_value(value: Any, data_type: DataType) -> Value | None:
 def _build_range_error(names: Sequence[str], error: Exception) -> InvalidInputError:
     """Return the error for a time or number without a partition value, such as a day before the year 1."""
     return InvalidInputError(
-        f"the rows cannot be grouped by {', '.join(names)}: a time lies outside the years 1 to 9999, or a number is so "
-        f"near the end of its type that its group lies beyond ({error}). Nothing was committed; correct such rows"
+        f"the rows cannot be grouped by {', '.join(names)}: a time is outside the years 1 to 9999, or a number is so "
+        f"near the end of its type that its group is beyond it ({error}). Nothing was committed; correct such rows"
     )
 
 

@@ -125,7 +125,7 @@ def column_lookup_of(schema: Schema) -> ColumnLookup:
         path: tuple[str, ...] = ()
         for name in names:
             if path and not isinstance(schema.column(*path).type, Struct):
-                raise InvalidInputError(f"{'.'.join(names)!r} lies inside a list or map: only Spark looks into these")
+                raise InvalidInputError(f"{'.'.join(names)!r} is inside a list or map, which only Spark can change")
             path = (*path, schema.column(*path, name).name)
         return get_column(rows, path)
 

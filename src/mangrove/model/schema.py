@@ -78,7 +78,7 @@ class Schema:
                 raise NotFoundError(
                     f"there is no column {'.'.join(path)!r}: there are {', '.join(column.name for column in level)}"
                     if level
-                    else f"there is no column {'.'.join(path)!r}: nothing lies inside a plain type"
+                    else f"there is no column {'.'.join(path)!r}: a plain type has no columns inside"
                 )
             level = inner_columns(found.type)
         if found is None:

@@ -288,7 +288,7 @@ class _ObjectChecker:
         parent = self._parent_of(locator)
         if parent is not None and not self._is_there(parent):
             way = "|".join(map(str, locator.parts[1:] if locator.kind.is_below_table else locator.parts))
-            yield Problem(path, f"the {locator.kind.word} {way} lies below a {parent.kind.word} that is not there")
+            yield Problem(path, f"the {locator.kind.word} {way} is below a {parent.kind.word} that does not exist")
 
     def _data_path_problems(self, delta: Delta) -> Iterator[Problem]:
         for file in delta.manifest.entries:
