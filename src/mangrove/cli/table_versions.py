@@ -100,11 +100,11 @@ def set_state_command(session: CommandContext, lake: str, table: str, states: Se
     with opened.transaction(message=f"set states of versions of {table}") as transaction:
         for number, state in requested.items():
             transaction.table(table).version(number).set_state(state)
-    default = opened.table(table).value.default_version
+    default = next((one.version for one in opened.table(table).versions() if one.is_default), None)
     version = opened.version
+    served = f"table version {default} is the default of {table}" if default else f"{table} has no default version now"
     session.answer(
-        {"table": table, "default": default, "version": version},
-        lambda: f"table version {default} is the default of {table}, as of version {version}",
+        {"table": table, "default": default, "version": version}, lambda: f"{served}, as of version {version}"
     )
 
 

@@ -23,7 +23,9 @@ _COUNT_MAX: Final = 2**62
 def validate_count(given: object, what: str, least: int = 0) -> int:
     """Validate a whole number of at least `least` and return it."""
     if isinstance(given, bool) or not isinstance(given, int) or not least <= given <= _COUNT_MAX:
-        raise InvalidInputError(f"invalid value {given!r} of {what}; expected a whole number from {least}")
+        raise InvalidInputError(
+            f"invalid value {given!r} of {what}; expected a whole number from {least} to {_COUNT_MAX}"
+        )
     return given
 
 

@@ -153,6 +153,10 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         target = TableTarget(name) if isinstance(name, TableLocator) else parse_table_target(name)
         table = self._table_handle(*find_table(self.reading(), target.locator))
         number = target.version if version is None else version
+        if target.version not in (None, number):
+            raise InvalidInputError(
+                f"{name!r} names table version {target.version}, but version is {version!r}; give one"
+            )
         return table if number is None else table.version(number)
 
     def views(
@@ -525,8 +529,8 @@ def list_managed_tables(catalog: ReadableCatalog[Namespace, Table, View]) -> lis
 
 
 def list_written_versions(table: Table) -> list[Table]:
-    """Return the table itself if it has one table version, otherwise a handle for each version that is not deleted."""
-    if table.value.latest_table_version == 1:
+    """Return the table itself if its only version is active, else a handle for each version that is not deleted."""
+    if table.value.latest_table_version == table.value.latest_active_table_version == 1:
         return [table]
     deleted = TableVersionState.DELETED.value
     return [table.version(one.version) for one in table.versions() if one.state != deleted]

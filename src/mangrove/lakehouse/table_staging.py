@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mangrove.metastore import ObjectRange, RowRange
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, DeltaType, TableType
+from mangrove.rebase import REWRITTEN_BY
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.transaction.catalog import CatalogReader, load_table, update_properties
@@ -69,16 +70,20 @@ def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: Plan
     replaces = {locator_for(planned.log_values): planned.delta for planned in write.deltas}
     additions = [(planned.log_values, planned.delta) for planned in write.deltas]
     if workspace.settings.is_readable_by_deltacat:
-        for partition, delta in replaces.items():
+        for locator, delta in replaces.items():
+            partition = workspace.partition(locator)
+            if delta.type is DeltaType.REPLACE and partition is not None:
+                properties = {**partition.properties, REWRITTEN_BY: transaction_id}
+                workspace.put(locator, replace(partition, properties=properties))
             if delta.type is DeltaType.REPLACE and delta.replaces_through is None:
-                workspace.guard(ObjectRange(Kind.DELTA, partition))
+                workspace.guard(ObjectRange(Kind.DELTA, locator))
         _delete_replaced_deltas(workspace, workspace, replaces)
         additions = [(values, _as_append(delta)) for values, delta in additions if not _is_empty_replace(delta)]
     else:
         _delete_replaced_deltas(workspace, workspace.snapshot, replaces)
     add_deltas(workspace, opened, additions, transaction_id, has_read_rows=write.read is not None)
     if write.read is not None:
-        workspace.read_rows(RowRange(opened.stream_locator, write.read), are_returned=False)
+        workspace.read_rows(RowRange(opened.stream_locator, write.read))
 
 
 def guard_logs(workspace: Workspace, target: TableLocator | TableTarget, state: TableState) -> None:

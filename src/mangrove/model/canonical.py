@@ -29,6 +29,7 @@ from mangrove.model.values import Value
 __all__ = ["CanonicalName", "format_partition_values", "parse_canonical", "parse_object_name", "parse_partition_values"]
 
 _BAR: Final = "|"
+_VERSION_PART: Final = re.compile(r"version_([1-9]\d{0,18})")
 _ESCAPED_BAR: Final = "\\u007c"
 _KINDS: Final = {
     1: Kind.NAMESPACE, 2: Kind.TABLE, 3: Kind.TABLE_VERSION, 5: Kind.STREAM, 7: Kind.PARTITION, 8: Kind.DELTA
@@ -124,6 +125,8 @@ def parse_object_name(text: str) -> CanonicalName:
     """
     if not isinstance(text, str) or _BAR not in text:
         parts = split_name(text)
+        if len(parts) == 3 and (version := _VERSION_PART.fullmatch(parts[2])):
+            return CanonicalName(parts[0], parts[1], int(version[1]))
         if len(parts) > 2:
             raise InvalidInputError(f"{text!r} has {len(parts)} parts; expected namespace, namespace.table or a|b|…")
         return CanonicalName(parts[0], parts[1] if len(parts) == 2 else None)

@@ -69,6 +69,13 @@ def _check_same_table_version(before: TableState, after: TableState) -> None:
             f"the default table version of {after.name} changed from {was} to {now}, and changes are computed within "
             f"one table version; name it, as in {after.name}.version_{now}"
         )
+    is_same_stream = before.version.latest_stream_id == after.version.latest_stream_id
+    is_related = is_same_stream or before.schema in after.version.schemas or after.schema in before.version.schemas
+    if not is_related and any(log.deltas for log in before.logs):
+        raise InvalidInputError(
+            f"table version {now} of {after.name} was dropped and created again in between; read the changes of each "
+            "separately"
+        )
 
 
 def _identity(scan: FileScan) -> tuple[str, tuple[str, ...]]:

@@ -314,10 +314,16 @@ def read_matches(state: TableState, predicate: Predicate | None) -> ReadRows:
     return ReadRows(predicate or ALL_ROWS, is_guarded=not state.version.keys)
 
 
+_POSITION_MAX: Final = 2**62
+"""The largest stream position that can be chosen; those after it are left for later deltas."""
+
+
 def describe_deltas(
     properties: Mapping[str, str] = NO_PROPERTIES, author: str | Author | None = None, position: int | None = None
 ) -> Callable[[PlannedWrite], PlannedWrite]:
     """Return a function that gives the deltas of a write properties, an author and a chosen stream position."""
+    if position is not None and (type(position) is not int or not 1 <= position <= _POSITION_MAX):
+        raise InvalidInputError(f"invalid stream position {position!r}; expected an integer from 1 to {_POSITION_MAX}")
     by = Author(author) if isinstance(author, str) else author
     given = Properties(properties)
 

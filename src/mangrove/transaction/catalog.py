@@ -463,9 +463,10 @@ def drop_alias(workspace: Workspace, locator: Named) -> None:
     if isinstance(locator, TableLocator):
         locator = locate_parent(workspace, locator)
     if find_alias(workspace, locator) is None:
-        raise NotFoundError(
-            f"alias {locator} does not exist{_suggest_names(workspace, AliasLocator(locator.canonical))}"
-        )
+        known = [str(AliasLocator(alias.name)) for alias in list_aliases(workspace.snapshot)]
+        close = difflib.get_close_matches(str(locator), known, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"existing aliases: {', '.join(known) or 'none'}"
+        raise NotFoundError(f"alias {locator} does not exist; {hint}")
     workspace.delete(AliasLocator(locator.canonical))
 
 

@@ -291,11 +291,10 @@ class Workspace:
         elif (there := self._there(item)) is not None:
             self.guards.add(there)
 
-    def read_rows(self, rows: RowRange, *, are_returned: bool = True) -> None:
-        """Record rows as read; if they are returned to the caller, later writes may depend on them."""
+    def read_rows(self, rows: RowRange) -> None:
+        """Record rows as read; later writes to their table may depend on them."""
         self.rows_read.add(rows)
-        if are_returned:
-            self.streams_read.add(rows.stream)
+        self.streams_read.add(rows.stream)
 
     def guard_rows(self, rows: RowRange) -> None:
         """Conflict with concurrent changes of the rows at every isolation level."""
