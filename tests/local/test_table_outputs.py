@@ -49,7 +49,7 @@ def test_the_history_of_a_table_names_the_versions_that_changed_it(lake: Lakehou
         "create table s.t",
     ]
     assert [line.message for line in renamed.history(limit=1)] == lines[:1]
-    with pytest.raises(InvalidInputError, match="lakehouse itself"), lake.transaction() as transaction:
+    with pytest.raises(InvalidInputError, match="from the lakehouse only"), lake.transaction() as transaction:
         transaction.table("s.renamed").history()
 
 

@@ -330,7 +330,7 @@ def test_changes_are_inserts_updates_and_deletes(lake: Lakehouse) -> None:
     assert changes(table, full) == wanted
     assert changes(table, lake.version - 1) == changes(table, lake.version) == []
     assert changes(table, empty) == [("insert", 2, "new"), ("insert", 3, "x"), ("insert", 4, "new")]
-    with pytest.raises(InvalidInputError, match="lakehouse itself"), lake.transaction() as transaction:
+    with pytest.raises(InvalidInputError, match="from the lakehouse only"), lake.transaction() as transaction:
         transaction.table("sales.orders").changes(full)
 
 

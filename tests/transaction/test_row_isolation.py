@@ -169,7 +169,7 @@ class RowWriters(RuleBasedStateMachine):
             self.table_of(work).delete(f"grp = {group}")
         else:
             self.table_of(work).update({"v": expr("v + 100000")}, where=f"grp = {group}")
-        work.is_blind = False
+        work.has_read, work.is_blind = True, False
         work.relied_on.append(is_in(group))
 
         def repeat(rows: Rows) -> None:
@@ -187,7 +187,7 @@ class RowWriters(RuleBasedStateMachine):
         source = self.rows(dict.fromkeys(keys, 10_000))
         merge = self.table_of(work).merge(source, on="t.id = s.id and t.grp = s.grp")
         merge.when_matched_update({"v": expr("t.v + s.v")}).when_not_matched_insert().execute()
-        work.is_blind = False
+        work.has_read, work.is_blind = True, False
         work.written |= set(keys)
 
         def repeat(rows: Rows) -> None:
