@@ -159,7 +159,7 @@ def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -
         ("select 1L as id, interval 1 day as name", "has the unsupported Spark type interval day"),
         ("select 1L as id, array(null) as name", "'name.element' has only nulls"),
         ("select cast(null as bigint) as id, 'a' as name", "column 'id' is not null, and 1 row"),
-        ("select 1L as id, 'abcd' as name", "a text has 4 characters"),
+        ("select 1L as id, 'abcd' as name", "a string has 4 characters"),
         ("select id % 2 as id from range(4)", "occur more than once"),
     ],
 )
