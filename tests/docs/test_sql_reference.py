@@ -43,10 +43,10 @@ def test_every_statement_has_an_example() -> None:
 
 
 def test_every_procedure_is_told_with_its_arguments() -> None:
-    told = {name: tuple(re.findall(r"`(\w+)`", arguments)) for name, arguments in rows_below("Procedures").items()}
+    listed = {name: tuple(re.findall(r"`(\w+)`", arguments)) for name, arguments in rows_below("Procedures").items()}
     expected = {name: procedure.arguments for name, procedure in PROCEDURES.items()}
     expected |= {name: procedure.arguments for name, procedure in TABLE_PROCEDURES.items()}
-    assert told == expected
+    assert listed == expected
 
 
 def test_every_function_is_told() -> None:

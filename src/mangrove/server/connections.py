@@ -85,7 +85,7 @@ class LimitedServer(uvicorn.Server):
                 backlog=self.config.backlog,
             )
             self.servers.append(server)
-        # Signals are handled from here on, so whoever is told that the server listens can stop it.
+        # Signals are handled from here on, so a client that reads the announcement can stop the server.
         if self._on_listening is not None:
             self._on_listening()
 
