@@ -109,7 +109,7 @@ def test_read_chooses_columns_rows_and_versions(run: Any, orders: str, tmp_path:
     run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
     chosen = run("read", orders, "sales.rows", "--columns", "name, id", "--where", "amount > 1", "--json")
     assert chosen.json == [{"name": "ana", "id": 1}]
-    assert "1 of 2 rows" in run("read", orders, "sales.rows", "--limit", "1").out
+    assert "1 row; there are more" in run("read", orders, "sales.rows", "--limit", "1").out
     assert run("read", orders, "sales.rows", "--at", "4", "--json").json == []
     assert "ana" in run("read", orders, "sales.rows").out
 

@@ -1,16 +1,11 @@
 """Commands that read, ingest, update, delete and publish the rows of a table."""
 
-import datetime
-import decimal
-import json
-import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from mangrove.cli.catalog import build_list_table
@@ -18,6 +13,7 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.environment import check_installed
+from mangrove.cli.row_output import RowOutput, output_options
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
@@ -30,9 +26,7 @@ from mangrove.local.import_files import (
     parse_partition_folders,
     read_row_file,
 )
-from mangrove.local.python_rows import to_python_rows
 from mangrove.maintenance.progress import Progress
-from mangrove.model.json_codec import Json
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import expand_location
@@ -42,75 +36,24 @@ from mangrove.wiring import LocalEngines, open_as_of
 __all__ = [
     "delete_command",
     "files_command",
-    "format_cell",
     "iceberg_command",
     "ingest_command",
     "read_command",
-    "render_rows",
-    "to_json_value",
     "update_command",
 ]
 
 
-def render_rows(names: Iterable[str], rows: Sequence[Sequence[Any]], footer: str) -> RenderableType:
-    """Return rows as a table with column names; numbers are right-aligned."""
-    table = build_list_table(*names)
-    for place, column in enumerate(table.columns):
-        known = [row[place] for row in rows if row[place] is not None]
-        if known and all(isinstance(value, int | float | decimal.Decimal) for value in known):
-            column.justify = "right"
-    for row in rows:
-        table.add_row(*(Text("null", style="dim") if value is None else Text(format_cell(value)) for value in row))
-    return Group(table, Text(footer, style="dim"))
-
-
-def format_cell(value: Any) -> str:
-    """Return a value as text; lists and structs are JSON.
-
-    >>> format_cell(decimal.Decimal("1.50")), format_cell(True), format_cell({"a": [1, None]})
-    ('1.50', 'true', '{"a": [1, null]}')
-    """
-    converted = to_json_value(value)
-    if isinstance(converted, str):
-        return converted
-    return json.dumps(converted, ensure_ascii=False)
-
-
-def to_json_value(value: Any) -> Json:
-    """Return a value of a row as JSON; types that JSON lacks become text.
-
-    >>> to_json_value([0.5, float("nan"), float("-inf")])
-    [0.5, 'NaN', '-Infinity']
-    """
-    match value:
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case None | bool() | int() | float() | str():
-            return value
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case decimal.Decimal():
-            return str(value)
-        case bytes() | bytearray():
-            return value.hex()
-        case dict():
-            return {str(key): to_json_value(inner) for key, inner in value.items()}
-        case tuple() if hasattr(value, "asDict"):
-            # A struct of Spark.
-            return {key: to_json_value(inner) for key, inner in value.asDict().items()}
-        case list() | tuple():
-            return [to_json_value(inner) for inner in value]
-        case _:
-            return str(value)
-
-
-_READ_ROWS_MAX = 20
 _table_version_option = click.option(
     "--table-version", type=click.IntRange(1), metavar="N", help="Version of the table.  [default: the newest active]"
 )
 
 
-@lake_command("read", "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount")
+@lake_command(
+    "read",
+    "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount\n"
+    "mangrove read ./lake sales.orders --format ndjson | head -3\n"
+    "mangrove read ./lake sales.orders -o orders.parquet",
+)
 @click.argument("table", shell_complete=offer_tables)
 @click.option("--columns", metavar="A,B", help="Columns to read.", shell_complete=offer_columns)
 @click.option(
@@ -119,9 +62,7 @@ _table_version_option = click.option(
     help='Row filter, such as "amount > 10".',
     shell_complete=offer_columns,
 )
-@click.option(
-    "--limit", type=click.IntRange(min=0), help="Maximum number of rows.  [default: 20, unlimited with --json]"
-)
+@output_options
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 @_table_version_option
 def read_command(
@@ -130,26 +71,20 @@ def read_command(
     table: str,
     columns: str | None,
     where: str | None,
+    row_format: str | None,
+    output: str | None,
     limit: int | None,
     at: str | None,
     table_version: int | None,
 ) -> None:
-    """Print rows of a table.
+    """Print rows of a table, or write them to a file.
 
-    In JSON, NaN, Infinity and -Infinity are strings.
+    Rows are written as they are read. In JSON, NaN, Infinity and -Infinity are strings.
     """
+    written = RowOutput.of(session, row_format, output, limit)
     catalog = open_as_of(session.open(lake, LocalEngines), at)
     projection = None if columns is None else [name.strip() for name in columns.split(",")]
-    with session.watching("reading"):
-        rows = catalog.table(table, version=table_version).to_arrow(projection, where)
-    rows_max = limit if limit is not None else rows.num_rows if session.as_json else _READ_ROWS_MAX
-    printed = to_python_rows(rows.slice(0, rows_max))
-    total = format_quantity(rows.num_rows, "row")
-    footer = total if len(printed) == rows.num_rows else f"{len(printed):,} of {total}; use --limit for more"
-    session.answer(
-        [{name: to_json_value(value) for name, value in row.items()} for row in printed],
-        lambda: render_rows(rows.column_names, [tuple(row.values()) for row in printed], footer),
-    )
+    written.write(catalog.table(table, version=table_version).to_reader(projection, where, limit=written.read_max))
 
 
 @lake_command("delete", "mangrove delete ./lake sales.orders 'amount < 0'")

@@ -15,7 +15,7 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
-from mangrove.lakehouse.arguments import validate_count
+from mangrove.lakehouse.arguments import validate_count, validate_limit
 from mangrove.lakehouse.engine_port import (
     Engine,
     Engines,
@@ -286,6 +286,35 @@ class TableSnapshot:
         if self.table_type is TableType.MANAGED and self.schema is None:
             return self._read_files(columns, where)
         return self.scan(where, columns).to_arrow()
+
+    def to_reader(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | Predicate | None = None,
+        *,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a pyarrow RecordBatchReader, which reads all or the first rows on demand in bounded memory."""
+        self._engines().reader()
+        if self.table_type is TableType.MANAGED and self.schema is None:
+            return self._read_files(columns, where).slice(0, validate_limit(limit)).to_reader()
+        return self.scan(where, columns).to_reader(limit=limit)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow stream, so that other libraries read the table without a conversion.
+
+        >>> polars.DataFrame(lake["shop.orders"])  # doctest: +SKIP
+        """
+        reader: Any = self.to_reader()
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def head(self, rows: int = 10, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the first rows as a pyarrow Table; later files are not read."""
+        return self.to_reader(columns, limit=validate_count(rows, "the number of rows")).read_all()
+
+    def count(self, where: str | Expr | Predicate | None = None) -> int:
+        """Return the number of rows, or of those that match `where`; only what the answer needs is read."""
+        return self.scan(where).count()
 
     def to_pandas(
         self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None
