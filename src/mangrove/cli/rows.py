@@ -14,9 +14,11 @@ from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.environment import check_installed
 from mangrove.cli.row_output import RowOutput, output_options
+from mangrove.cli.row_table import render_rows
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
+from mangrove.inspect.profile import ColumnProfile, profile_columns
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.local.import_files import (
@@ -26,6 +28,7 @@ from mangrove.local.import_files import (
     parse_partition_folders,
     read_row_file,
 )
+from mangrove.local.row_formats import to_json_value
 from mangrove.maintenance.progress import Progress
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
@@ -34,15 +37,21 @@ from mangrove.tables.write_plan import RowCounts
 from mangrove.wiring import LocalEngines, open_as_of
 
 __all__ = [
+    "changes_command",
     "delete_command",
     "files_command",
     "iceberg_command",
     "ingest_command",
+    "profile_command",
     "read_command",
     "update_command",
 ]
 
 
+_columns_option = click.option("--columns", metavar="A,B", help="Columns to read.", shell_complete=offer_columns)
+_where_option = click.option(
+    "--where", metavar="PREDICATE", help='Row filter, such as "amount > 10".', shell_complete=offer_columns
+)
 _table_version_option = click.option(
     "--table-version", type=click.IntRange(1), metavar="N", help="Version of the table.  [default: the newest active]"
 )
@@ -55,13 +64,8 @@ _table_version_option = click.option(
     "mangrove read ./lake sales.orders -o orders.parquet",
 )
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--columns", metavar="A,B", help="Columns to read.", shell_complete=offer_columns)
-@click.option(
-    "--where",
-    metavar="PREDICATE",
-    help='Row filter, such as "amount > 10".',
-    shell_complete=offer_columns,
-)
+@_columns_option
+@_where_option
 @output_options
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 @_table_version_option
@@ -83,8 +87,89 @@ def read_command(
     """
     written = RowOutput.of(session, row_format, output, limit)
     catalog = open_as_of(session.open(lake, LocalEngines), at)
-    projection = None if columns is None else [name.strip() for name in columns.split(",")]
-    written.write(catalog.table(table, version=table_version).to_reader(projection, where, limit=written.read_max))
+    opened = catalog.table(table, version=table_version)
+    written.write(opened.to_reader(_split_names(columns), where, limit=written.read_max))
+
+
+def _split_names(columns: str | None) -> list[str] | None:
+    return None if columns is None else [name.strip() for name in columns.split(",")]
+
+
+@lake_command("profile", "mangrove profile ./lake sales.orders --columns amount,ts")
+@click.argument("table", shell_complete=offer_tables)
+@_columns_option
+@_where_option
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@_table_version_option
+def profile_command(
+    session: CommandContext,
+    lake: str,
+    table: str,
+    columns: str | None,
+    where: str | None,
+    at: str | None,
+    table_version: int | None,
+) -> None:
+    """Print statistics of each column of a table: nulls, distinct values and bounds.
+
+    With --json also histograms of numbers and times. More than 16,384 distinct values are
+    estimated, with an error of about 1 %.
+    """
+    catalog = open_as_of(session.open(lake, LocalEngines), at)
+    with session.watching("reading"):
+        reader = catalog.table(table, version=table_version).to_reader(_split_names(columns), where)
+        profiles = profile_columns(reader, reader.schema)
+    session.answer(
+        [{name: to_json_value(value) for name, value in asdict(one).items()} for one in profiles],
+        lambda: _render_profiles(profiles),
+    )
+
+
+def _render_profiles(profiles: Sequence[ColumnProfile]) -> str:
+    rows = [
+        (
+            one.name,
+            one.type,
+            one.nulls,
+            None if one.distinct is None else f"{'' if one.is_distinct_exact else '~'}{one.distinct}",
+            one.minimum,
+            one.maximum,
+        )
+        for one in profiles
+    ]
+    count = profiles[0].count if profiles else 0
+    return render_rows(("column", "type", "nulls", "distinct", "min", "max"), rows, format_quantity(count, "row"))
+
+
+@lake_command(
+    "changes", "mangrove changes ./lake sales.orders 41\nmangrove changes ./lake sales.orders 41 45 -o changes.parquet"
+)
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("from_version", metavar="FROM")
+@click.argument("to_version", required=False, metavar="[TO]")
+@output_options
+@_table_version_option
+def changes_command(
+    session: CommandContext,
+    lake: str,
+    table: str,
+    from_version: str,
+    to_version: str | None,
+    row_format: str | None,
+    output: str | None,
+    limit: int | None,
+    table_version: int | None,
+) -> None:
+    """Print the rows that differ between two versions of a table.
+
+    FROM and TO are versions, timestamps or export names. TO defaults to the newest version. The
+    column _change_type is insert, delete, update_before or update_after.
+    """
+    written = RowOutput.of(session, row_format, output, limit)
+    opened = session.open(lake, LocalEngines)
+    with session.watching("comparing rows"):
+        changed = opened.table(table, version=table_version).changes(from_version, to_version)
+    written.write(changed.slice(0, written.read_max).to_reader())
 
 
 @lake_command("delete", "mangrove delete ./lake sales.orders 'amount < 0'")

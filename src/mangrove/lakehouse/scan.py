@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import validate_count, validate_limit
+from mangrove.lakehouse.listing import render_html
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class TableScan:
 
     def __repr__(self) -> str:
         return f"<scan of {self._state.name}>"
+
+    def _repr_html_(self) -> str:
+        return render_html(f"scan of {self._state.name}", ("plan",), [[line] for line in self.explain().splitlines()])
 
     @cached_property
     def plan(self) -> ScanPlan:
