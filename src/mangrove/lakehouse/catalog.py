@@ -210,8 +210,18 @@ class WritableCatalog(ABC):
         """Return the catalog state that reads currently use."""
 
     @abstractmethod
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
-        """Run a statement in a transaction; `message` goes to the history if the statement is committed by itself."""
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",
+        *,
+        is_blind: bool = False,
+    ) -> T:
+        """Run a statement in a transaction; `message` goes to the history if the statement is committed by itself.
+
+        `is_blind` says that the result does not depend on rows, so that the statement need not
+        begin on the newest version.
+        """
 
     @abstractmethod
     def new_id(self) -> str:

@@ -471,7 +471,7 @@ class Table(TableSnapshot):
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return write.counts, state
 
-        counts, state = self.catalog.change(statement, f"{verb} {self.target}")
+        counts, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
         if (
             verb != _COMPACT
             and is_auto_compaction_enabled(state.properties)

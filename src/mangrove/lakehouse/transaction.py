@@ -97,7 +97,13 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return the state that the transaction reads: its own writes over its base version."""
         return self.core.workspace
 
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",  # noqa: ARG002 - for the history
+        *,
+        is_blind: bool = False,  # noqa: ARG002 - for a separate commit
+    ) -> T:
         """Run a statement, to be committed with all others."""
         self.reading()
         return statement(self.core)
