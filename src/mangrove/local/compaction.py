@@ -1,5 +1,6 @@
 """Compaction of data files with Arrow, including Z-order clustering."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ def write_compacted_files(files: FileWriter, compaction: Compaction, report: Rep
     rows = run_scan(files.store, state, compaction.merged, state.schema.columns)
     report(_SHARE_OF_READING)
     rows = _cluster_rows(rows, state)
+    files = replace(files, threads=1)
     return [file for there in group_files_by_log(state, files.write(state, rows)).values() for file in there]
 
 

@@ -135,7 +135,7 @@ class LocalEngine(LocalReader):
 
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
-        self._files = FileWriter(store, new_id, file_size_bytes)
+        self._files = FileWriter(store, new_id, file_size_bytes, pa.cpu_count())
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
         """Write files unchanged, under new names, without a commit."""
