@@ -142,6 +142,45 @@ def test_deletes_are_computed_once_for_a_table_state(in_ranges: None, delete_mod
     assert rows[-1].num_rows == COUNT - 200
 
 
+def test_a_further_delete_is_the_only_one_that_the_next_scan_reads(in_ranges: None) -> None:
+    bench = make_bench(("id",))
+    for number in range(5):
+        bench.commit(bench.engine.delete(bench.state, [{"id": number}]))
+    earlier = bench.state
+    counts: list[int] = []
+
+    def count() -> None:
+        counts.append(bench.engine.count(bench.state))
+
+    keys = COUNT // GROUP
+    assert bench.requests_of(count).reads == 1 + keys + 5, "the footer, the keys and the delete files"
+    bench.commit(bench.engine.delete(bench.state, [{"id": 7}, {"id": COUNT - 1}]))
+    assert bench.requests_of(count).reads == 1 + keys + 1
+    assert bench.requests_of(count).reads == 1
+    bench.state = apply_write(earlier, bench.engine.delete(earlier, [{"id": 8}]))
+    assert bench.requests_of(count).reads == 1 + keys + 6, "the newest vectors are those of another history"
+    bench.commit(bench.engine.delete(bench.state, [{"id": 9}]))
+    assert bench.requests_of(count).reads == 1 + keys + 1
+    assert counts == [COUNT - 5, COUNT - 7, COUNT - 7, COUNT - 6, COUNT - 7]
+
+
+@pytest.mark.parametrize("write", ["update", "delete", "compact"])
+def test_writes_use_the_deletion_vectors_of_earlier_scans(in_ranges: None, write: str) -> None:
+    bench = make_bench(("id",), "position")
+    bench.commit(bench.engine.delete(bench.state, [{"id": number} for number in range(0, COUNT, 2)]))
+    (deleted,) = (entry.location for delta in bench.state.logs[0].deltas[1:] for entry in delta.manifest.entries)
+    bench.engine.count(bench.state)
+    bench.store.delete_many([deleted])
+    match write:
+        case "update":
+            bench.commit(bench.engine.update(bench.state, {"v": 1}, "id < 10"))
+        case "delete":
+            bench.commit(bench.engine.delete(bench.state, "id < 10"))
+        case _:
+            bench.commit(bench.engine.compact(bench.state))
+    assert bench.engine.count(bench.state, "id >= 10") == COUNT // 2 - 5
+
+
 @pytest.mark.parametrize("delete_mode", ["auto", "position"])
 def test_rows_are_deleted_without_reading_any_other_column(in_ranges: None, delete_mode: str) -> None:
     bench = make_bench(("id",), delete_mode)

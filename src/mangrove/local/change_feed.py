@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from mangrove.local.python_rows import to_python_rows
-from mangrove.local.scan import run_scan
+from mangrove.local.scan import RowMaskCache, run_scan
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.storage.port import Store
 from mangrove.tables.change_feed import CHANGE_TYPE, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, plan_changed_files
@@ -17,7 +17,9 @@ from mangrove.tables.table_state import TableState
 __all__ = ["CHANGE_TYPE", "compute_changed_rows"]
 
 
-def compute_changed_rows(store: Store, before: TableState, after: TableState) -> pa.Table:
+def compute_changed_rows(
+    store: Store, before: TableState, after: TableState, vectors: RowMaskCache | None = None
+) -> pa.Table:
     """Return the rows that differ, as of the later state, with their change types.
 
     `insert` and `delete` are added and removed rows; `update_before` and, directly after it,
@@ -25,8 +27,8 @@ def compute_changed_rows(store: Store, before: TableState, after: TableState) ->
     same way are not opened. A compaction changes no rows.
     """
     was, plan_before, plan_after = plan_changed_files(before, after)
-    old = run_scan(store, was, plan_before, after.schema.columns)
-    new = run_scan(store, after, plan_after, after.schema.columns)
+    old = run_scan(store, was, plan_before, after.schema.columns, vectors=vectors)
+    new = run_scan(store, after, plan_after, after.schema.columns, vectors=vectors)
     told = _ComparedRows([*to_python_rows(old), *to_python_rows(new)], [column.name for column in after.key_columns])
     places = range(old.num_rows + new.num_rows)
     was_there, is_there = places[: old.num_rows], places[old.num_rows :]

@@ -28,7 +28,7 @@ def write_compacted_files(files: FileWriter, compaction: Compaction, report: Rep
     state = compaction.state
     if not compaction.merged.scans:
         return []
-    rows = run_scan(files.store, state, compaction.merged, state.schema.columns)
+    rows = run_scan(files.store, state, compaction.merged, state.schema.columns, vectors=files.vectors)
     report(_SHARE_OF_READING)
     rows = _cluster_rows(rows, state)
     files = replace(files, threads=1)

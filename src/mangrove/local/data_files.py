@@ -14,7 +14,7 @@ from mangrove.local.parquet import encode_parquet, encode_with_metadata
 from mangrove.local.python_rows import to_plain_value
 from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds, list_leaf_fields
 from mangrove.local.row_numbers import build_row_numbers
-from mangrove.local.scan import build_position_delete_rows, get_column
+from mangrove.local.scan import RowMaskCache, build_position_delete_rows, get_column
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.partitioning import (
@@ -232,6 +232,8 @@ class FileWriter:
     file_size_bytes: int = FILE_SIZE_BYTES
     threads: int = 1
     """The number of threads that encode large files, for which rows are split into more files."""
+    vectors: RowMaskCache | None = None
+    """The cached deletion vectors for the rows that a write reads."""
 
     def write(self, state: TableState, rows: pa.Table) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         """Write rows with all columns of the table; return each file with its partition values."""

@@ -268,7 +268,7 @@ def plan_merge(files: FileWriter, state: TableState, source: pa.Table, plan: Mer
     on = parse_expression(plan.on)
     reads_all = bool(plan.of_kinds(MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE))
     pruning = None if reads_all else build_source_range_predicate(state, source, on, plan)
-    target = read_target_rows(files.store, state, state.schema.columns, pruning)
+    target = read_target_rows(files, state, state.schema.columns, pruning)
     pairs = find_pairs(target.rows, source, on, plan)
     matched = _by_pairs(state, target, source, pairs, plan)
     left = _by_table_alone(state, target, source, pairs, plan)

@@ -33,7 +33,6 @@ from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Struct
 from mangrove.model.values import Value
-from mangrove.storage.port import Store
 from mangrove.tables.constraints import build_check_violation_error, check_constraints_of
 from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
@@ -94,15 +93,15 @@ class TargetRows:
 
 
 def read_target_rows(
-    store: Store, state: TableState, columns: Sequence[Column], pruning: Predicate | None = None
+    files: FileWriter, state: TableState, columns: Sequence[Column], pruning: Predicate | None = None
 ) -> TargetRows:
     """Return the visible rows of all files that can contain matching rows, including rows that do not match."""
-    found = run_scan_by_file(store, state, plan_scan(state, pruning), columns)
+    found = run_scan_by_file(files.store, state, plan_scan(state, pruning), columns, vectors=files.vectors)
     names = [*(column.name for column in columns), ROW]
     empty = schema_to_arrow(Schema(tuple(columns))).empty_table() if columns else pa.table({})
     empty = empty.append_column(ROW, pa.array([], pa.int64())).append_column(FILE, pa.array([], pa.string()))
     parts = [
-        part.select(names).append_column(FILE, pa.array([scan.file.location] * part.num_rows, pa.string()))
+        part.select(names).append_column(FILE, pa.repeat(pa.scalar(scan.file.location), part.num_rows))
         for scan, part in found
     ]
     scans = tuple(scan for scan, _ in found)
@@ -262,10 +261,10 @@ def _read_retained_rows(
 ) -> pa.Table:
     """Return retained rows with deleted keys; usually there are none, and only keys are read."""
     near = build_key_range_predicate(wanted, keys)
-    beside = filter_keys_in(read_target_rows(files.store, state, keys, near).rows, wanted, keys)
+    beside = filter_keys_in(read_target_rows(files, state, keys, near).rows, wanted, keys)
     if beside.num_rows == deleted_rows.num_rows:
         return schema_to_arrow(state.schema).empty_table()
-    rows = filter_keys_in(read_target_rows(files.store, state, state.schema.columns, near).rows, wanted, keys)
+    rows = filter_keys_in(read_target_rows(files, state, state.schema.columns, near).rows, wanted, keys)
     numbered = rows.select([FILE, ROW]).append_column("place", build_row_numbers(rows.num_rows))
     places = numbered.join(deleted_rows.select([FILE, ROW]), [FILE, ROW], join_type="left anti").column("place")
     return rows.take(pc.take(places, pc.sort_indices(places)))
@@ -293,7 +292,7 @@ def check_new_keys(files: FileWriter, state: TableState, deleted_rows: pa.Table,
     coming = new.select(names)
     fresh = filter_keys_not_in(coming, deleted_rows.select(names).cast(coming.schema), keys)
     near = build_key_range_predicate(fresh, keys)
-    there = run_scan(files.store, state, plan_scan(state, near), keys, near)
+    there = run_scan(files.store, state, plan_scan(state, near), keys, near, files.vectors)
     taken = filter_keys_in(there, fresh, keys)
     if taken.num_rows:
         raise InvalidInputError(
@@ -329,7 +328,7 @@ def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, r
         _check_inside(state, condition, rows)
         pruning = AnyOf((pruning, build_key_range_predicate(rows, keys))) if keys and pruning is not None else pruning
     columns = [column for column in state.schema.columns if column.id in wanted]
-    target = read_target_rows(files.store, state, columns, pruning)
+    target = read_target_rows(files, state, columns, pruning)
     mask = evaluate_where(target.rows, condition, state.schema)
     if rows is not None and keys:
         mask = pc.or_(mask, build_key_mask(target.rows, rows, keys))
@@ -352,7 +351,7 @@ def plan_update(
     files: FileWriter, state: TableState, values: dict[str, Expression], condition: Condition
 ) -> PlannedWrite:
     """Plan an update of columns of the matching rows."""
-    target = read_target_rows(files.store, state, state.schema.columns, condition.predicate)
+    target = read_target_rows(files, state, state.schema.columns, condition.predicate)
     mask = evaluate_where(target.rows, condition, state.schema)
     deleted_rows = target.rows.filter(mask)
     arrays = {
