@@ -99,13 +99,17 @@ def read_target_rows(
     found = run_scan_by_file(files.store, state, plan_scan(state, pruning), columns, vectors=files.vectors)
     names = [*(column.name for column in columns), ROW]
     empty = schema_to_arrow(Schema(tuple(columns))).empty_table() if columns else pa.table({})
-    empty = empty.append_column(ROW, pa.array([], pa.int64())).append_column(FILE, pa.array([], pa.string()))
+    empty = empty.append_column(ROW, pa.array([], pa.int64())).append_column(FILE, _repeat_text("", 0))
     parts = [
-        part.select(names).append_column(FILE, pa.repeat(pa.scalar(scan.file.location), part.num_rows))
-        for scan, part in found
+        part.select(names).append_column(FILE, _repeat_text(scan.file.location, part.num_rows)) for scan, part in found
     ]
     scans = tuple(scan for scan, _ in found)
     return TargetRows(scans, tuple(part.num_rows for part in parts), pa.concat_tables([empty, *parts]))
+
+
+def _repeat_text(text: str, count: int) -> Any:
+    """Return a dictionary-encoded array, because a location is longer than most rows."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([text]))
 
 
 def evaluate_where(rows: pa.Table, condition: Condition, schema: Schema) -> Any:
@@ -265,9 +269,14 @@ def _read_retained_rows(
     if beside.num_rows == deleted_rows.num_rows:
         return schema_to_arrow(state.schema).empty_table()
     rows = filter_keys_in(read_target_rows(files, state, state.schema.columns, near).rows, wanted, keys)
-    numbered = rows.select([FILE, ROW]).append_column("place", build_row_numbers(rows.num_rows))
-    places = numbered.join(deleted_rows.select([FILE, ROW]), [FILE, ROW], join_type="left anti").column("place")
+    numbered = _select_addresses(rows).append_column("place", build_row_numbers(rows.num_rows))
+    places = numbered.join(_select_addresses(deleted_rows), [FILE, ROW], join_type="left anti").column("place")
     return rows.take(pc.take(places, pc.sort_indices(places)))
+
+
+def _select_addresses(rows: pa.Table) -> pa.Table:
+    """Return file and row number of each row, as columns that can be joined."""
+    return pa.table({FILE: rows.column(FILE).cast(pa.string()), ROW: rows.column(ROW)})
 
 
 def build_key_range_predicate(wanted: pa.Table, keys: Sequence[Column]) -> Predicate:

@@ -167,7 +167,7 @@ def _compare_column(array: Any, column: Column, operator: Operator, value: Value
 ROW: Final = "mangrove row"
 """The column that numbers the rows of a file from 0; the space avoids a clash with table columns."""
 _IN_FLIGHT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""The uncompressed size of the row groups that are decoded ahead of the reader, which bounds memory."""
+"""The size in memory of the row groups that are decoded ahead of the reader."""
 _COMPARED_ROWS_MAX: Final = 16 * 1024 * 1024
 """The number of rows whose keys are compared with delete keys at once, which bounds memory."""
 _VECTORS_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -407,12 +407,13 @@ class _Scanner:
             # Nothing of the file is read: the manifest has the number of its rows.
             return [_RowGroup(place, scan, None, _WHOLE_FILE, 0, scan.file.row_count, 0)]
         reader = self._open_file(scan.file)
-        sizes = [reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups)]
-        starts = [0, *accumulate(size.num_rows for size in sizes)]
+        groups = [reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups)]
+        starts = [0, *accumulate(group.num_rows for group in groups)]
+        row_bytes = (scan.file.source_size_bytes or 0) // max(1, scan.file.row_count)
+        # Dictionaries make the encoded size several times smaller than the size in memory.
+        sizes = [max(group.total_byte_size, group.num_rows * row_bytes) for group in groups]
         return [
-            _RowGroup(
-                place, scan, reader, number, starts[number], sizes[number].num_rows, sizes[number].total_byte_size
-            )
+            _RowGroup(place, scan, reader, number, starts[number], groups[number].num_rows, sizes[number])
             for number in prune_row_groups(reader, scan.file, self._schema, self._predicate)
         ]
 
