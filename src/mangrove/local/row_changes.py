@@ -249,26 +249,28 @@ def _by_keys(
     written again, an upsert is sufficient.
     """
     keys = state.checked_keys("a change of rows")
-    wanted = deduplicate_keys(deleted_rows, keys)
-    retained = _read_retained_rows(files, state, deleted_rows, wanted, keys)
+    deleted_keys = deduplicate_keys(deleted_rows, keys)
+    retained = _read_retained_rows(files, state, deleted_rows, deleted_keys, keys)
     kept = _write_retained_rows(files, state, retained)
     names = [column.name for column in keys]
-    back = pa.concat_tables([new.select(names).cast(wanted.schema), retained.select(names).cast(wanted.schema)])
-    if not filter_keys_not_in(wanted, back, keys).num_rows:
+    back = pa.concat_tables(
+        [new.select(names).cast(deleted_keys.schema), retained.select(names).cast(deleted_keys.schema)]
+    )
+    if not filter_keys_not_in(deleted_keys, back, keys).num_rows:
         return build_upsert_delta([*kept, *coming], state.version.keys)
-    key_files = [file for _, file in files.write_keys(state, wanted)]
+    key_files = [file for _, file in files.write_keys(state, deleted_keys)]
     return build_delete_delta(key_files, state.version.keys, [*kept, *coming])
 
 
 def _read_retained_rows(
-    files: FileWriter, state: TableState, deleted_rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]
+    files: FileWriter, state: TableState, deleted_rows: pa.Table, deleted_keys: pa.Table, keys: Sequence[Column]
 ) -> pa.Table:
     """Return retained rows with deleted keys; usually there are none, and only keys are read."""
-    near = build_key_range_predicate(wanted, keys)
-    beside = filter_keys_in(read_target_rows(files, state, keys, near).rows, wanted, keys)
+    near = build_key_range_predicate(deleted_keys, keys)
+    beside = filter_keys_in(read_target_rows(files, state, keys, near).rows, deleted_keys, keys)
     if beside.num_rows == deleted_rows.num_rows:
         return schema_to_arrow(state.schema).empty_table()
-    rows = filter_keys_in(read_target_rows(files, state, state.schema.columns, near).rows, wanted, keys)
+    rows = filter_keys_in(read_target_rows(files, state, state.schema.columns, near).rows, deleted_keys, keys)
     numbered = _select_addresses(rows).append_column("place", build_row_numbers(rows.num_rows))
     places = numbered.join(_select_addresses(deleted_rows), [FILE, ROW], join_type="left anti").column("place")
     return rows.take(pc.take(places, pc.sort_indices(places)))
@@ -279,13 +281,13 @@ def _select_addresses(rows: pa.Table) -> pa.Table:
     return pa.table({FILE: rows.column(FILE).cast(pa.string()), ROW: rows.column(ROW)})
 
 
-def build_key_range_predicate(wanted: pa.Table, keys: Sequence[Column]) -> Predicate:
+def build_key_range_predicate(rows: pa.Table, keys: Sequence[Column]) -> Predicate:
     """Return a predicate that every row with one of these keys satisfies, for pruning files."""
-    if not wanted.num_rows:
+    if not rows.num_rows:
         return ConstantPredicate(holds=False)
     bounds: list[Predicate] = []
     for column in keys:
-        ends = pc.min_max(wanted.column(column.name))
+        ends = pc.min_max(rows.column(column.name))
         for operator, end in ((Operator.GREATER_OR_EQUAL, ends["min"]), (Operator.LESS_OR_EQUAL, ends["max"])):
             value = to_plain_value(end)
             if value is not None:
@@ -328,7 +330,7 @@ def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, r
     not that one matches.
     """
     keys = state.key_columns if rows is not None else ()
-    wanted = {
+    read_columns = {
         column.id: column
         for column in (*select_delete_columns(state), *select_condition_columns(state.schema, condition), *keys)
     }
@@ -336,7 +338,7 @@ def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, r
     if rows is not None:
         _check_inside(state, condition, rows)
         pruning = AnyOf((pruning, build_key_range_predicate(rows, keys))) if keys and pruning is not None else pruning
-    columns = [column for column in state.schema.columns if column.id in wanted]
+    columns = [column for column in state.schema.columns if column.id in read_columns]
     target = read_target_rows(files, state, columns, pruning)
     mask = evaluate_where(target.rows, condition, state.schema)
     if rows is not None and keys:
