@@ -135,7 +135,7 @@ class LocalEngine(LocalReader):
 
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
-        self._files = FileWriter(store, new_id, file_size_bytes)
+        self._files = FileWriter(store, new_id, file_size_bytes, pa.cpu_count(), self._vectors)
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
         """Write files unchanged, under new names, without a commit."""
@@ -152,7 +152,7 @@ class LocalEngine(LocalReader):
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
         """Return the rows that differ, with the type of each change."""
-        return compute_changed_rows(self._store, before, after)
+        return compute_changed_rows(self._store, before, after, self._vectors)
 
     def polars_frame(self, rows: pa.Table) -> "polars.DataFrame":
         """Return rows as a polars DataFrame."""
@@ -207,7 +207,7 @@ class LocalEngine(LocalReader):
         if where is not None:
             return self._overwritten(state, checked, where)
         by_log = group_files_by_log(state, self._files.write(state, checked))
-        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible_rows(self._store, state))
+        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible_rows(self._store, state, self._vectors))
         return plan_full_overwrite(state, by_log, counts)
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
@@ -238,7 +238,7 @@ class LocalEngine(LocalReader):
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that match a condition."""
         condition = parse_condition(where, state.schema)
-        rows = read_target_rows(self._store, state, state.schema.columns, condition.predicate).rows
+        rows = read_target_rows(self._files, state, state.schema.columns, condition.predicate).rows
         matching = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
         return to_python_rows(matching.slice(0, _EXAMPLES_MAX))
 

@@ -48,6 +48,7 @@ __all__ = [
     "DELETE_MODE",
     "FILE_SIZE_BYTES",
     "NO_ROWS",
+    "PARALLEL_FILE_SIZE_BYTES_MIN",
     "STATISTICS_COLUMNS_MAX",
     "DeleteMode",
     "PlannedDelta",
@@ -265,6 +266,8 @@ def _quote(name: str) -> str:
 
 FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 """The maximum size in memory of the rows of one file; the file is usually several times smaller."""
+PARALLEL_FILE_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
+"""The minimum size in memory of the rows of files that are encoded in parallel."""
 STATISTICS_COLUMNS_MAX: Final = 64
 """The maximum number of columns with bounds, which every scan reads."""
 _AUTHOR: Final = Author("mangrove")
@@ -363,9 +366,16 @@ def has_column_ids(location: str) -> bool:
     return location.startswith("data/") and location.endswith(".parquet")
 
 
-def split_row_ranges(row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES) -> list[tuple[int, int]]:
-    """Return the first row and the number of rows of each file, of about equal size."""
-    file_count = min(row_count, max(1, -(-size_bytes // file_size_bytes)))
+def split_row_ranges(
+    row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES, threads: int = 1
+) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of each file, of about equal size.
+
+    Rows for fewer files than threads are split further, so that each thread can encode one; such files do not
+    become small.
+    """
+    in_parallel = min(threads, size_bytes // PARALLEL_FILE_SIZE_BYTES_MIN)
+    file_count = min(row_count, max(1, in_parallel, -(-size_bytes // file_size_bytes)))
     ends = [row_count * place // file_count for place in range(file_count + 1)] if file_count else [0]
     return [(start, end - start) for start, end in itertools.pairwise(ends)]
 
