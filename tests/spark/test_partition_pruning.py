@@ -3,6 +3,7 @@
 import datetime
 import decimal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 import mangrove
 from mangrove import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.table import Table
 from mangrove.model.settings import LakehouseSettings
 
@@ -51,10 +51,21 @@ def create_sales(folder: Path, layout: str = "tree", columns: str = "id bigint, 
     return sales
 
 
-@pytest.fixture(scope="module", params=LAYOUTS)
+@pytest.fixture(scope="module", params=["tree", "deltacat"])
 def sales(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Table:
     assert spark is not None
     return create_sales(tmp_path_factory.mktemp("sales"), request.param)
+
+
+@contextmanager
+def set_conf(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Set a setting of the session until the end of the block."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
 
 
 def lake_of(table: Table) -> Lakehouse:
@@ -236,3 +247,34 @@ def test_a_filter_on_the_source_of_a_hidden_partition_prunes(spark: SparkSession
     assert count_opened_files(lake.sql(f"select * from s.t where {where}")) == 1
     assert count_opened_files(table.to_spark(where=where)) == 1
     assert count_opened_files(table.scan(where=where).to_spark()) == 1
+
+
+def test_estimated_sizes_are_those_of_the_remaining_files(sales: Table, spark: SparkSession) -> None:
+    lake = lake_of(sales)
+    sizes = {file.location: file.size_bytes for file in sales.files()}
+    of_day = sum(size for location, size in sizes.items() if "/day=3/" in location)
+    for frame, expected in (
+        (sales.to_spark(), sum(sizes.values())),
+        (sales.to_spark(where="day = 3"), of_day),
+        (lake.sql("select * from s.sales where day = 3"), of_day),
+    ):
+        assert frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() == expected
+    join = "select count(*) from s.sales a join s.sales b using (id)"
+    with set_conf(spark, "spark.sql.autoBroadcastJoinThreshold", str(of_day)):
+        plans = [
+            lake.sql(text)._jdf.queryExecution().executedPlan().toString() for text in (join, f"{join} where a.day = 3")
+        ]
+    assert ["BroadcastHashJoin" in plan for plan in plans] == [False, True]
+
+
+def test_bloom_filters_are_added_at_run_time(sales: Table, spark: SparkSession) -> None:
+    lake = lake_of(sales)
+    lake.sql("create or replace table s.names as select id, city as name from s.sales")
+    text = "select day from s.sales join s.names using (id) where name = 'c1'"
+    with (
+        set_conf(spark, "spark.sql.autoBroadcastJoinThreshold", "-1"),
+        set_conf(spark, "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold", "0"),
+    ):
+        frame = lake.sql(text)
+        assert "might_contain" in frame._jdf.queryExecution().optimizedPlan().toString()
+        assert sorted(row.day for row in frame.collect()) == list(range(DAYS))
