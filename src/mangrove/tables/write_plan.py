@@ -20,6 +20,7 @@ from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
 from mangrove.model.names import suggest_name
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.partitioning import Days, Hours, Identity, Months, Transform, Years
+from mangrove.model.paths import SEGMENT_BYTES_MAX
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
@@ -352,9 +353,14 @@ def describe_deltas(
     return describe if given or by or position is not None else lambda write: write
 
 
-def build_data_file_path(table_id: str, file_id: str) -> str:
-    """Return the path of a new data file; each attempt uses a fresh id, so no file is overwritten."""
-    return f"data/{table_id}/{file_id}.parquet"
+def build_data_file_path(table_id: str, file_id: str, folder: str = "", bytes_max: int = SEGMENT_BYTES_MAX) -> str:
+    """Return the path of a new data file; each attempt uses a fresh id, so no file is overwritten.
+
+    >>> build_data_file_path("t1", "f1", "day=3/"), build_data_file_path("t1", "f1", "day=3/", bytes_max=20)
+    ('data/t1/day=3/f1.parquet', 'data/t1/f1.parquet')
+    """
+    path = f"data/{table_id}/{folder}{file_id}.parquet"
+    return path if len(path) <= bytes_max else f"data/{table_id}/{file_id}.parquet"
 
 
 def has_column_ids(location: str) -> bool:

@@ -14,6 +14,7 @@ from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, join_name, quote_name
 from mangrove.model.objects import TableEntry, TableType, ViewEntry
+from mangrove.model.values import Value
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import (
     Arguments,
@@ -21,6 +22,7 @@ from mangrove.spark.statements import (
     PositionedText,
     SessionNames,
     SparkErrorInfo,
+    create_constant_row,
     create_frame_of_arrow,
     read_external_files,
     rename_columns,
@@ -48,6 +50,7 @@ from mangrove.sql.parse.tokens import (
 )
 from mangrove.sql.pushdown.column_pruning import ColumnPruning, NamesOf, require_all_columns, select_read_columns
 from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.manifest_aggregates import compute_from_manifests
 from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
 from mangrove.sql.pushdown.pruning_predicates import build_table_predicate
 from mangrove.sql.pushdown.scopes import TypedColumns
@@ -158,6 +161,13 @@ class ResolvedQuery:
 
         return of
 
+    def compute_from_manifests(self, constants: ConstantResolver) -> tuple[Value | None, ...] | None:
+        """Return the only row of a query that needs no data files; otherwise None."""
+        states = [resolved.state for resolved in self.resolved.values()]
+        if not self.read.parsed.is_prunable or len(self.read.table_refs) != 1 or len(states) != 1 or states[0] is None:
+            return None
+        return compute_from_manifests(self.read.parsed.tree, states[0], constants)
+
     @cached_property
     def _positions(self) -> dict[int, int]:
         return {id(table): place for place, table in self.read.parsed.requested.items()}
@@ -221,7 +231,11 @@ class QueryBinder:
         constants = ConstantResolver(cache(self.time_zone), self._used_arguments(query.read.tokens, piece, whole))
         replacements = list(self._build_replacements(query, piece, whole, ScanRequirements(), constants))
         frame = self._run(query.read.tokens, piece, whole, replacements, head)
-        return BoundQuery(frame, tuple(self.scans), tuple(dict.fromkeys(self.names)))
+        names = tuple(dict.fromkeys(self.names))
+        row = query.compute_from_manifests(constants) if self.prunes else None
+        if row is None:
+            return BoundQuery(frame, tuple(self.scans), names)
+        return BoundQuery(frame if head else create_constant_row(frame, row), (), names)
 
     def _run(
         self,
