@@ -29,6 +29,7 @@ from mangrove.local.row_changes import (
     plan_overwrite,
     plan_update,
     read_target_rows,
+    set_column_values,
 )
 from mangrove.local.row_comparison import have_rows_changed
 from mangrove.local.scan import (
@@ -63,6 +64,7 @@ from mangrove.tables.write_plan import (
     build_delete_delta,
     build_partition_predicate,
     build_upsert_delta,
+    find_upsert_columns,
     group_files_by_log,
     plan_full_overwrite,
     plan_write,
@@ -233,7 +235,15 @@ class LocalEngine(LocalReader):
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
         """Plan a merge: the first matching clause applies to each row of the source and of the table."""
-        return plan_merge(self._files, state, to_arrow_table(source, state.schema), plan)
+        rows = to_arrow_table(source, state.schema)
+        columns = find_upsert_columns(
+            state, plan, rows.column_names, lambda name: detect_column_types(rows.select([name]))[name]
+        )
+        if columns is None:
+            return plan_merge(self._files, state, rows, plan)
+        return self.upsert(
+            state, set_column_values(state.schema, rows, {name: rows.column(own) for name, own in columns.items()})
+        )
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that match a condition."""
