@@ -174,8 +174,44 @@ def test_a_dropped_version_is_gone_with_its_rows_and_the_others_stay(
     assert files(shop.at(before).table("shop.orders")) == ["two"]
     with pytest.raises(NotFoundError, match="has no table version 2; it has 1"):
         orders(shop).version(2)
-    assert str(orders(shop).create_version()) == "shop.orders.version_2"
-    assert files(orders(shop).version(2)) == []
+
+
+def test_the_number_of_a_dropped_version_is_not_used_again(
+    shop: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    orders(shop).create_version()
+    orders(shop).create_version(version=5)
+    orders(shop).drop_version(5)
+    orders(shop).drop_version(2)
+    with pytest.raises(InvalidInputError, match=r"shop.orders had a table version 5, which was dropped"):
+        orders(shop).create_version(version=5)
+    orders(shop).rename("shop.renamed")
+    again = opened_again().table("shop.renamed")
+    assert str(again.create_version()) == "shop.renamed.version_6"
+    again.drop_version(6)
+    with pytest.raises(InvalidInputError, match=r"mangrove.last-table-version of shop.renamed .* cannot be changed"):
+        again.alter(remove=["mangrove.last-table-version"])
+    assert str(again.create_version()) == "shop.renamed.version_7"
+
+
+def test_concurrent_drop_and_creation_of_versions_do_not_use_a_number_twice(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    creator = shop.transaction()
+    assert str(creator.table("shop.orders").create_version()) == "shop.orders.version_3"
+    orders(shop).drop_version(2)
+    with pytest.raises(ConflictError):
+        creator.commit()
+    assert str(orders(shop).create_version()) == "shop.orders.version_3"
+
+
+def test_the_id_of_a_dropped_stream_is_not_used_again(shop: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    orders(shop).create_stream("reload").drop_stream()
+    orders(shop).create_stream("again").drop_stream()
+    for stream_id in ("reload", "again"):
+        with pytest.raises(AlreadyExistsError, match=rf"had a stream '{stream_id}', which was dropped"):
+            orders(opened_again()).create_stream(stream_id)
+    assert orders(shop).create_version().create_stream("reload").streams()
+    assert "mangrove.dropped-streams" not in orders(shop).versions()[0].properties
 
 
 def test_the_only_version_and_the_only_active_one_cannot_be_dropped(shop: Lakehouse) -> None:

@@ -7,7 +7,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
 from mangrove.model.locators import TableLocator
-from mangrove.model.objects import CHECK_PREFIX, Stream, TableEntry, TableVersion, TableVersionState
+from mangrove.model.objects import CHECK_PREFIX, DROPPED_STREAMS, Stream, TableEntry, TableVersion, TableVersionState
 from mangrove.model.partitioning import PartitionScheme, format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
@@ -21,7 +21,12 @@ from mangrove.transaction.deltas import (
     is_default_version,
     open_table,
 )
-from mangrove.transaction.table_versions import load_streams, load_table_versions, load_versioned_table
+from mangrove.transaction.table_versions import (
+    find_last_number,
+    load_streams,
+    load_table_versions,
+    load_versioned_table,
+)
 
 __all__ = [
     "StreamInfo",
@@ -115,7 +120,11 @@ def plan_next_version(
     columns = before.schema if schema is None else parse_schema_argument(schema)
     if columns is None:
         raise InvalidInputError(f"table version {number} of {target.locator} has no schema; pass one")
-    following = max(versions) + 1 if version is None else validate_count(version, "the number of a table version", 1)
+    following = (
+        find_last_number(table, versions) + 1
+        if version is None
+        else validate_count(version, "the number of a table version", 1)
+    )
     return plan_table_version(
         target.locator,
         following,
@@ -140,7 +149,7 @@ def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionI
     own = {
         name: text
         for name, text in version.properties.items()
-        if not name.startswith(CHECK_PREFIX) and name != NAMED_PARTITIONS
+        if not name.startswith(CHECK_PREFIX) and name not in (DROPPED_STREAMS, NAMED_PARTITIONS)
     }
     return TableVersionInfo(
         version.version,
