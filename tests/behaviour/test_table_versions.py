@@ -16,6 +16,10 @@ from mangrove.model.objects import Delta, DeltaType, TableVersionState
 from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.group_commit import GroupCommitRequest, select_group
 
+STATEMENT = (
+    r"shop\.orders has no active table version; versions: 1 \(deprecated\), 2 \(unreleased\)\. Activate one as in "
+    r"`mangrove set-state LAKE shop\.orders 2=active`, or name one as in shop\.orders\.version_2"
+)
 STATES = ("unreleased", "beta", "active", "deprecated", "deleted")
 
 
@@ -154,11 +158,15 @@ def test_a_deleted_version_is_neither_read_nor_written_but_its_history_is(shop: 
 def test_a_table_without_an_active_version_serves_no_unreleased_one(shop: Lakehouse) -> None:
     orders(shop).create_version()
     orders(shop).version(1).set_state("deprecated")
-    with pytest.raises(InvalidInputError, match=r"no active table version; activate one.*shop\.orders\.version_2"):
+    with pytest.raises(InvalidInputError, match=STATEMENT):
         files(orders(shop))
     assert summary(shop) == [(1, "deprecated", False), (2, "unreleased", False)]
     orders(shop).version(1).set_state("active")
     assert files(orders(shop)) == []
+    orders(shop).drop_version(2)
+    orders(shop).version(1).set_state("deleted")
+    with pytest.raises(InvalidInputError, match=r"no active table version; versions: 1 \(deleted\)\. Activate one"):
+        files(orders(shop))
 
 
 def test_a_dropped_version_is_gone_with_its_rows_and_the_others_stay(

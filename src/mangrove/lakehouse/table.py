@@ -72,6 +72,7 @@ from mangrove.transaction.catalog import load_table
 from mangrove.transaction.deltas import (
     TableTarget,
     add_deltas,
+    check_writable,
     open_table,
     put_table_version,
 )
@@ -410,7 +411,7 @@ class Table(TableSnapshot):
         new_id = self.catalog.new_id() if stream_id is None else stream_id
         check_id(new_id, "stream id")
         check_id(stream_format, "stream format")
-        target = replace(self.target, stream_id=new_id)
+        target = TableTarget(self.locator, self.target.version, new_id)
         self.catalog.change(
             lambda transaction: create_stream(
                 transaction.workspace, replace(target, stream_id=None), new_id, stream_format
@@ -458,6 +459,8 @@ class Table(TableSnapshot):
         *,
         with_logs: bool | Callable[[TableState], bool] = True,
     ) -> RowCounts:
+        check_writable(self.target)
+
         def statement(transaction: StagedTransaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
             opened = open_table(workspace, self.target)

@@ -218,14 +218,21 @@ class TableSnapshot:
             raise build_no_version_error(reading, self.locator, table, number)
         return type(self)(self.catalog, self.locator, table, TableTarget(self.locator, number))
 
+    def bind(self, target: TableTarget) -> Self:
+        """Return the table bound to the table version, stream, partition or delta that a target chooses."""
+        chosen = self if target.version is None else self.version(target.version)
+        if target.stream_id is None:
+            return chosen
+        return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
+
     def streams(self) -> list[StreamInfo]:
         """Return the streams of the table version, with their formats and states."""
-        return list_streams(self.catalog.reading(), replace(self.target, stream_id=None))
+        return list_streams(self.catalog.reading(), TableTarget(self.locator, self.target.version))
 
     def stream(self, stream_id: str) -> Self:
         """Return the table bound to a stream, such as a staged or replaced one."""
         check_id(stream_id, "stream id")
-        opened = open_table(self.catalog.reading(), replace(self.target, stream_id=stream_id))
+        opened = open_table(self.catalog.reading(), TableTarget(self.locator, self.target.version, stream_id))
         return type(self)(self.catalog, self.locator, opened.table, opened.target)
 
     def opened(self) -> OpenTable:
@@ -240,9 +247,8 @@ class TableSnapshot:
     def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
         """Yield the deltas, partition by partition, in the order in which they apply."""
         reading = self.catalog.reading()
-        return scan_deltas_of_partitions(
-            reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.target))]
-        )
+        partitions = [locator for locator, _ in scan_partitions(reading, open_table(reading, self.target))]
+        return scan_deltas_of_partitions(reading, partitions, self.target.position)
 
     def state(self) -> TableState:
         """Return the state of the table for engines."""
@@ -254,12 +260,12 @@ class TableSnapshot:
         opened = open_table(reading, self.target)
         if opened.version.schema is not None:
             return self.scan().files()
-        partitions = [way for way, _ in scan_partitions(reading, opened)]
-        deltas = list(scan_deltas_of_partitions(reading, partitions))
+        partitions = [locator for locator, _ in scan_partitions(reading, opened)]
+        deltas = list(scan_deltas_of_partitions(reading, partitions, self.target.position))
         return [
             file
-            for way in partitions
-            for file in list_live_files([delta for at, delta in deltas if at.parent == way], str(self.target))
+            for partition in partitions
+            for file in list_live_files([delta for at, delta in deltas if at.parent == partition], str(self.target))
         ]
 
     def _read_files(self, columns: Sequence[str] | None, where: object) -> pa.Table:
@@ -325,6 +331,8 @@ class TableSnapshot:
         writes do not change the metadata: call this again after them. Vacuum deletes the
         metadata of earlier states, after one day at the earliest.
         """
+        if self.target.partition_id is not None:
+            raise InvalidInputError(f"{self.target} is a part of a table; publish the table")
         return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.target)
 
     def changes(
