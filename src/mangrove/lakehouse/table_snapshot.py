@@ -49,7 +49,7 @@ from mangrove.model.schema import Schema
 from mangrove.tables.constraints import (
     check_constraints_of,
 )
-from mangrove.tables.stored_files import list_live_files
+from mangrove.tables.stored_files import load_live_files
 from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import scan_table_history
@@ -260,13 +260,7 @@ class TableSnapshot:
         opened = open_table(reading, self.target)
         if opened.version.schema is not None:
             return self.scan().files()
-        partitions = [locator for locator, _ in scan_partitions(reading, opened)]
-        deltas = list(scan_deltas_of_partitions(reading, partitions, self.target.position))
-        return [
-            file
-            for partition in partitions
-            for file in list_live_files([delta for at, delta in deltas if at.parent == partition], str(self.target))
-        ]
+        return [file for _, files in load_live_files(reading, opened) for file in files]
 
     def _read_files(self, columns: Sequence[str] | None, where: object) -> pa.Table:
         """Return the rows of the files of a table without a schema."""
