@@ -479,6 +479,24 @@ def test_creating_a_partition_conflicts_with_concurrent_writes_of_the_same_value
         writer.commit()
 
 
+def test_partitions_are_listed_with_their_numbers_of_files_and_rows(
+    lake: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    lake.create_namespace("shop")
+    lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
+    for name in ("a", "b", "a"):
+        with lake.transaction() as transaction:
+            transaction.add_delta("shop.parted", (name,), delta(f"{name}-{lake.version}"))
+    with lake.transaction() as transaction:
+        transaction.add_delta("shop.parted", ("b",), replace(delta("compacted"), type=DeltaType.REPLACE))
+    stats = {one.values: one for one in opened_again().table("shop.parted").partition_stats()}
+    found = {values: (one.delta_count, one.file_count, one.row_count, one.size_bytes) for values, one in stats.items()}
+    assert found == {("a",): (2, 2, 20, 2000), ("b",): (2, 1, 10, 1000)}
+    (only,) = lake.table(stats[("a",)].locator).partition_stats()
+    assert only == stats[("a",)]
+    assert lake.create_table("shop.empty", "id int").partition_stats() == []
+
+
 # Deltas.
 
 

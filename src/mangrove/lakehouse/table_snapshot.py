@@ -29,8 +29,10 @@ from mangrove.lakehouse.table_staging import (
     load_table_state,
 )
 from mangrove.lakehouse.table_versions import (
+    PartitionStats,
     StreamInfo,
     TableVersionInfo,
+    list_partition_stats,
     list_streams,
     list_table_versions,
 )
@@ -243,6 +245,13 @@ class TableSnapshot:
         """Yield the partitions of the table."""
         reading = self.catalog.reading()
         return scan_partitions(reading, open_table(reading, self.target))
+
+    def partition_stats(self) -> list[PartitionStats]:
+        """Return the partitions with their numbers of deltas, data files, rows and bytes.
+
+        >>> [(one.values, one.row_count) for one in table.partition_stats()]  # doctest: +SKIP
+        """
+        return list_partition_stats(self.catalog.reading(), self.target)
 
     def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
         """Yield the deltas, partition by partition, in the order in which they apply."""
