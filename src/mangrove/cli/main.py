@@ -32,6 +32,7 @@ COMMANDS = {
     "ingest": ("rows", "Load files into a table."),
     "read": ("rows", "Print rows of a table."),
     "files": ("rows", "List the data files of a table with type and size."),
+    "remove-files": ("rows", "Remove files from a table without a schema."),
     "sql": ("sql", "Run SQL statements, separated by semicolons, on Spark."),
     "shell": ("shell", "Interactive SQL shell."),
     "delete": ("rows", "Delete the rows that match a predicate."),

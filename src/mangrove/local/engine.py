@@ -40,7 +40,7 @@ from mangrove.local.scan import (
     select_columns,
     stream_scan,
 )
-from mangrove.local.stored_files import count_file_rows, read_stored_files
+from mangrove.local.stored_files import describe_new_file, read_stored_files
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import RowRange
@@ -54,7 +54,7 @@ from mangrove.storage.port import Store
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.stored_files import NewFile, build_stored_file_path, detect_content_type
+from mangrove.tables.stored_files import NewFile, build_stored_file_path
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
@@ -143,9 +143,7 @@ class LocalEngine(LocalReader):
         """Write files unchanged, under new names, without a commit."""
         added: dict[str, tuple[DataFile, bytes]] = {}
         for file in files:
-            detected, encoding = detect_content_type(file.name)
-            content_type = file.content_type or detected
-            rows = count_file_rows(file.data, content_type)
+            content_type, encoding, rows = describe_new_file(file)
             path = build_stored_file_path(table_id, self._files.new_id(), file.name)
             stored = DataFile(path, len(file.data), rows, content_type=content_type, content_encoding=encoding)
             added[path] = (stored, file.data)

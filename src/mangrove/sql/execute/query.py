@@ -122,8 +122,8 @@ class ResolvedName:
     catalog: Catalog
     locator: TableLocator | ViewLocator
     value: TableEntry | ViewEntry
-    version: int | None = None
-    """The number of the table version that the name chooses."""
+    target: TableTarget | None = None
+    """The table, or the part of it that the name chooses."""
     as_of: int | str | None = None
     state: TableState | None = None
     """The state of a managed table."""
@@ -420,6 +420,8 @@ class QueryBinder:
 
     def _resolve_name(self, table_ref: TableRef) -> ResolvedName | None:
         """Resolve a name; None if it is not in the lakehouse."""
+        if len(table_ref.parts) == 1 and "|" in table_ref.parts[0]:
+            return self._resolve_canonical(table_ref)
         parts, version = split_version(table_ref.parts)
         namespace, name = self._split_name(parts)
         if namespace is None or (len(table_ref.parts) == 1 and self._is_session_view(name)):
@@ -439,14 +441,23 @@ class QueryBinder:
             view_locator, view = locate_view(reading, view_locator)
         if isinstance(table, TableEntry):
             self.names.append(full_name)
-            state = self._state(catalog, TableTarget(locator, version), table)
-            return ResolvedName(catalog, locator, table, version, table_ref.as_of, state)
+            target = TableTarget(locator, version)
+            state = self._state(catalog, target, table)
+            return ResolvedName(catalog, locator, table, target, table_ref.as_of, state)
         if isinstance(view, ViewEntry) and version is None:
             self.names.append(full_name)
             return ResolvedName(catalog, view_locator, view, as_of=table_ref.as_of)
         if table_ref.as_of is not None and locate_namespace(reading, NamespaceLocator(namespace))[1] is not None:
             raise NotFoundError(f"table or view {full_name} does not exist as of {table_ref.as_of!r}")
         return None
+
+    def _resolve_canonical(self, table_ref: TableRef) -> ResolvedName:
+        """Resolve a canonical string in backticks; no name contains a bar."""
+        catalog = self.resolver.catalog if table_ref.as_of is None else self.resolver.at(table_ref.as_of)
+        table = catalog.table(table_ref.parts[0])
+        self.names.append(str(table.locator))
+        state = self._state(catalog, table.target, table.value)
+        return ResolvedName(catalog, table.locator, table.value, table.target, table_ref.as_of, state)
 
     def _state(self, catalog: Catalog, target: TableTarget, value: TableEntry) -> TableState | None:
         """Return the cached state of a managed table; None if it is external or has no schema."""
@@ -473,9 +484,10 @@ class QueryBinder:
             requirements = replace(requirements, columns=require_all_columns)
         if isinstance(value, ViewEntry):
             return self._view_rows(resolved, requirements, constants or ConstantResolver(self.time_zone))
-        locator = resolved.locator
-        if resolved.state is None and isinstance(locator, TableLocator) and value.table_type is TableType.MANAGED:
-            return create_frame_of_arrow(self.engine.session, resolved.catalog.table(locator).to_arrow())
+        assert resolved.target is not None
+        if resolved.state is None and value.table_type is TableType.MANAGED:
+            table = resolved.catalog.table(resolved.target.locator).bind(resolved.target)
+            return create_frame_of_arrow(self.engine.session, table.to_arrow())
         if resolved.state is None:
             return read_external_files(
                 self.engine.session, value.table_format, str(value.location), value.format_properties
@@ -485,8 +497,7 @@ class QueryBinder:
             if constants is not None
             else None
         )
-        assert isinstance(resolved.locator, TableLocator)
-        record_rows_read(resolved.catalog.reading(), TableTarget(resolved.locator, resolved.version), requested)
+        record_rows_read(resolved.catalog.reading(), resolved.target, requested)
         # Spark's own reader prunes columns itself.
         is_pruned_by_spark = not self.engine.reads_in_workers and not self._has_foreign_files(resolved, resolved.state)
         columns = None if is_pruned_by_spark else select_read_columns(resolved.state.schema, requirements.columns())
@@ -496,11 +507,11 @@ class QueryBinder:
         """Return whether a table has files of other programs, which workers read."""
         version = _version_of(resolved.catalog)
         return self.statement_cache.foreign.get_or_create(
-            None if version is None else (version, resolved.locator, resolved.version), lambda: has_foreign_files(state)
+            None if version is None else (version, resolved.target), lambda: has_foreign_files(state)
         )
 
     def _table_rows(self, resolved: ResolvedName, scan: QueryScan) -> Frame:
-        key = (resolved.locator, resolved.version, resolved.as_of, scan.predicate, scan.columns)
+        key = (resolved.target, resolved.as_of, scan.predicate, scan.columns)
         if key not in self._frames:
             frames, version = self.statement_cache.frames, _version_of(resolved.catalog)
 
@@ -511,9 +522,7 @@ class QueryBinder:
                     lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
-            version_key = (
-                None if version is None else (version, resolved.locator, resolved.version, scan.predicate, scan.columns)
-            )
+            version_key = None if version is None else (version, resolved.target, scan.predicate, scan.columns)
             self._frames[key] = frames.get_or_create(version_key, read_frame)
             self.scans.append(scan)
         return self._frames[key]
