@@ -125,7 +125,7 @@ class Table(TableSnapshot):
         author: str | Author | None = None,
         position: int | None = None,
     ) -> RowCounts:
-        """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
+        """Append rows: a Spark, pyarrow, pandas or polars frame, any Arrow stream, or a list of dicts.
 
         Keys are not compared: existing rows remain, and every given row is added. With
         `ordered=False` the position of the rows among other writes does not matter, and
@@ -224,6 +224,7 @@ class Table(TableSnapshot):
         rows, and get their default or null in new rows; only in this case is the table read.
         `properties`, `author` and `position` (a chosen stream position) are those of the delta.
         """
+        rows = make_repeatable(rows)
         describe = describe_deltas(properties, author, position)
         if isinstance(columns, str):
             raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")

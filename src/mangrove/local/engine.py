@@ -44,6 +44,7 @@ from mangrove.local.stored_files import describe_new_file, read_stored_files
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import RowRange
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.locators import PartitionLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
@@ -105,6 +106,19 @@ class LocalReader:
         for rows in stream_scan(self._store, state, plan, selected, predicate, self._vectors):
             yield from rows.to_batches()
 
+    def open_reader(
+        self,
+        state: TableState,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a reader of the same rows, or of the first ones, which knows their schema."""
+        selected = select_columns(state, columns)
+        arrow = schema_to_arrow(Schema(selected)) if selected else pa.schema([])
+        batches = self.read_batches(state, columns, where)
+        return pa.RecordBatchReader.from_batches(arrow, batches if limit is None else _limit_rows(batches, limit))
+
     def count(self, state: TableState, where: str | Predicate | None = None) -> int:
         """Return the number of rows of a table, or of those that match `where`."""
         predicate = bind_predicate(where, state.schema)
@@ -127,6 +141,13 @@ class LocalReader:
     ) -> bool:
         """Return whether rows of a range differ between two versions; files are read only where statistics allow."""
         return have_rows_changed(self._store, rows, partitions, before, after)
+
+
+def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows, and read no batch after the last of them."""
+    while limit > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, limit)
+        limit -= batch.num_rows
 
 
 _EXAMPLES_MAX: Final = 3

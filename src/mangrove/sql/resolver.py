@@ -1,7 +1,7 @@
 """Name resolution for one statement in a catalog version, with suggestions for unknown names."""
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -78,9 +78,9 @@ class NameResolver:
 
     catalog: Catalog
     at: Callable[[int | str], Catalog]
-    history: Callable[[], Iterator[HistoryEntry]]
+    history: Callable[[], Iterable[HistoryEntry]]
     namespace: str
-    table_history: Callable[[TableLocator], Iterator[HistoryEntry]]
+    table_history: Callable[[TableLocator], Iterable[HistoryEntry]]
     new_id: Callable[[], str]
     text: str = ""
     """The statement for error positions, if it references several objects."""
