@@ -279,10 +279,10 @@ class LakehouseEngines:
     @contextmanager
     def cancellable(self) -> Iterator[None]:
         """Put the Spark jobs that this thread starts within into one group, for `cancel`; Ctrl-C cancels it too."""
-        from mangrove.spark.job_group import enter_job_group, leave_job_group
-
         self._job_group = group = self._effects.new_id()
         if "_spark" in self.__dict__:
+            from mangrove.spark.job_group import enter_job_group
+
             enter_job_group(self._spark.session, group)
         try:
             yield
@@ -292,14 +292,21 @@ class LakehouseEngines:
         finally:
             self._job_group = None
             if "_spark" in self.__dict__:
+                from mangrove.spark.job_group import leave_job_group
+
                 leave_job_group(self._spark.session, group)
 
     def cancel(self) -> None:
-        """Cancel the Spark jobs of the statement that is `cancellable` now; another thread may call it, repeatedly."""
-        from mangrove.spark.job_group import cancel_job_group
+        """Cancel the statement that is `cancellable` now; another thread may call it, repeatedly.
 
+        On DuckDB all queries of the lakehouse are cancelled.
+        """
         group = self._job_group
+        if group is not None and "_duckdb_sql" in self.__dict__:
+            self._duckdb_sql.cancel()
         if group is not None and "_spark" in self.__dict__:
+            from mangrove.spark.job_group import cancel_job_group
+
             cancel_job_group(self._spark.session, group)
 
     def reader(self) -> "LocalReader":

@@ -1,24 +1,23 @@
 """Lazy rows of a query on DuckDB."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Protocol, Self
 
 import duckdb
 import pyarrow as pa
 
 from mangrove.duckdb.functions import MACROS
 from mangrove.duckdb.query import Relation
-from mangrove.errors import InvalidInputError, StorageError
+from mangrove.errors import InvalidInputError, MangroveError, StorageError
 from mangrove.local.frames import to_polars
 from mangrove.local.python_rows import to_python_rows
 from mangrove.model.arrow_schema import type_to_arrow
 
-__all__ = ["ArrowSource", "Database", "DuckDbFrame", "raise_computation_error"]
-
-_INTERRUPTED: Final = "the query was cancelled"
+__all__ = ["ArrowSource", "Database", "DuckDbFrame", "FrameRow"]
 
 
 class ArrowSource(Protocol):
@@ -32,6 +31,10 @@ class ArrowSource(Protocol):
 class Database:
     """A DuckDB database in memory without tables; each query has a connection of its own."""
 
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: set[duckdb.DuckDBPyConnection] = set()
+
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
@@ -41,19 +44,71 @@ class Database:
             connection.execute(macro)
         return connection
 
-    def connect(self) -> duckdb.DuckDBPyConnection:
-        """Return a new connection."""
-        return self._connection.cursor()
+    @contextmanager
+    def connect(self, sources: Mapping[str, ArrowSource]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield a new connection with views of the sources."""
+        connection = self._connection.cursor()
+        with self._lock:
+            self._running.add(connection)
+        try:
+            for name, source in sources.items():
+                connection.register(name, source)
+            yield connection
+        except duckdb.Error as error:
+            raise _build_computation_error(error) from error
+        finally:
+            with self._lock:
+                self._running.remove(connection)
+            for name in sources:
+                connection.unregister(name)
+            connection.close()
+
+    def cancel(self, connections: Collection[duckdb.DuckDBPyConnection] | None = None) -> None:
+        """Cancel the queries of some connections, or of all."""
+        with self._lock:
+            for connection in self._running if connections is None else self._running.intersection(connections):
+                connection.interrupt()
 
 
-def raise_computation_error(error: duckdb.Error) -> None:
-    """Raise the error of Mangrove for an error of DuckDB."""
-    message = " ".join(str(error).partition("\n")[0].partition(": ")[2].split())
+def _build_computation_error(error: duckdb.Error) -> MangroveError:
+    """Return the error of Mangrove for an error of DuckDB."""
     if isinstance(error, duckdb.InterruptException):
-        raise InvalidInputError(_INTERRUPTED) from error
-    if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException | duckdb.InternalException):
-        raise StorageError(f"DuckDB could not compute the rows: {message or error}") from error
-    raise InvalidInputError(f"DuckDB could not compute the rows: {message or error}") from error
+        return InvalidInputError("the query was cancelled")
+    kind, _, rest = str(error).partition("\n")[0].partition(": ")
+    message = f"DuckDB could not compute the rows: {rest or kind}"
+    is_invalid = isinstance(error, duckdb.DataError | duckdb.ProgrammingError)
+    return InvalidInputError(message) if is_invalid else StorageError(message)
+
+
+class FrameRow(tuple[Any, ...]):
+    """A tuple whose values are also found by the names of their columns, as in a Row of Spark.
+
+    >>> row = FrameRow((1, "a"), ["id", "name"])
+    >>> row.name, row["id"], row == (1, "a")
+    ('a', 1, True)
+    """
+
+    _names: Sequence[str]
+
+    def __new__(cls, values: Sequence[Any], names: Sequence[str]) -> Self:
+        """Return a row of values with names."""
+        row = super().__new__(cls, values)
+        row._names = names
+        return row
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the value of a column by its name or position."""
+        return super().__getitem__(self._names.index(key) if isinstance(key, str) else key)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of a column by its name."""
+        if name.startswith("_") or name not in self._names:
+            raise AttributeError(name)
+        return self[name]
+
+    def __repr__(self) -> str:
+        """Return the row as Spark writes it."""
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._names, self, strict=True))})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +123,8 @@ class DuckDbFrame:
     database: Database = field(repr=False)
     sources: Mapping[str, ArrowSource] = field(default_factory=dict, repr=False)
     """The Arrow rows that the query reads, by the name of their table."""
-    _running: list[duckdb.DuckDBPyConnection] = field(default_factory=list, repr=False)
-    _lock: Lock = field(default_factory=Lock, repr=False)
+    _connections: list[duckdb.DuckDBPyConnection] = field(default_factory=list, repr=False)
+    """The connections of the reads that are in progress."""
 
     @property
     def columns(self) -> list[str]:
@@ -95,38 +150,21 @@ class DuckDbFrame:
     def to_batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Compute the rows in batches, or at most `limit` of them."""
         text = self.relation.text if limit is None else f"SELECT * FROM ({self.relation.text}) LIMIT {int(limit)}"
-        connection = self.database.connect()
-        with self._lock:
-            self._running.append(connection)
-        try:
-            for name, source in self.sources.items():
-                connection.register(name, source)
-            for batch in pa.RecordBatchReader.from_stream(connection.sql(text)):
-                yield _convert_batch(batch, self.schema)
-        except duckdb.Error as error:
-            raise_computation_error(error)
-        except pa.ArrowException as error:
-            # The reader reports the errors of DuckDB as its own.
-            raise InvalidInputError(f"DuckDB could not compute the rows: {_first_line(error)}") from error
-        finally:
-            with self._lock:
-                self._running.remove(connection)
-            self._disconnect(connection)
+        with self.database.connect(self.sources) as connection:
+            self._connections.append(connection)
+            try:
+                for batch in pa.RecordBatchReader.from_stream(connection.sql(text)):
+                    yield _convert_batch(batch, self.schema)
+            except pa.ArrowException as error:
+                # The reader reports errors of DuckDB as its own.
+                raise InvalidInputError(f"DuckDB could not compute the rows: {_first_line(error)}") from error
+            finally:
+                self._connections.remove(connection)
 
     def explain(self) -> str:
         """Return DuckDB's plan of the query."""
-        connection = self.database.connect()
-        try:
-            for name, source in self.sources.items():
-                connection.register(name, source)
+        with self.database.connect(self.sources) as connection:
             return str(connection.sql(self.relation.text).explain())
-        finally:
-            self._disconnect(connection)
-
-    def _disconnect(self, connection: duckdb.DuckDBPyConnection) -> None:
-        for name in self.sources:
-            connection.unregister(name)
-        connection.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Open a stream of the rows, for libraries that read Arrow streams."""
@@ -142,9 +180,9 @@ class DuckDbFrame:
         """Compute the rows as a polars DataFrame."""
         return to_polars(self.to_arrow())
 
-    def collect(self, limit: int | None = None) -> list[tuple[Any, ...]]:
+    def collect(self, limit: int | None = None) -> list["FrameRow"]:
         """Compute the rows as Python values, or at most `limit` of them."""
-        return list(self.iterate(limit))
+        return [FrameRow(row, self.columns) for row in self.iterate(limit)]
 
     def iterate(self, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
         """Compute the rows as Python values, batch by batch."""
@@ -156,9 +194,7 @@ class DuckDbFrame:
 
     def cancel(self) -> None:
         """Cancel the reads that are in progress, from any thread."""
-        with self._lock:
-            for connection in self._running:
-                connection.interrupt()
+        self.database.cancel(self._connections)
 
     def select(self, *names: str) -> "DuckDbFrame":
         """Return the rows with some of the columns; quotes around a name are removed."""

@@ -54,6 +54,10 @@ class DuckDbSqlEngine:
     def _scanner(self) -> TableScanner:
         return TableScanner(self._store, self._database)
 
+    def cancel(self) -> None:
+        """Cancel all queries that are running, from any thread."""
+        self._database.cancel()
+
     def describe_runtime_error(self, error: Exception) -> SqlErrorInfo:
         """Return the description of an error of DuckDB."""
         return SqlErrorInfo("COMPUTATION", str(error).partition("\n")[0], {})
