@@ -32,7 +32,7 @@ COMMANDS = {
     "ingest": ("rows", "Load files into a table."),
     "read": ("rows", "Print rows of a table."),
     "files": ("rows", "List the data files of a table with type and size."),
-    "sql": ("sql", "Run SQL statements, separated by semicolons, on Spark."),
+    "sql": ("sql", "Run SQL statements, separated by semicolons."),
     "shell": ("shell", "Interactive SQL shell."),
     "delete": ("rows", "Delete the rows that match a predicate."),
     "update": ("rows", "Update columns of the rows that match a predicate."),
