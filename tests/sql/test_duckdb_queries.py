@@ -67,13 +67,14 @@ def session(lake: Lakehouse) -> Iterator[SqlSession]:
          [(0, 20), (1, 21)]),
         ("select id from shop.orders o where price = (select max(price) from shop.orders i where i.day = o.day) "
          "and id in (select id from shop.orders where id < 3)", [(1,), (2,)]),
-        ("select 1 as a union all select 2 union select 2.5 order by a", [(Decimal("1.0"),), (Decimal("2.0"),), (Decimal("2.5"),)]),
+        ("select 1 as a union all select 2 union select 2.5 order by a",
+         [(Decimal("1.0"),), (Decimal("2.0"),), (Decimal("2.5"),)]),
         ("select id, row_number() over (partition by customer order by id desc) r from shop.orders "
          "where customer = 'w0' order by id", [(0, 3), (6, 2), (21, 1)]),
         ("select case when id > 5 then 'many' when id > 2 then 'some' end k, count(*) from shop.orders "
          "where id < 9 group by 1 order by 1", [(None, 3), ("many", 3), ("some", 2)]),
         ("select * from values (1, 'a'), (2, null) as v(x, y) order by y", [(2, None), (1, "a")]),
-        ("select id from shop.orders where day between '2026-01-02' and date '2026-01-01' + interval 2 days order by id",
+        ("select id from shop.orders where day between '2026-01-02' and date '2026-01-01' + interval 2 days order by 1",
          [(1,), (2,)]),
         ("select -7 div 2, -7 % 2, 7 / 2, 1.10 * 2, cast(2.7 as int), round(2.345, 2), ceil(-1.5)",
          [(-3, -1, 3.5, Decimal("2.20"), 2, Decimal("2.35"), Decimal(-1))]),
