@@ -176,7 +176,7 @@ class DuckDbSqlEngine:
 
     def collect_rows(self, frame: DuckDbFrame) -> list[tuple[Any, ...]]:
         """Compute all rows as Python values."""
-        return frame.collect()
+        return list(frame.iterate())
 
     def read_as_of_value(self, frame: DuckDbFrame) -> object:
         """Return the single value of a row; dates and timestamps as an offset from the Unix epoch."""
