@@ -17,13 +17,16 @@ from pathlib import Path
 
 from benchmarks.peers import markdown, svg
 from benchmarks.peers.environments import ROOT
-from benchmarks.peers.parts import local_tables
+from benchmarks.peers.parts import cold_start, concurrent_writers, local_tables, small_commits
 from benchmarks.peers.registry import SYSTEMS
 from benchmarks.peers.results import PartResult, Report, describe_machine, encode_report
 from benchmarks.peers.setting import Setting, Sizes
 
 PARTS: Mapping[str, Callable[[Setting], PartResult]] = {
     "local": local_tables.run,
+    "small": small_commits.run,
+    "concurrency": concurrent_writers.run,
+    "cold": cold_start.run,
 }
 OPTIONS = {
     "rounds": "interleaved rounds",
@@ -41,7 +44,7 @@ OPTIONS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse_arguments(arguments)
     sizes = Sizes(**{option: getattr(given, option) for option in OPTIONS})
-    setting = Setting(sizes, given.systems, given.folder)
+    setting = Setting(sizes, given.systems, given.folder, installed=given.installed)
     now = datetime.now(UTC)
     report = Report(now.strftime("%Y-%m-%d %H:%M UTC"), describe_machine(), setting.versions, asdict(sizes))
     given.out.mkdir(parents=True, exist_ok=True)
@@ -66,6 +69,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--systems", type=split_systems, default=[*SYSTEMS], help=f"some of {', '.join(SYSTEMS)}")
     parser.add_argument("--folder", type=Path, help="where temporary data is written (default: the system's place)")
     parser.add_argument("--out", type=Path, default=ROOT / ".build" / "bench" / "peers", help="default: %(default)s")
+    parser.add_argument(
+        "--installed", action="store_true", help="use the libraries of this environment instead of installing any"
+    )
     for field in fields(Sizes):
         kind = type(field.default)
         text = f"{OPTIONS[field.name]} (default: %(default)s)"

@@ -69,7 +69,8 @@ class Worker:
                 command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
         self._answers = queue.Queue()
-        threading.Thread(target=self._forward, args=(process, self._answers), daemon=True).start()
+        self._reader = threading.Thread(target=self._forward, args=(process, self._answers), daemon=True)
+        self._reader.start()
         if reason := self._take("start", START_SECONDS_MAX).get("error"):
             self.stop()
             raise Failed(reason)
@@ -87,6 +88,7 @@ class Worker:
         except (BrokenPipeError, subprocess.TimeoutExpired):
             process.kill()
             process.wait()
+        self._reader.join()
 
     def _take(self, operation: str, seconds_max: float) -> Mapping[str, Any]:
         try:
@@ -103,6 +105,7 @@ class Worker:
     @staticmethod
     def _forward(process: "subprocess.Popen[str]", answers: "queue.Queue[str | None]") -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            answers.put(line)
+        with process.stdout as lines:
+            for line in lines:
+                answers.put(line)
         answers.put(None)

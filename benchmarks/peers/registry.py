@@ -8,14 +8,17 @@ _ADAPTERS = "benchmarks.peers.systems"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One system; without requirements it runs in the environment of the project."""
+    """One system: its adapter and its environment."""
 
     title: str
     adapter: str
     """`module:class` of the adapter."""
-    requirements: tuple[str, ...] = ()
-    versions: tuple[str, ...] = ("pyarrow",)
+    requirements: tuple[str, ...]
+    """Arguments of `uv pip install`, run in the root of the repository."""
+    versions: tuple[str, ...]
     """The packages whose versions the report lists."""
+    environment: str
+    """The folder of the environment below `.build/peers`."""
 
 
 # The newest DuckDB whose extensions are packaged.
@@ -24,24 +27,22 @@ _DUCKDB = (
     "duckdb-extension-ducklake==1.5.5",
     "duckdb-extension-httpfs==1.5.5",
     "duckdb-extension-postgres-scanner==1.5.5",
+    "pgserver",
+    "pyarrow",
 )
 
+
+def _install(title: str, adapter: str, requirements: tuple[str, ...], *versions: str) -> System:
+    return System(title, f"{_ADAPTERS}.{adapter}", requirements, versions, versions[0])
+
+
 SYSTEMS: Mapping[str, System] = {
-    "parquet": System("bare Parquet", f"{_ADAPTERS}.bare_parquet:BareParquet"),
-    "mangrove": System("Mangrove", f"{_ADAPTERS}.mangrove_local:MangroveLocal", versions=("mangrove-lake",)),
-    "lance": System("Lance", f"{_ADAPTERS}.lance_tables:LanceTables", ("pylance", "pyarrow"), ("pylance",)),
-    "delta": System("delta-rs", f"{_ADAPTERS}.delta_rs:DeltaRs", ("deltalake", "pyarrow"), ("deltalake",)),
-    "ducklake": System("DuckLake", f"{_ADAPTERS}.ducklake:DuckLake", (*_DUCKDB, "pyarrow"), _DUCKDB[:1]),
-    "ducklake-postgres": System(
-        "DuckLake on PostgreSQL",
-        f"{_ADAPTERS}.ducklake:DuckLakePostgres",
-        (*_DUCKDB, "pyarrow", "pgserver"),
-        (*_DUCKDB[:1], "pgserver"),
-    ),
-    "pyiceberg": System(
-        "PyIceberg", f"{_ADAPTERS}.py_iceberg:PyIceberg", ("pyiceberg[sql-sqlite,pyarrow]",), ("pyiceberg",)
-    ),
-    "icechunk": System(
-        "Icechunk", f"{_ADAPTERS}.icechunk_arrays:IcechunkArrays", ("icechunk", "zarr", "pyarrow"), ("icechunk",)
-    ),
+    "parquet": _install("bare Parquet", "bare_parquet:BareParquet", ("pyarrow",), "pyarrow"),
+    "mangrove": _install("Mangrove", "mangrove_local:MangroveLocal", ("--editable", "."), "mangrove-lake"),
+    "lance": _install("Lance", "lance_tables:LanceTables", ("pylance", "pyarrow"), "pylance"),
+    "delta": _install("delta-rs", "delta_rs:DeltaRs", ("deltalake", "pyarrow"), "deltalake"),
+    "ducklake": _install("DuckLake", "ducklake:DuckLake", _DUCKDB, "duckdb", "duckdb-extension-ducklake"),
+    "ducklake-postgres": _install("DuckLake on PostgreSQL", "ducklake:DuckLakePostgres", _DUCKDB, "duckdb", "pgserver"),
+    "pyiceberg": _install("PyIceberg", "py_iceberg:PyIceberg", ("pyiceberg[sql-sqlite,pyarrow]",), "pyiceberg"),
+    "icechunk": _install("Icechunk", "icechunk_arrays:IcechunkArrays", ("icechunk", "zarr", "pyarrow"), "icechunk"),
 }

@@ -6,7 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), ("v", pa.float64())])
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("v", pa.float64())]
+)
 KEY = "id"
 
 
@@ -14,10 +16,11 @@ def make_rows(count: int, first: int = 0) -> pa.Table:
     """Return rows ordered by id, whose other columns are in no order.
 
     >>> make_rows(2).to_pylist()
-    [{'id': 0, 'name': 'name 0', 'v': 0.0}, {'id': 1, 'name': 'name 7919', 'v': 0.618033988866955}]
+    [{'id': 0, 'name': 'name 0', 'v': 0.0}, {'id': 1, 'name': 'name 7919', 'v': 0.6180339867714792}]
     """
-    ids = pa.array(range(first, first + count), pa.int64())
-    names = pc.binary_join_element_wise("name", pc.cast(_modulo(pc.multiply(ids, 7919), 1_000_003), pa.string()), " ")
+    ids: Any = pa.array(range(first, first + count), pa.int64())
+    numbers: Any = pc.cast(_modulo(pc.multiply(ids, 7919), 1_000_003), pa.string())
+    names = pc.binary_join_element_wise("name", numbers, " ")
     values = pc.divide(pc.cast(_modulo(pc.multiply(ids, 2_654_435_761), 2**32), pa.float64()), 2.0**32)
     return pa.table([ids, names, values], schema=SCHEMA)
 
@@ -48,14 +51,15 @@ def digest_rows(rows: pa.Table) -> dict[str, Any]:
     >>> digest_rows(make_rows(2))
     {'rows': 2, 'ids': 1, 'characters': 15, 'v': 0.618034}
     """
+    names: Any = pc.cast(rows["name"], pa.string())
     total = pc.sum(rows["v"]).as_py() or 0.0
     return {
         "rows": rows.num_rows,
         "ids": pc.sum(rows["id"]).as_py() or 0,
-        "characters": pc.sum(pc.utf8_length(pc.cast(rows["name"], pa.string()))).as_py() or 0,
+        "characters": pc.sum(pc.utf8_length(names)).as_py() or 0,
         "v": float(f"{total:.6g}"),
     }
 
 
-def _modulo(numbers: "pa.Array[Any]", divisor: int) -> "pa.Array[Any]":
+def _modulo(numbers: Any, divisor: int) -> Any:
     return pc.subtract(numbers, pc.multiply(pc.divide(numbers, divisor), divisor))

@@ -1,8 +1,9 @@
 """The sizes and systems of a run, and the workers of its parts."""
 
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,11 @@ class Sizes:
     """The time limit of one operation."""
 
 
+def locate_locally(name: str, folder: Path) -> Place:
+    """Return a place of its own for a system below a folder."""
+    return Place(str(folder / name), str(folder / name / "data"))
+
+
 @dataclass(slots=True)
 class Setting:
     """What all parts of a run share."""
@@ -39,6 +45,8 @@ class Setting:
     """The names of the systems to measure."""
     base: Path | None = None
     """Where temporary folders are created; None is the system's place."""
+    installed: bool = False
+    """Whether all systems run in the environment of this process."""
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def begin(self, name: str, title: str, description: str, systems: Sequence[str]) -> PartResult:
@@ -58,7 +66,7 @@ class Setting:
 
     @contextmanager
     def workers(
-        self, result: PartResult, folder: Path, data: str | None = None, s3: Mapping[str, str] | None = None
+        self, result: PartResult, folder: Path, locate: Callable[[str, Path], Place] = locate_locally
     ) -> Iterator[dict[str, Worker]]:
         """Yield a started worker for each available system of a part; the result lists the others."""
         workers: dict[str, Worker] = {}
@@ -66,10 +74,8 @@ class Setting:
             for name in result.systems:
                 if name in result.unavailable:
                     continue
-                own = folder / name
-                place = Place(str(own), f"{data}/{name}" if data else str(own / "data"), s3 or {})
                 try:
-                    worker = self.prepare_worker(name, place)
+                    worker = self.prepare_worker(name, locate(name, folder))
                     worker.start()
                 except (NotAvailable, Failed) as reason:
                     result.unavailable[name] = str(reason)
@@ -83,7 +89,7 @@ class Setting:
     def prepare_worker(self, name: str, place: Place) -> Worker:
         """Return a worker of a system, whose environment is installed if necessary."""
         system = SYSTEMS[name]
-        python = prepare_python(name, system)
+        python = Path(sys.executable) if self.installed else prepare_python(system)
         if name not in self.versions:
             self.versions[name] = read_versions(python, system.versions)
         return Worker(name, python, place)

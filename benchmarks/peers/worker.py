@@ -14,6 +14,7 @@ results are digested after it has stopped. `rows` may be a list, one file per re
 import importlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from benchmarks.peers.registry import SYSTEMS
 from benchmarks.peers.rows import digest_rows, read_rows
 from benchmarks.peers.systems.port import Place, TableSystem, Unsupported
 
+DESCRIPTION_MAX = 200
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -97,9 +99,13 @@ def describe_value(value: Any) -> Any:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the first line of an error, without the rest of its trace."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}"[:300]
+    r"""Return the first line of an error, with folders shortened.
+
+    >>> describe_error(OSError("cannot lock /a/b/c.db\nbecause it is open"))
+    'OSError: cannot lock …/c.db'
+    """
+    text = re.sub(r"(?:/[\w.@+-]+)+/", "…/", str(error).strip().partition("\n")[0])
+    return f"{type(error).__name__}: {text}"[:DESCRIPTION_MAX]
 
 
 def read_cpu_seconds(system: TableSystem) -> float:

@@ -7,7 +7,8 @@ import pyarrow as pa
 import zarr  # type: ignore[import-not-found]
 from benchmarks.peers.systems.port import Place, TableSystem
 
-CHUNK_ROWS = 1_000_000
+CHUNK_ROWS = 10_000
+"""An append rewrites the last chunk, so that larger chunks make small appends slow."""
 DTYPES = {"id": "int64", "name": "string", "v": "float64"}
 
 

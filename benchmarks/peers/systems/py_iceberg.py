@@ -7,6 +7,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+from sqlalchemy.exc import OperationalError
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -19,7 +20,7 @@ SCHEMA = Schema(
 class PyIceberg(TableSystem):
     """Tables of format version 2, with the defaults of PyIceberg."""
 
-    conflicts = (CommitFailedException,)
+    conflicts = (CommitFailedException, OperationalError)
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
