@@ -17,7 +17,17 @@ from pathlib import Path
 
 from benchmarks.peers import markdown, svg
 from benchmarks.peers.environments import ROOT
-from benchmarks.peers.parts import cold_start, concurrent_writers, local_tables, small_commits
+from benchmarks.peers.parts import (
+    cold_start,
+    concurrent_writers,
+    growth_curves,
+    local_tables,
+    s3_cost,
+    s3_latency,
+    small_commits,
+    spark_dml,
+    tpch_queries,
+)
 from benchmarks.peers.registry import SYSTEMS
 from benchmarks.peers.results import PartResult, Report, describe_machine, encode_report
 from benchmarks.peers.setting import Setting, Sizes
@@ -27,6 +37,11 @@ PARTS: Mapping[str, Callable[[Setting], PartResult]] = {
     "small": small_commits.run,
     "concurrency": concurrent_writers.run,
     "cold": cold_start.run,
+    "s3": s3_latency.run,
+    "cost": s3_cost.run,
+    "growth": growth_curves.run,
+    "spark": spark_dml.run,
+    "tpch": tpch_queries.run,
 }
 OPTIONS = {
     "rounds": "interleaved rounds",

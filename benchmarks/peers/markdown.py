@@ -31,7 +31,7 @@ def render_part(part: PartResult) -> list[str]:
     """Return the description, tables and notes of one part."""
     lines = [f"{part.description} The part took {part.seconds:,.0f} s.", ""]
     if part.rows:
-        lines += render_table("elapsed", part, lambda cell: cell.wall, part.rows)
+        lines += render_table("figure", part, lambda cell: cell.wall, part.rows)
     timed = [row for row in part.rows if any(cell.cpu for cell in row.cells.values())]
     if timed:
         lines += ["", *render_table("CPU time", part, lambda cell: cell.cpu, timed)]

@@ -30,6 +30,8 @@ _DUCKDB = (
     "pgserver",
     "pyarrow",
 )
+# The newest Spark for which Iceberg has a JAR.
+_SPARK = ("pyspark>=4.1,<4.2", "--editable", ".[spark]")
 
 
 def _install(title: str, adapter: str, requirements: tuple[str, ...], *versions: str) -> System:
@@ -45,4 +47,8 @@ SYSTEMS: Mapping[str, System] = {
     "ducklake-postgres": _install("DuckLake on PostgreSQL", "ducklake:DuckLakePostgres", _DUCKDB, "duckdb", "pgserver"),
     "pyiceberg": _install("PyIceberg", "py_iceberg:PyIceberg", ("pyiceberg[sql-sqlite,pyarrow]",), "pyiceberg"),
     "icechunk": _install("Icechunk", "icechunk_arrays:IcechunkArrays", ("icechunk", "zarr", "pyarrow"), "icechunk"),
+    "spark-parquet": _install("bare Parquet", "spark_tables:SparkParquet", _SPARK, "pyspark"),
+    "spark-mangrove": _install("Mangrove", "spark_tables:SparkMangrove", _SPARK, "pyspark", "mangrove-lake"),
+    "spark-delta": _install("Delta", "spark_tables:SparkDelta", _SPARK, "pyspark"),
+    "spark-iceberg": _install("Iceberg", "spark_tables:SparkIceberg", _SPARK, "pyspark"),
 }

@@ -6,9 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-SCHEMA = pa.schema(
-    [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("v", pa.float64())]
-)
+_FIELDS: "list[pa.Field[Any]]" = [
+    pa.field("id", pa.int64(), nullable=False),
+    pa.field("name", pa.string()),
+    pa.field("v", pa.float64()),
+]
+SCHEMA = pa.schema(_FIELDS)
 KEY = "id"
 
 

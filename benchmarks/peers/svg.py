@@ -64,7 +64,7 @@ def _render_panel(row: Row, part: PartResult, names: Sequence[str]) -> Iterator[
             yield f'<text class="note" x="{LABEL_WIDTH}" y="{top + 12}">–</text>'
             continue
         median, least, most = summarize(figures)
-        kind = "own" if name.startswith(OWN) else "bar"
+        kind = "own" if OWN in name else "bar"
         yield (
             f'<rect class="{kind}" x="{LABEL_WIDTH}" y="{top + 2}" width="{max(median * scale, 1):.1f}" height="13"/>'
             f'<line class="spread" x1="{LABEL_WIDTH + least * scale:.1f}" x2="{LABEL_WIDTH + most * scale:.1f}" '

@@ -12,10 +12,16 @@ from benchmarks.peers.__main__ import main
 from benchmarks.peers.client import Failed, Worker
 from benchmarks.peers.comparison import find_differences
 from benchmarks.peers.environments import NotAvailable, prepare_python
+from benchmarks.peers.parts.growth_curves import grow_commits, grow_tables
+from benchmarks.peers.parts.s3_cost import compute_dollars
 from benchmarks.peers.registry import System
 from benchmarks.peers.results import Cell, Curve, PartResult, Report, Row, decode_report, encode_report
 from benchmarks.peers.rows import digest_rows, make_rows, make_updates, write_rows
+from benchmarks.peers.s3_proxy import S3Proxy
 from benchmarks.peers.systems.port import Place
+from tests.support.s3_server import S3Server
+
+from mangrove.storage.opening import open_store
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -112,12 +118,39 @@ def test_a_call_that_takes_too_long_ends_the_worker_and_the_next_call_starts_it_
         worker.stop()
 
 
+def test_the_proxy_counts_requests_by_kind() -> None:
+    with S3Server() as server, S3Proxy(server.endpoint, latency_millis=1) as proxy:
+        store = open_store("s3://bucket/", {**server.options, "endpoint": proxy.endpoint})
+        store.put("a/b", b"content")
+        assert store.read("a/b") == b"content"
+        assert [entry.path for entry in store.list("a/")] == ["a/b"]
+    assert proxy.requests == {"PUT": 1, "GET": 1, "LIST": 1}
+
+
+def test_requests_cost_what_the_price_list_says() -> None:
+    assert compute_dollars({"PUT": 3, "LIST": 1, "GET": 10, "HEAD": 5, "DELETE": 7}) == pytest.approx(26e-6)
+
+
+def test_a_growth_curve_has_each_power_of_ten_and_says_where_a_system_ends(tmp_path: Path) -> None:
+    worker = Worker("parquet", Path(sys.executable), Place(str(tmp_path), str(tmp_path / "data")))
+    files = [write_rows(make_rows(3, first=3 * number), tmp_path / f"{number}.arrow") for number in range(2)]
+    try:
+        appends, lookups = grow_commits({"parquet": worker}, files, 10, 60)
+        (creations, _) = grow_tables({"parquet": worker}, 10, 0)
+    finally:
+        worker.stop()
+    assert [size for size, _ in appends.points["parquet"]] == [1, 10]
+    assert [size for size, _ in lookups.points["parquet"]] == [1, 10]
+    assert creations.ended["parquet"].startswith("ends before 10: ")
+
+
 def test_a_system_that_cannot_be_installed_is_not_available(tmp_path: Path) -> None:
     system = System("Missing", "none:None", (str(tmp_path / "missing-1.0-py3-none-any.whl"),), (), "missing")
     with pytest.raises(NotAvailable, match="not installed: "):
         prepare_python(system, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_local_part_measures_systems_with_equal_answers_and_writes_a_report(tmp_path: Path) -> None:
     arguments = ["local", "--systems", "parquet,mangrove", "--installed", "--rows", "1000", "--rounds", "2"]
     assert main([*arguments, "--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.peers.comparison import Comparison
 from benchmarks.peers.results import PartResult
-from benchmarks.peers.rows import make_rows, write_rows
+from benchmarks.peers.rows import make_rows, make_updates, write_rows
 from benchmarks.peers.setting import Setting
 
 SYSTEMS = ("parquet", "mangrove", "lance", "delta", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk")
@@ -25,10 +25,10 @@ def run(setting: Setting) -> PartResult:
         SYSTEMS,
     )
     with setting.folder() as folder:
-        files = write_commits(folder, commits)
+        files, updates = write_commits(folder, commits), write_updates(folder, commits)
         for turn in range(setting.sizes.rounds):
             with setting.folder() as round_folder, setting.workers(result, round_folder) as workers:
-                run_round(Comparison(result, workers, turn, setting.sizes.seconds_max), files)
+                run_round(Comparison(result, workers, turn, setting.sizes.seconds_max), files, updates)
     return result
 
 
@@ -39,7 +39,13 @@ def write_commits(folder: Path, count: int) -> list[str]:
     ]
 
 
-def run_round(comparison: Comparison, files: list[str]) -> None:
+def write_updates(folder: Path, count: int) -> list[str]:
+    """Write new values of the rows of the first commit, others each time; return their files."""
+    rows = make_rows(ROWS)
+    return [write_rows(make_updates(rows, number, ROWS), folder / f"update{number}.arrow") for number in range(count)]
+
+
+def run_round(comparison: Comparison, files: list[str], updates: list[str]) -> None:
     """Measure every row of the part once."""
     count, key = len(files), ROWS * (len(files) // 2)
     comparison.prepare("create", table="one")
@@ -48,7 +54,7 @@ def run_round(comparison: Comparison, files: list[str]) -> None:
     comparison.prepare("upsert", table="one", rows=files[0])
     comparison.measure("create a table", "create", table="next")
     comparison.measure("append of 3 rows", "append", table="many", rows=files, times=count)
-    comparison.measure("upsert of 3 rows", "upsert", table="one", rows=files[0], times=count)
+    comparison.measure("upsert of 3 rows", "upsert", table="one", rows=updates, times=count)
     comparison.measure("read of 3 rows", "scan", "upsert of 3 rows", table="one", times=READS)
     comparison.measure(f"scan after {count:,} appends", "scan", table="many", times=READS)
     what = f"one key after {count:,} appends"

@@ -29,6 +29,11 @@ class DuckLake(TableSystem):
     def create(self, table: str) -> None:
         self._connection.execute(f"create table lake.{table} (id bigint not null, name varchar, v double)")
 
+    def create_many(self, count: int) -> None:
+        self._connection.execute("begin")
+        super().create_many(count)
+        self._connection.execute("commit")
+
     def append(self, table: str, rows: pa.Table) -> None:
         self._connection.register("rows", rows).execute(f"insert into lake.{table} select * from rows")
 

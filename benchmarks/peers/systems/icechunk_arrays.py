@@ -1,5 +1,6 @@
 """Icechunk, which stores arrays: a table is a Zarr group with one array per column."""
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import icechunk  # type: ignore[import-not-found]
@@ -22,11 +23,10 @@ class IcechunkArrays(TableSystem):
         self._repository = icechunk.Repository.open_or_create(self._open_storage())
 
     def create(self, table: str) -> None:
-        session = self._repository.writable_session("main")
-        group = zarr.create_group(session.store, path=table)
-        for name, dtype in DTYPES.items():
-            group.create_array(name, shape=(0,), chunks=(CHUNK_ROWS,), dtype=dtype)
-        session.commit("create")
+        self._create([table])
+
+    def create_many(self, count: int) -> None:
+        self._create([self.name_next() for _ in range(count)])
 
     def append(self, table: str, rows: pa.Table) -> None:
         session = self._repository.writable_session("main")
@@ -38,6 +38,14 @@ class IcechunkArrays(TableSystem):
     def scan(self, table: str) -> pa.Table:
         group = zarr.open_group(self._repository.readonly_session("main").store, path=table, mode="r")
         return pa.table({name: group[name][:] for name in DTYPES})
+
+    def _create(self, tables: Sequence[str]) -> None:
+        session = self._repository.writable_session("main")
+        for table in tables:
+            group = zarr.create_group(session.store, path=table)
+            for name, dtype in DTYPES.items():
+                group.create_array(name, shape=(0,), chunks=(CHUNK_ROWS,), dtype=dtype)
+        session.commit("create")
 
     def _open_storage(self) -> icechunk.Storage:
         if not self.place.s3:

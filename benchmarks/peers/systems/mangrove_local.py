@@ -15,7 +15,7 @@ class MangroveLocal(TableSystem):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        options = dict(place.s3) | ({"allow_http": "true"} if place.s3 else {})
+        options = dict(place.s3)
         try:
             self._lake = mangrove.open(place.data, storage_options=options)
         except NotFoundError:
@@ -24,6 +24,11 @@ class MangroveLocal(TableSystem):
 
     def create(self, table: str) -> None:
         self._lake.create_table(f"bench.{table}", SCHEMA, keys=[KEY])
+
+    def create_many(self, count: int) -> None:
+        with self._lake.transaction() as transaction:
+            for _ in range(count):
+                transaction.create_table(f"bench.{self.name_next()}", SCHEMA, keys=[KEY])
 
     def append(self, table: str, rows: pa.Table) -> None:
         self._lake.table(f"bench.{table}").append(rows)

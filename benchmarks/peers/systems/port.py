@@ -7,6 +7,7 @@ and the key `id`.
 
 # ruff: noqa: ARG002  the operations of the base class only raise
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,10 +41,20 @@ class TableSystem:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._numbers = itertools.count()
 
     def create(self, table: str) -> None:
         """Create an empty table."""
         raise Unsupported("no tables")
+
+    def create_many(self, count: int) -> None:
+        """Create empty tables n0, n1, …, in one commit if the system can."""
+        for _ in range(count):
+            self.create(self.name_next())
+
+    def name_next(self) -> str:
+        """Return the next unused name of a table."""
+        return f"n{next(self._numbers)}"
 
     def append(self, table: str, rows: pa.Table) -> None:
         """Commit new rows."""
