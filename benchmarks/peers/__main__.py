@@ -112,10 +112,8 @@ def write_report(report: Report, folder: Path) -> None:
     (folder / "report.json").write_text(encode_report(report), "utf-8")
     (folder / "report.md").write_text(markdown.render_report(report), "utf-8")
     for part in report.parts:
-        if part.rows:
-            (folder / f"{part.name}.svg").write_text(svg.render_bars(part), "utf-8")
-        for number, curve in enumerate(part.curves, start=1):
-            (folder / f"{part.name}-{number}.svg").write_text(svg.render_curve(curve, part.systems), "utf-8")
+        for name, picture in svg.render_part(part).items():
+            (folder / name).write_text(picture, "utf-8")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@ from typing import Any
 from benchmarks.peers.client import Answer, Failed, Worker
 from benchmarks.peers.results import PartResult
 
+PREPARE_FACTOR = 10
+"""How much longer than a measured operation an unmeasured one may take."""
+
 
 class Comparison:
     """Runs operations on the workers of a part and records figures, failures and differing answers."""
@@ -23,7 +26,7 @@ class Comparison:
         """Run an operation unmeasured; a failure shows in the next measured operation."""
         for worker in self._workers.values():
             try:
-                worker.call(operation, self._seconds_max, **arguments)
+                worker.call(operation, PREPARE_FACTOR * self._seconds_max, **arguments)
             except Failed:
                 continue
 

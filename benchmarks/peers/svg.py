@@ -9,7 +9,7 @@ from benchmarks.peers.results import Curve, PartResult, Row, summarize
 
 PANEL_WIDTH = 440
 PANELS_PER_LINE = 2
-LABEL_WIDTH = 150
+LABEL_WIDTH = 165
 FIGURE_WIDTH = 70
 BAR_HEIGHT = 18
 TITLE_HEIGHT = 30
@@ -35,8 +35,17 @@ STYLE = """
   }
 """
 OWN = "mangrove"
-COLORS = ("#8b6fd6", "#0f8a5f", "#c9780a", "#2f7fd1", "#c4504f", "#b05fa5", "#5f8f2e", "#8a8175")
+COLORS = ("#0f8a5f", "#8b6fd6", "#c9780a", "#2f7fd1", "#c4504f", "#b05fa5", "#5f8f2e", "#8a8175")
 """Colors of lines with enough contrast on white and on black."""
+
+
+def render_part(part: PartResult) -> dict[str, str]:
+    """Return the plots of a part by their file names."""
+    plots = {f"{part.name}.svg": render_bars(part)} if part.rows else {}
+    for number, curve in enumerate(part.curves, start=1):
+        if curve.points:
+            plots[f"{part.name}-{number}.svg"] = render_curve(curve, part.systems)
+    return plots
 
 
 def render_bars(part: PartResult) -> str:

@@ -1,18 +1,11 @@
 """Part `tpch`: the 22 queries of TPC-H on Spark."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 from benchmarks.peers.comparison import Comparison
-from benchmarks.peers.environments import ROOT
 from benchmarks.peers.parts.spark_dml import SYSTEMS
 from benchmarks.peers.results import PartResult
 from benchmarks.peers.setting import Setting
+from benchmarks.tpch import QUERIES, TABLES, generate
 
-from mangrove.sql.parse.tokens import split_script
-
-TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")
 ROUNDS_MAX = 2
 TOTAL = "all queries"
 
@@ -28,27 +21,19 @@ def run(setting: Setting) -> PartResult:
         SYSTEMS,
     )
     with setting.folder() as folder, setting.workers(result, folder) as workers:
-        generate_tables(folder / "files", scale)
-        loading = Comparison(result, workers, 0, 10 * setting.sizes.seconds_max)
+        generate(folder / "files", scale)
+        loading = Comparison(result, workers, 0, setting.sizes.seconds_max)
         for table in TABLES:
             loading.prepare("load_files", table=table, path=str(folder / "files" / f"{table}.parquet"))
-        queries = [part.text for part in split_script((ROOT / "benchmarks" / "tpch_queries.sql").read_text("utf-8"))]
         for turn in range(rounds + 1):
             comparison = Comparison(result, workers, turn, setting.sizes.seconds_max)
-            for number, query in enumerate(queries, start=1):
+            for number, query in enumerate(QUERIES, start=1):
                 if turn:
                     comparison.measure(f"query {number}", "query", sql=query)
                 else:
                     comparison.prepare("query", sql=query)
     add_totals(result)
     return result
-
-
-def generate_tables(folder: Path, scale: float) -> None:
-    """Write the tables of TPC-H as Parquet files."""
-    program = Path(sys.executable).with_name("tpchgen-cli")
-    command = [str(program), "parquet", "-s", str(scale), f"--output-dir={folder}"]
-    subprocess.run(command, check=True, capture_output=True)
 
 
 def add_totals(result: PartResult) -> None:
