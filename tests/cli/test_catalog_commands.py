@@ -196,6 +196,10 @@ def test_a_table_without_a_schema_is_created_filled_listed_and_read(run: Any, la
     assert "image/png" in run("files", lake, "sales.raw").out
     assert "no files" in run("files", lake, "sales.orders").out
     assert run("read", lake, "sales.raw").code == 2
+    location = run("files", lake, "sales.raw", "--json").json[1]["location"]
+    assert run("remove-files", lake, "sales.raw", location, "--json").json["removed"] == [location]
+    assert run("remove-files", lake, "sales.raw", location).code == 1
+    assert run("read", lake, "sales.raw", "--json").json == [{"id": 1, "name": "x"}]
 
 
 def test_alter_changes_properties_descriptions_and_columns_in_one_commit(run: Any, lake: str) -> None:

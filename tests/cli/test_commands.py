@@ -76,6 +76,11 @@ def _row_file(folder: Path) -> str:
     return str(folder / "rows.csv")
 
 
+def _add_file(lake: str) -> str:
+    (added,) = mangrove.open(lake).create_table("sales.raw", schemaless=True).add_files({"a.bin": b"a"})
+    return added.location
+
+
 def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
     return {
         "init": [str(tmp_path / "new")],
@@ -83,6 +88,7 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "show": [lake, "sales.orders"],
         "alias": [lake],
         "files": [lake, "sales.orders"],
+        "remove-files": [lake, "sales.raw", _add_file(lake)],
         "create": [lake, "more"],
         "ingest": [lake, "sales.orders", _row_file(tmp_path)],
         "read": [lake, "sales.orders"],
@@ -177,6 +183,7 @@ def test_every_command_answers_a_person_within_80_columns_and_without_colours(
             "files",
             "iceberg",
             "init",
+            "rollback",
         ):  # sentences stay whole
             assert max(map(len, done.out.splitlines())) <= 80, name
 

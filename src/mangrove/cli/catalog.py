@@ -221,7 +221,7 @@ def render_table(table: TableSummary) -> RenderableType:
     if table.data is not None:
         lines.append(("data", _data_text(table.data)))
     if not table.columns:
-        return Group(build_property_table(lines), Text("\nno known columns", style="dim"))
+        return Group(build_property_table(lines), Text(f"\n{table.unavailable or 'no known columns'}", style="dim"))
     return Group(build_property_table(lines), Text(""), _columns_table(table.columns))
 
 

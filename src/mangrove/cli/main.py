@@ -35,7 +35,8 @@ COMMANDS = {
     "profile": ("rows", "Print statistics of each column of a table."),
     "changes": ("rows", "Print the rows that differ between two versions of a table."),
     "files": ("rows", "List the data files of a table with type and size."),
-    "sql": ("sql", "Run SQL statements, separated by semicolons, on Spark."),
+    "remove-files": ("rows", "Remove files from a table without a schema."),
+    "sql": ("sql", "Run SQL statements, separated by semicolons."),
     "shell": ("shell", "Interactive SQL shell."),
     "delete": ("rows", "Delete the rows that match a predicate."),
     "update": ("rows", "Update columns of the rows that match a predicate."),
@@ -66,7 +67,7 @@ COMMANDS = {
 
 
 _EXTRAS: dict[str, list[tuple[str, tuple[str, ...], str]]] = {
-    "shell": [("the shell", ("prompt_toolkit", "pygments"), "shell"), ("SQL", ("pyspark", "pandas"), "spark")],
+    "shell": [("the shell", ("prompt_toolkit", "pygments"), "shell")],
     "serve": [("the server", ("jinja2", "prometheus_client", "starlette", "uvicorn"), "server")],
 }
 """What must be installed before the module of a command can be imported."""

@@ -44,6 +44,7 @@ __all__ = [
     "ingest_command",
     "profile_command",
     "read_command",
+    "remove_files_command",
     "update_command",
 ]
 
@@ -255,7 +256,7 @@ def ingest_command(
 ) -> None:
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
-    A table without a schema takes files of any type as they are.
+    A table without a schema takes files of any type as they are; `mangrove files` lists them.
 
     A folder stands for all such files in it. Hive-style folder names, such as
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
@@ -263,7 +264,7 @@ def ingest_command(
     opened = session.open(lake, LocalEngines)
     schema = opened.table(table, version=table_version).schema
     if schema is None:
-        _add_files(session, opened, table, files, mode)
+        _add_files(session, opened, str(opened.table(table, version=table_version)), files, mode)
         return
     inputs = [one for location in files for one in _list_row_files(session, location)]
     if mode.startswith("overwrite") and len(inputs) > 1:
@@ -335,6 +336,23 @@ def files_command(session: CommandContext, lake: str, table: str, at: str | None
             for one in files
         ],
         lambda: _render_files(files),
+    )
+
+
+@lake_command("remove-files", "mangrove remove-files ./lake sales.photos data/…/…-cat.png")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+def remove_files_command(session: CommandContext, lake: str, table: str, locations: Sequence[str]) -> None:
+    """Remove files from a table without a schema, by their locations as `mangrove files` lists them.
+
+    Earlier versions of the lakehouse still have them.
+    """
+    opened = session.open(lake, LocalEngines)
+    removed = opened.table(table).remove_files(locations)
+    version = opened.version
+    session.answer(
+        {"table": table, "removed": [one.location for one in removed], "version": version},
+        lambda: f"removed {format_quantity(len(removed), 'file')} from {table}, as of version {version}",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
@@ -32,7 +33,6 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
-from mangrove.model.canonical import parse_object_name
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, Object, TableEntry, TableType, TableVersionState, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
@@ -46,7 +46,7 @@ from mangrove.transaction.aliases import (
     locate_table,
     locate_view,
 )
-from mangrove.transaction.canonical_names import ResolvedObject, resolve_locator, resolve_name
+from mangrove.transaction.canonical_names import ResolvedObject, resolve_locator, resolve_target, resolve_text
 from mangrove.transaction.catalog import (
     CatalogReader,
     alter_namespace,
@@ -69,7 +69,6 @@ from mangrove.transaction.catalog import (
     rename_view,
     replace_table,
 )
-from mangrove.transaction.deltas import TableTarget, parse_table_target
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
@@ -177,16 +176,22 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             assert isinstance(value, TableEntry)
             yield self._table_handle(locator, value)
 
-    def table(self, name: str | TableLocator, *, version: int | None = None) -> TableT_co:
-        """Return a table, or one of its table versions: `shop.orders.version_2` and `shop|orders|2` name one too."""
-        target = TableTarget(name) if isinstance(name, TableLocator) else parse_table_target(name)
-        table = self._table_handle(*find_table(self.reading(), target.locator))
+    def table(self, name: str | Locator, *, version: int | None = None) -> TableT_co:
+        """Return a table, or a table version, stream, partition or delta of one, to read its rows and files.
+
+        `shop.orders.version_2` and `shop|orders|2` name a table version. Streams, partitions and
+        deltas are named by their canonical strings or locators; partitions and deltas are read-only.
+
+        >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
+        """
+        reading = self.reading()
+        target = resolve_target(reading, name)
         number = target.version if version is None else version
         if target.version not in (None, number):
             raise InvalidInputError(
                 f"{name!r} names table version {target.version}, but version is {version!r}; give one"
             )
-        return table if number is None else table.version(number)
+        return self._table_handle(*find_table(reading, target.locator)).bind(replace(target, version=number))
 
     def views(
         self,
@@ -220,7 +225,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         """
         if isinstance(name, Locator):
             return resolve_locator(self.reading(), name)
-        return resolve_name(self.reading(), parse_object_name(name))
+        return resolve_text(self.reading(), name)
 
     def aliases(self) -> Listing[Alias]:
         """Return the aliases of namespaces and tables in order of their canonical strings."""
@@ -242,8 +247,18 @@ class WritableCatalog(ABC):
         """Return the catalog state that reads currently use."""
 
     @abstractmethod
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
-        """Run a statement in a transaction; `message` goes to the history if the statement is committed by itself."""
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",
+        *,
+        is_blind: bool = False,
+    ) -> T:
+        """Run a statement in a transaction; `message` goes to the history if the statement is committed by itself.
+
+        `is_blind` says that the result does not depend on rows, so that the statement need not
+        begin on the newest version.
+        """
 
     @abstractmethod
     def new_id(self) -> str:

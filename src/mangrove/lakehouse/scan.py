@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import validate_count, validate_limit
 from mangrove.lakehouse.listing import render_html
+from mangrove.tables.aggregates import count_rows
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 
 if TYPE_CHECKING:
@@ -60,10 +61,9 @@ class TableScan:
         return self.plan.explain()
 
     def count(self) -> int:
-        """Return the number of rows; without a condition and without deletes no data file is read."""
-        if self._predicate is None and all(scan.is_whole for scan in self.plan.scans):
-            return sum(scan.file.row_count for scan in self.plan.scans)
-        return self._engines().reader().count(self._state, self._predicate)
+        """Return the number of rows; no data file is read if no row is deleted and all rows of the files match."""
+        known = count_rows(self._state, self.plan, self._predicate)
+        return self._engines().reader().count(self._state, self._predicate) if known is None else known
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as a pyarrow Table, without a JVM."""

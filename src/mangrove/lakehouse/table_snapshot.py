@@ -30,8 +30,10 @@ from mangrove.lakehouse.table_staging import (
     load_table_state,
 )
 from mangrove.lakehouse.table_versions import (
+    PartitionStats,
     StreamInfo,
     TableVersionInfo,
+    list_partition_stats,
     list_streams,
     list_table_versions,
 )
@@ -51,7 +53,7 @@ from mangrove.model.schema_text import format_type
 from mangrove.tables.constraints import (
     check_constraints_of,
 )
-from mangrove.tables.stored_files import list_live_files
+from mangrove.tables.stored_files import load_live_files
 from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import scan_table_history
@@ -235,14 +237,21 @@ class TableSnapshot:
             raise build_no_version_error(reading, self.locator, table, number)
         return type(self)(self.catalog, self.locator, table, TableTarget(self.locator, number))
 
+    def bind(self, target: TableTarget) -> Self:
+        """Return the table bound to the table version, stream, partition or delta that a target chooses."""
+        chosen = self if target.version is None else self.version(target.version)
+        if target.stream_id is None:
+            return chosen
+        return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
+
     def streams(self) -> list[StreamInfo]:
         """Return the streams of the table version, with their formats and states."""
-        return list_streams(self.catalog.reading(), replace(self.target, stream_id=None))
+        return list_streams(self.catalog.reading(), TableTarget(self.locator, self.target.version))
 
     def stream(self, stream_id: str) -> Self:
         """Return the table bound to a stream, such as a staged or replaced one."""
         check_id(stream_id, "stream id")
-        opened = open_table(self.catalog.reading(), replace(self.target, stream_id=stream_id))
+        opened = open_table(self.catalog.reading(), TableTarget(self.locator, self.target.version, stream_id))
         return type(self)(self.catalog, self.locator, opened.table, opened.target)
 
     def opened(self) -> OpenTable:
@@ -254,11 +263,18 @@ class TableSnapshot:
         reading = self.catalog.reading()
         return Listing(scan_partitions(reading, open_table(reading, self.target)))
 
+    def partition_stats(self) -> list[PartitionStats]:
+        """Return the partitions with their numbers of deltas, data files, rows and bytes.
+
+        >>> [(one.values, one.row_count) for one in table.partition_stats()]  # doctest: +SKIP
+        """
+        return list_partition_stats(self.catalog.reading(), self.target)
+
     def deltas(self) -> Listing[tuple[DeltaLocator, Delta]]:
         """Return the deltas, partition by partition, in the order in which they apply."""
         reading = self.catalog.reading()
         partitions = [locator for locator, _ in scan_partitions(reading, open_table(reading, self.target))]
-        return Listing(scan_deltas_of_partitions(reading, partitions))
+        return Listing(scan_deltas_of_partitions(reading, partitions, self.target.position))
 
     def state(self) -> TableState:
         """Return the state of the table for engines."""
@@ -270,13 +286,7 @@ class TableSnapshot:
         opened = open_table(reading, self.target)
         if opened.version.schema is not None:
             return self.scan().files()
-        partitions = [way for way, _ in scan_partitions(reading, opened)]
-        deltas = list(scan_deltas_of_partitions(reading, partitions))
-        return [
-            file
-            for way in partitions
-            for file in list_live_files([delta for at, delta in deltas if at.parent == way], str(self.target))
-        ]
+        return [file for _, files in load_live_files(reading, opened) for file in files]
 
     def _read_files(self, columns: Sequence[str] | None, where: object) -> pa.Table:
         """Return the rows of the files of a table without a schema."""
@@ -370,6 +380,8 @@ class TableSnapshot:
         writes do not change the metadata: call this again after them. Vacuum deletes the
         metadata of earlier states, after one day at the earliest.
         """
+        if self.target.partition_id is not None:
+            raise InvalidInputError(f"{self.target} is a part of a table; publish the table")
         return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.target)
 
     def changes(

@@ -29,6 +29,7 @@ from mangrove.local.row_changes import (
     plan_overwrite,
     plan_update,
     read_target_rows,
+    set_column_values,
 )
 from mangrove.local.row_comparison import have_rows_changed
 from mangrove.local.scan import (
@@ -39,7 +40,7 @@ from mangrove.local.scan import (
     select_columns,
     stream_scan,
 )
-from mangrove.local.stored_files import count_file_rows, read_stored_files
+from mangrove.local.stored_files import describe_new_file, read_stored_files
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import RowRange
@@ -54,7 +55,7 @@ from mangrove.storage.port import Store
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.stored_files import NewFile, build_stored_file_path, detect_content_type
+from mangrove.tables.stored_files import NewFile, build_stored_file_path
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
@@ -64,6 +65,7 @@ from mangrove.tables.write_plan import (
     build_delete_delta,
     build_partition_predicate,
     build_upsert_delta,
+    find_upsert_columns,
     group_files_by_log,
     plan_full_overwrite,
     plan_write,
@@ -156,15 +158,13 @@ class LocalEngine(LocalReader):
 
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
-        self._files = FileWriter(store, new_id, file_size_bytes)
+        self._files = FileWriter(store, new_id, file_size_bytes, pa.cpu_count(), self._vectors)
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
         """Write files unchanged, under new names, without a commit."""
         added: dict[str, tuple[DataFile, bytes]] = {}
         for file in files:
-            detected, encoding = detect_content_type(file.name)
-            content_type = file.content_type or detected
-            rows = count_file_rows(file.data, content_type)
+            content_type, encoding, rows = describe_new_file(file)
             path = build_stored_file_path(table_id, self._files.new_id(), file.name)
             stored = DataFile(path, len(file.data), rows, content_type=content_type, content_encoding=encoding)
             added[path] = (stored, file.data)
@@ -173,7 +173,7 @@ class LocalEngine(LocalReader):
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
         """Return the rows that differ, with the type of each change."""
-        return compute_changed_rows(self._store, before, after)
+        return compute_changed_rows(self._store, before, after, self._vectors)
 
     def polars_frame(self, rows: pa.Table) -> "polars.DataFrame":
         """Return rows as a polars DataFrame."""
@@ -228,7 +228,7 @@ class LocalEngine(LocalReader):
         if where is not None:
             return self._overwritten(state, checked, where)
         by_log = group_files_by_log(state, self._files.write(state, checked))
-        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible_rows(self._store, state))
+        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible_rows(self._store, state, self._vectors))
         return plan_full_overwrite(state, by_log, counts)
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
@@ -254,12 +254,20 @@ class LocalEngine(LocalReader):
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
         """Plan a merge: the first matching clause applies to each row of the source and of the table."""
-        return plan_merge(self._files, state, to_arrow_table(source, state.schema), plan)
+        rows = to_arrow_table(source, state.schema)
+        columns = find_upsert_columns(
+            state, plan, rows.column_names, lambda name: detect_column_types(rows.select([name]))[name]
+        )
+        if columns is None:
+            return plan_merge(self._files, state, rows, plan)
+        return self.upsert(
+            state, set_column_values(state.schema, rows, {name: rows.column(own) for name, own in columns.items()})
+        )
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that match a condition."""
         condition = parse_condition(where, state.schema)
-        rows = read_target_rows(self._store, state, state.schema.columns, condition.predicate).rows
+        rows = read_target_rows(self._files, state, state.schema.columns, condition.predicate).rows
         matching = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
         return to_python_rows(matching.slice(0, _EXAMPLES_MAX))
 
