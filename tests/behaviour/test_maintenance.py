@@ -1,5 +1,6 @@
 """Maintenance through the lakehouse: exports by name, expiry, vacuum, check."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,12 @@ def test_rows_of_an_export_are_read_wherever_they_are(
 
 
 def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(
-    sales: Lakehouse, clock: Clock, layout: str
+    sales: Lakehouse, clock: Clock, layout: str, opened_again: Callable[[], Lakehouse]
 ) -> None:
     store = sales.effects.store
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser" * 200})
-    sales.alter_table("sales.orders", {"by": "rival"})
+    opened_again().alter_table("sales.orders", {"by": "concurrent"})
     before = {entry.path for entry in store.list()}
     with pytest.raises(mangrove.ConflictError):
         loser.commit()
