@@ -64,6 +64,13 @@ def test_the_overview_names_every_command_and_the_version(run: Any) -> None:
     assert (run().code, run("nosuch").code) == (2, 2)
 
 
+@pytest.mark.parametrize(("word", "meant"), [("raed", "read"), ("roll-back", "rollback"), ("tags", "tag")])
+def test_a_misspelled_command_is_answered_with_the_closest_one(run: Any, word: str, meant: str) -> None:
+    done = run(word, "./lake")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"unknown command {word!r}; did you mean {meant!r}?" in done.err
+
+
 def _row_file(folder: Path) -> str:
     (folder / "rows.csv").write_text("id,customer\n1,ana\n")
     return str(folder / "rows.csv")
@@ -85,14 +92,19 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "create": [lake, "more"],
         "ingest": [lake, "sales.orders", _row_file(tmp_path)],
         "read": [lake, "sales.orders"],
+        "profile": [lake, "sales.orders"],
+        "changes": [lake, "sales.orders", "3"],
         "delete": [lake, "sales.orders", "id = 7"],
         "update": [lake, "sales.orders", "--set", "amount=amount + 1"],
         "iceberg": [lake, "sales.orders"],
+        "alter": [lake, "more", "--property", "owner=ana"],
         "rename": [lake, "more", "moved"],
         "drop": [lake, "moved"],
+        "undo": [lake, "3"],
         "log": [lake],
         "diff": [lake, "1"],
         "rollback": [lake, "2"],
+        "tag": [lake],
         "export": [lake, "kept"],
         "convert": [lake, str(tmp_path / "converted")],
         "expire": [lake],

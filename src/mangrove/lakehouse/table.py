@@ -125,7 +125,7 @@ class Table(TableSnapshot):
         author: str | Author | None = None,
         position: int | None = None,
     ) -> RowCounts:
-        """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
+        """Append rows: a Spark, pyarrow, pandas or polars frame, any Arrow stream, or a list of dicts.
 
         Keys are not compared: existing rows remain, and every given row is added. With
         `ordered=False` the position of the rows among other writes does not matter, and
@@ -224,6 +224,7 @@ class Table(TableSnapshot):
         rows, and get their default or null in new rows; only in this case is the table read.
         `properties`, `author` and `position` (a chosen stream position) are those of the delta.
         """
+        rows = make_repeatable(rows)
         describe = describe_deltas(properties, author, position)
         if isinstance(columns, str):
             raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")
@@ -501,7 +502,7 @@ class Table(TableSnapshot):
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return write.counts, state
 
-        counts, state = self.catalog.change(statement, f"{verb} {self.target}")
+        counts, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
         if (
             verb != _COMPACT
             and is_auto_compaction_enabled(state.properties)

@@ -98,7 +98,13 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return the state that the transaction reads: its own writes over its base version."""
         return self.core.workspace
 
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",  # noqa: ARG002 - for the history
+        *,
+        is_blind: bool = False,  # noqa: ARG002 - for a separate commit
+    ) -> T:
         """Run a statement, to be committed with all others."""
         self.reading()
         return statement(self.core)
@@ -161,10 +167,12 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Discard all changes."""
         self.core.rollback()
 
-    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
-        """Run SQL in this transaction, and return the rows of its last statement as a Spark DataFrame."""
+    def sql(
+        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
+    ) -> Any:
+        """Run SQL in this transaction, and return the rows of its last statement, as `Lakehouse.sql` does."""
         self.reading()
-        return run_sql(self.engines, self._lake, self, text, arguments)
+        return run_sql(self.engines, self._lake, self, text, arguments, engine)
 
     def transaction(self, **_: Any) -> NoReturn:
         """Refuse: transactions cannot be nested."""

@@ -1,16 +1,16 @@
 """Name resolution for one statement in a catalog version, with suggestions for unknown names."""
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.sql_port import Arguments
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import join_name, quote_name
-from mangrove.spark.statements import Arguments
 from mangrove.sql.parse.tokens import SqlName
 from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.deltas import TableTarget, split_version
@@ -78,9 +78,9 @@ class NameResolver:
 
     catalog: Catalog
     at: Callable[[int | str], Catalog]
-    history: Callable[[], Iterator[HistoryEntry]]
+    history: Callable[[], Iterable[HistoryEntry]]
     namespace: str
-    table_history: Callable[[TableLocator], Iterator[HistoryEntry]]
+    table_history: Callable[[TableLocator], Iterable[HistoryEntry]]
     new_id: Callable[[], str]
     text: str = ""
     """The statement for error positions, if it references several objects."""

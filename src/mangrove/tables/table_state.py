@@ -19,6 +19,7 @@ from mangrove.model.objects import (
     TableVersion,
 )
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
+from mangrove.model.paths import SEGMENT_BYTES_MAX
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Float32, Float64, is_nested
@@ -90,6 +91,8 @@ class TableState:
     """The table properties."""
     is_part: bool = False
     """Whether logs were pruned because they have no matching rows."""
+    path_bytes_max: int = SEGMENT_BYTES_MAX
+    """The maximum size of the path of a data file."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
@@ -201,6 +204,7 @@ def load_opened_table_state(
         logs,
         properties_of(table, opened.version),
         is_part=requested is not None or opened.target.partition_id is not None,
+        path_bytes_max=min(SEGMENT_BYTES_MAX, reading.settings.file_path_max_size_bytes),
     )
 
 

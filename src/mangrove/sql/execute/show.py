@@ -58,8 +58,9 @@ class InlineResult:
 
 def build_count_result(counts: RowCounts) -> InlineResult:
     """Return the one-row result with the row counts of a statement."""
-    row = (counts.inserted, counts.updated, counts.deleted)
-    return InlineResult("rows_inserted bigint, rows_updated bigint, rows_deleted bigint", (row,))
+    row = (counts.inserted, counts.updated, counts.deleted, counts.upserted)
+    schema = "rows_inserted bigint, rows_updated bigint, rows_deleted bigint, rows_upserted bigint"
+    return InlineResult(schema, (row,))
 
 
 def build_history_result(lines: Iterable[HistoryEntry]) -> InlineResult:
