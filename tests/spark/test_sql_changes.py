@@ -131,7 +131,7 @@ def test_a_transaction_sees_its_own_writes_and_is_committed_or_forgotten_whole(
     assert lake.version == before
     done = session.run("commit message 'two tables'")
     assert (done.version, lake.version, session.in_transaction) == (before + 1, before + 1, False)
-    assert next(lake.history()).message == "two tables"
+    assert lake.history()[0].message == "two tables"
     assert rows(session.run("select * from u").rows()) == ["(10,)", "(20,)"]
     list(session.script("begin; delete from t; rollback"))
     assert session.run("select count(*) from t").rows() == [(2,)]

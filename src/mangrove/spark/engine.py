@@ -51,6 +51,7 @@ from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import write_rows
 from mangrove.spark.write_checks import check_distinct_keys
 from mangrove.storage.port import Store
+from mangrove.tables.aggregates import count_rows
 from mangrove.tables.compaction import UNBOUNDED, Compaction, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merge import Assignable, MergePlan
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
@@ -277,10 +278,8 @@ class SparkEngine:
         )
 
     def _count_visible(self, state: TableState) -> int:
-        plan = plan_scan(state)
-        if all(scan.is_whole for scan in plan.scans):
-            return sum(scan.file.row_count for scan in plan.scans)
-        return self.read(state, []).count()
+        known = count_rows(state, plan_scan(state), None)
+        return self.read(state, []).count() if known is None else known
 
 
 def _count_inserted(by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]]) -> RowCounts:

@@ -20,6 +20,7 @@ from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
 from mangrove.model.names import suggest_name
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.partitioning import Days, Hours, Identity, Months, Transform, Years
+from mangrove.model.paths import SEGMENT_BYTES_MAX
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
@@ -56,6 +57,7 @@ __all__ = [
     "DELETE_MODE",
     "FILE_SIZE_BYTES",
     "NO_ROWS",
+    "PARALLEL_FILE_SIZE_BYTES_MIN",
     "STATISTICS_COLUMNS_MAX",
     "DeleteMode",
     "PlannedDelta",
@@ -317,6 +319,8 @@ def _quote(name: str) -> str:
 
 FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 """The maximum size in memory of the rows of one file; the file is usually several times smaller."""
+PARALLEL_FILE_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
+"""The minimum size in memory of the rows of files that are encoded in parallel."""
 STATISTICS_COLUMNS_MAX: Final = 64
 """The maximum number of columns with bounds, which every scan reads."""
 _AUTHOR: Final = Author("mangrove")
@@ -401,9 +405,14 @@ def describe_deltas(
     return describe if given or by or position is not None else lambda write: write
 
 
-def build_data_file_path(table_id: str, file_id: str) -> str:
-    """Return the path of a new data file; each attempt uses a fresh id, so no file is overwritten."""
-    return f"data/{table_id}/{file_id}.parquet"
+def build_data_file_path(table_id: str, file_id: str, folder: str = "", bytes_max: int = SEGMENT_BYTES_MAX) -> str:
+    """Return the path of a new data file; each attempt uses a fresh id, so no file is overwritten.
+
+    >>> build_data_file_path("t1", "f1", "day=3/"), build_data_file_path("t1", "f1", "day=3/", bytes_max=20)
+    ('data/t1/day=3/f1.parquet', 'data/t1/f1.parquet')
+    """
+    path = f"data/{table_id}/{folder}{file_id}.parquet"
+    return path if len(path) <= bytes_max else f"data/{table_id}/{file_id}.parquet"
 
 
 def has_column_ids(location: str) -> bool:
@@ -415,9 +424,16 @@ def has_column_ids(location: str) -> bool:
     return location.startswith("data/") and location.endswith(".parquet")
 
 
-def split_row_ranges(row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES) -> list[tuple[int, int]]:
-    """Return the first row and the number of rows of each file, of about equal size."""
-    file_count = min(row_count, max(1, -(-size_bytes // file_size_bytes)))
+def split_row_ranges(
+    row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES, threads: int = 1
+) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of each file, of about equal size.
+
+    Rows for fewer files than threads are split further, so that each thread can encode one; such files do not
+    become small.
+    """
+    in_parallel = min(threads, size_bytes // PARALLEL_FILE_SIZE_BYTES_MIN)
+    file_count = min(row_count, max(1, in_parallel, -(-size_bytes // file_size_bytes)))
     ends = [row_count * place // file_count for place in range(file_count + 1)] if file_count else [0]
     return [(start, end - start) for start, end in itertools.pairwise(ends)]
 

@@ -354,7 +354,7 @@ def _load_table_or_view(resolver: NameResolver, target: TableTarget) -> TableSna
         raise NotFoundError(
             f"table or view {join_name(locator.namespace, locator.name)} does not exist{hint}"
         ) from None
-    return table if target.version is None else table.version(target.version)
+    return table.bind(target)
 
 
 def _schema_of(target: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:
