@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.catalog import Catalog
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.sql_port import SqlEngine
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.maintenance.check import CountRowsOfMany
     from mangrove.maintenance.copy import Copier
@@ -83,10 +84,15 @@ def columns_of(rows: object) -> tuple[str, ...] | None:
 
 
 def make_repeatable(rows: object) -> object:
-    """Return rows that can be read more than once, for their columns or for a retry; a reader is consumed when read."""
+    """Return rows that can be read more than once, for their columns or for a retry; a reader is consumed when read.
+
+    Tables and scans of a lakehouse are read once, so that a retry writes the same rows.
+    """
+    source: Any = rows
+    if hasattr(source, "to_reader"):
+        return source.to_reader().read_all()
     if type(rows).__name__ == "RecordBatchReader" and type(rows).__module__.partition(".")[0] == "pyarrow":
-        reader: Any = rows
-        return reader.read_all()
+        return source.read_all()
     return rows
 
 
@@ -165,6 +171,16 @@ class RowReader(Protocol):
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a table, or those that match `where`, in batches with bounded memory."""
+        ...
+
+    def open_reader(
+        self,
+        state: TableState,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a reader of the same rows, or of the first ones, which knows their schema."""
         ...
 
     def count(self, state: TableState, where: str | Predicate | None = None) -> int:
@@ -300,7 +316,13 @@ SPARK_DIALECT: Final = "spark"
 class SqlRunner(Protocol):
     """Engines that also run SQL."""
 
-    def sql(self, lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Any) -> Any:
+    def sql_engine(self, name: str | None = None) -> SqlEngine:
+        """Return the SQL engine with this name; without a name Spark if it has a session, else DuckDB if installed."""
+        ...
+
+    def sql(
+        self, lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Any, engine: str | None = None
+    ) -> Any:
         """Run the statements of an SQL text, and return the rows of the last one."""
         ...
 
@@ -309,11 +331,18 @@ class SqlRunner(Protocol):
         ...
 
 
-def run_sql(engines: object, lake: Lakehouse | None, transaction: Transaction | None, text: str, arguments: Any) -> Any:
+def run_sql(
+    engines: object,
+    lake: Lakehouse | None,
+    transaction: Transaction | None,
+    text: str,
+    arguments: Any,
+    engine: str | None = None,
+) -> Any:
     """Run SQL if the engines support it; otherwise raise an error with advice."""
     if lake is None or not isinstance(engines, SqlRunner):
-        raise InvalidInputError("SQL needs Spark: open the lakehouse with mangrove.open or mangrove.create")
-    return engines.sql(lake, transaction, text, arguments)
+        raise InvalidInputError("SQL needs an engine: open the lakehouse with mangrove.open or mangrove.create")
+    return engines.sql(lake, transaction, text, arguments, engine)
 
 
 def find_view_references(engines: object, text: str, dialect: str, namespace: str) -> tuple[str, ...]:

@@ -93,9 +93,15 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Return the state that the transaction reads: its own writes over its base version."""
         return self._work.reading()
 
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",
+        *,
+        is_blind: bool = False,
+    ) -> T:
         """Run a statement, to be published with all others."""
-        return self._work.change(statement, message)
+        return self._work.change(statement, message, is_blind=is_blind)
 
     def new_id(self) -> str:
         """Return an id for a new object."""
@@ -113,9 +119,11 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Add a delta to a table; see `Transaction.add_delta`."""
         return self._work.add_delta(table, values, delta, version=version, stream_id=stream_id)
 
-    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
+    def sql(
+        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
+    ) -> Any:
         """Run SQL in this transaction."""
-        return self._work.sql(text, arguments)
+        return self._work.sql(text, arguments, engine=engine)
 
     def rollback(self) -> None:
         """Discard the unsaved changes of this process; saved changes remain for all participants."""

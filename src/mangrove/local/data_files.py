@@ -18,6 +18,7 @@ from mangrove.local.scan import RowMaskCache, build_position_delete_rows, get_co
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.partitioning import (
+    UNPARTITIONED,
     Days,
     Direction,
     Hours,
@@ -35,6 +36,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import DataType, Date, Float32, Float64, Timestamp, TimestampTz
 from mangrove.model.values import Value, normalize_value, restore_zone, truncate_lower_bound, truncate_upper_bound
 from mangrove.storage.port import Store
+from mangrove.tables.partition_folders import PartitionFolders
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
@@ -240,7 +242,7 @@ class FileWriter:
         version = state.version
         parts = split_by_partition(rows, version.partition_scheme, state.schema)
         ordered = ((values, sort_rows(part, version.sort_scheme, state.schema)) for values, part in parts)
-        return [*self._write_parts(state, ordered)]
+        return [*self._write_parts(state, ordered, version.partition_scheme)]
 
     def write_keys(self, state: TableState, keys: pa.Table) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
         """Write an equality delete file; return each file with the values of its log."""
@@ -254,16 +256,28 @@ class FileWriter:
         return DataFile(path, len(data), len(positions), kind=FileKind.POSITION_DELETES, applies_to=location)
 
     def _write_parts(
-        self, state: TableState, parts: Iterable[tuple[tuple[Value | None, ...], pa.Table]]
+        self,
+        state: TableState,
+        parts: Iterable[tuple[tuple[Value | None, ...], pa.Table]],
+        scheme: PartitionScheme = UNPARTITIONED,
     ) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
-        """Encode the files of all parts in parallel, and write them in batched store calls."""
+        """Encode the files of all parts in parallel, and write them in batched store calls.
+
+        The files of a part are in the folder of its partition in `scheme`.
+        """
         waiting: dict[str, bytes] = {}
         written: list[tuple[tuple[Value | None, ...], DataFile]] = []
         size = 0
         encoder = _FileEncoder.of(state)
+        folders = PartitionFolders(scheme, state.schema)
         files = (
-            (values, build_data_file_path(state.table_id, self.new_id()), rows.slice(start, count))
+            (
+                values,
+                build_data_file_path(state.table_id, self.new_id(), folder, state.path_bytes_max),
+                rows.slice(start, count),
+            )
             for values, rows in parts
+            for folder in (folders.build_folder(values),)
             for start, count in split_row_ranges(rows.num_rows, rows.nbytes, self.file_size_bytes, self.threads)
         )
 

@@ -38,7 +38,7 @@ def to_duckdb(rows: pa.Table, connection: "duckdb.DuckDBPyConnection | None" = N
 
 
 def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
-    """Return pyarrow, pandas or polars frames, or a list of dicts, as an Arrow table."""
+    """Return pyarrow, pandas or polars frames, another Arrow stream, or a list of dicts, as an Arrow table."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -54,9 +54,11 @@ def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
         return found
     if isinstance(rows, list | tuple):
         return _from_dicts(_check_dicts(rows), schema)
+    if hasattr(rows, "__arrow_c_stream__") and origin not in ("pandas", "polars"):
+        return pa.RecordBatchReader.from_stream(rows).read_all()
     raise InvalidInputError(
-        f"rows are given as {type(rows).__name__}: {_advice(rows, origin)}a Spark, pyarrow, pandas or polars frame, or "
-        "a list of dicts"
+        f"rows are given as {type(rows).__name__}: {_advice(rows, origin)}a Spark, pyarrow, pandas or polars frame, "
+        "an Arrow stream, or a list of dicts"
     )
 
 

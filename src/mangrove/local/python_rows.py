@@ -14,7 +14,14 @@ from mangrove.model.types import DataType, Map
 from mangrove.model.values import Value, normalize_value
 from mangrove.tables.conversion import describe_invalid_decimal
 
-__all__ = ["build_value_error", "list_representable_values", "to_plain_value", "to_python_rows", "to_python_value"]
+__all__ = [
+    "build_value_error",
+    "list_representable_values",
+    "to_plain_value",
+    "to_python_rows",
+    "to_python_value",
+    "to_python_values",
+]
 
 
 def build_value_error(
@@ -77,8 +84,16 @@ def to_python_rows(rows: pa.Table) -> list[dict[str, Any]]:
     try:
         return rows.to_pylist()
     except (OverflowError, ValueError):
-        columns = [[to_python_value(value) for value in column] for column in rows.columns]
+        columns = map(to_python_values, rows.columns)
         return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def to_python_values(column: Any) -> list[Any]:
+    """Convert the values of an Arrow column; times outside the years 1 to 9999 become text."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [to_python_value(value) for value in column]
 
 
 def list_representable_values(column: Any) -> list[Any]:

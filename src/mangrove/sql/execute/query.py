@@ -1,4 +1,4 @@
-"""Binding of tables and views in a query, and its execution on Spark."""
+"""Binding of tables and views in a query, and its execution on an SQL engine."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,21 +11,11 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.predicates import Predicate, render_predicate_sql
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.lakehouse.sql_port import Arguments, Frame, PositionedText, SqlEngine, SqlErrorInfo
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, join_name, quote_name
 from mangrove.model.objects import TableEntry, TableType, ViewEntry
-from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import (
-    Arguments,
-    Frame,
-    PositionedText,
-    SessionNames,
-    SparkErrorInfo,
-    create_frame_of_arrow,
-    read_external_files,
-    rename_columns,
-    run_sql_text,
-)
+from mangrove.model.values import Value
 from mangrove.sql.errors import build_statement_error
 from mangrove.sql.execute.table_functions import TABLE_FUNCTIONS, parse_table_function, run_table_function
 from mangrove.sql.parse.as_of import AsOfExpression, evaluate_as_of
@@ -48,6 +38,7 @@ from mangrove.sql.parse.tokens import (
 )
 from mangrove.sql.pushdown.column_pruning import ColumnPruning, NamesOf, require_all_columns, select_read_columns
 from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.manifest_aggregates import compute_from_manifests
 from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
 from mangrove.sql.pushdown.pruning_predicates import build_table_predicate
 from mangrove.sql.pushdown.scopes import TypedColumns
@@ -89,7 +80,7 @@ class QueryScan:
     state: TableState
     predicate: Predicate | None
     columns: tuple[str, ...] | None = None
-    """The columns that the worker reader reads; None for all, or if Spark prunes columns itself."""
+    """The columns that are read; None for all, or if the engine prunes columns itself."""
 
     def plan(self) -> ScanPlan:
         """Return the scan plan: which files are read, and why others are skipped."""
@@ -109,7 +100,7 @@ class ScanRequirements:
 
     rows: PushedPredicate = ()
     columns: NamesOf = require_all_columns
-    """Computed on demand; Spark's own reader does not need it."""
+    """Computed on demand; an engine that prunes columns itself does not need it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +110,8 @@ class ResolvedName:
     catalog: Catalog
     locator: TableLocator | ViewLocator
     value: TableEntry | ViewEntry
-    version: int | None = None
-    """The number of the table version that the name chooses."""
+    target: TableTarget | None = None
+    """The table, or the part of it that the name chooses."""
     as_of: int | str | None = None
     state: TableState | None = None
     """The state of a managed table."""
@@ -158,6 +149,13 @@ class ResolvedQuery:
 
         return of
 
+    def compute_from_manifests(self, constants: ConstantResolver) -> tuple[Value | None, ...] | None:
+        """Return the only row of a query that needs no data files; otherwise None."""
+        states = [resolved.state for resolved in self.resolved.values()]
+        if not self.read.parsed.is_prunable or len(self.read.table_refs) != 1 or len(states) != 1 or states[0] is None:
+            return None
+        return compute_from_manifests(self.read.parsed.tree, states[0], constants)
+
     @cached_property
     def _positions(self) -> dict[int, int]:
         return {id(table): place for place, table in self.read.parsed.requested.items()}
@@ -190,14 +188,14 @@ class QueryBinder:
     All tables are read from one catalog version, except those with an AS OF clause.
     """
 
-    engine: SparkEngine
+    engine: SqlEngine
     resolver: NameResolver
     arguments: Arguments = None
     prunes: bool = True
     start: int = 0
     """The start of the statement in its script, from which positional parameters are counted."""
     includes_session_views: bool = True
-    """Whether temporary views of Spark take precedence; the query of a view does not see them."""
+    """Whether temporary views take precedence; the query of a view does not see them."""
     above: tuple[str, ...] = ()
     """The views that contain this query, outermost first."""
     scans: list[QueryScan] = field(default_factory=list)
@@ -221,7 +219,11 @@ class QueryBinder:
         constants = ConstantResolver(cache(self.time_zone), self._used_arguments(query.read.tokens, piece, whole))
         replacements = list(self._build_replacements(query, piece, whole, ScanRequirements(), constants))
         frame = self._run(query.read.tokens, piece, whole, replacements, head)
-        return BoundQuery(frame, tuple(self.scans), tuple(dict.fromkeys(self.names)))
+        names = tuple(dict.fromkeys(self.names))
+        row = query.compute_from_manifests(constants) if self.prunes else None
+        if row is None:
+            return BoundQuery(frame, tuple(self.scans), names)
+        return BoundQuery(frame if head else self.engine.create_constant_row(frame, row), (), names)
 
     def _run(
         self,
@@ -231,13 +233,11 @@ class QueryBinder:
         replacements: list[TextReplacement],
         head: str = "",
     ) -> Frame:
-        """Return the rows of a query, with its replacements and those for names that only Spark recognizes."""
+        """Return the rows of a query, with its replacements and those for names that only the engine recognizes."""
         for _ in range(len(tokens) + 1):
             pieces = [PositionedText(head, None), *apply_replacements(piece, replacements)]
-            outcome = run_sql_text(
-                self.statement_cache.names, pieces, self._used_arguments(tokens, piece, whole, replacements)
-            )
-            if not isinstance(outcome, SparkErrorInfo):
+            outcome = self.engine.run(pieces, self._used_arguments(tokens, piece, whole, replacements))
+            if not isinstance(outcome, SqlErrorInfo):
                 return outcome
             replacements.append(self._resolve_missing(outcome, tokens, piece, whole, replacements))
         raise AssertionError("each iteration resolves another name")
@@ -333,13 +333,13 @@ class QueryBinder:
 
     def _resolve_missing(
         self,
-        refusal: SparkErrorInfo,
+        refusal: SqlErrorInfo,
         tokens: list[SqlToken],
         piece: SqlFragment,
         whole: str,
         replacements: list[TextReplacement],
     ) -> TextReplacement:
-        """Return the replacement for a name that only Spark recognized as a table; raise any other error."""
+        """Return the replacement for a name that only the engine recognized as a table; raise any other error."""
         start = None if refusal.start is None else refusal.start - piece.start
         place = next((number for number, token in enumerate(tokens) if token.start == start), None)
         if place is None or any(splice.start == start for splice in replacements):
@@ -399,13 +399,13 @@ class QueryBinder:
             tokens = tokenize(whole[: piece.start + as_of.end], piece.start + as_of.start)
             has_parameters = any(mark in as_of.text for mark in ":?")
             arguments = self._used_arguments(tokens, SqlFragment("", 0), whole) if has_parameters else None
-            self._as_of_cache[key] = evaluate_as_of(
-                as_of, lambda text: run_sql_text(self.statement_cache.names, [PositionedText(text, None)], arguments)
-            )
+            self._as_of_cache[key] = evaluate_as_of(as_of, self.engine, arguments)
         return self._as_of_cache[key]
 
     def _resolve_name(self, table_ref: TableRef) -> ResolvedName | None:
         """Resolve a name; None if it is not in the lakehouse."""
+        if len(table_ref.parts) == 1 and "|" in table_ref.parts[0]:
+            return self._resolve_canonical(table_ref)
         parts, version = split_version(table_ref.parts)
         namespace, name = self._split_name(parts)
         if namespace is None or (len(table_ref.parts) == 1 and self._is_session_view(name)):
@@ -415,7 +415,7 @@ class QueryBinder:
             check_name(namespace)
             check_name(name)
         except InvalidInputError:
-            # A path, as in parquet.`/some/folder`, which Spark resolves.
+            # A path, as in parquet.`/some/folder`, which the engine resolves.
             return None
         full_name = join_name(namespace, name)
         reading, locator, view_locator = catalog.reading(), TableLocator(namespace, name), ViewLocator(namespace, name)
@@ -425,14 +425,23 @@ class QueryBinder:
             view_locator, view = locate_view(reading, view_locator)
         if isinstance(table, TableEntry):
             self.names.append(full_name)
-            state = self._state(catalog, TableTarget(locator, version), table)
-            return ResolvedName(catalog, locator, table, version, table_ref.as_of, state)
+            target = TableTarget(locator, version)
+            state = self._state(catalog, target, table)
+            return ResolvedName(catalog, locator, table, target, table_ref.as_of, state)
         if isinstance(view, ViewEntry) and version is None:
             self.names.append(full_name)
             return ResolvedName(catalog, view_locator, view, as_of=table_ref.as_of)
         if table_ref.as_of is not None and locate_namespace(reading, NamespaceLocator(namespace))[1] is not None:
             raise NotFoundError(f"table or view {full_name} does not exist as of {table_ref.as_of!r}")
         return None
+
+    def _resolve_canonical(self, table_ref: TableRef) -> ResolvedName:
+        """Resolve a canonical string in backticks; no name contains a bar."""
+        catalog = self.resolver.catalog if table_ref.as_of is None else self.resolver.at(table_ref.as_of)
+        table = catalog.table(table_ref.parts[0])
+        self.names.append(str(table.locator))
+        state = self._state(catalog, table.target, table.value)
+        return ResolvedName(catalog, table.locator, table.value, table.target, table_ref.as_of, state)
 
     def _state(self, catalog: Catalog, target: TableTarget, value: TableEntry) -> TableState | None:
         """Return the cached state of a managed table; None if it is external or has no schema."""
@@ -459,34 +468,31 @@ class QueryBinder:
             requirements = replace(requirements, columns=require_all_columns)
         if isinstance(value, ViewEntry):
             return self._view_rows(resolved, requirements, constants or ConstantResolver(self.time_zone))
-        locator = resolved.locator
-        if resolved.state is None and isinstance(locator, TableLocator) and value.table_type is TableType.MANAGED:
-            return create_frame_of_arrow(self.engine.session, resolved.catalog.table(locator).to_arrow())
+        assert resolved.target is not None
+        if resolved.state is None and value.table_type is TableType.MANAGED:
+            table = resolved.catalog.table(resolved.target.locator).bind(resolved.target)
+            return self.engine.create_frame_of_arrow(table.to_arrow())
         if resolved.state is None:
-            return read_external_files(
-                self.engine.session, value.table_format, str(value.location), value.format_properties
-            )
+            return self.engine.read_external_files(value.table_format, str(value.location), value.format_properties)
         requested = (
             build_table_predicate(requirements.rows, resolved.state.schema, constants)
             if constants is not None
             else None
         )
-        assert isinstance(resolved.locator, TableLocator)
-        record_rows_read(resolved.catalog.reading(), TableTarget(resolved.locator, resolved.version), requested)
-        # Spark's own reader prunes columns itself.
-        is_pruned_by_spark = not self.engine.reads_in_workers and not self._has_foreign_files(resolved, resolved.state)
-        columns = None if is_pruned_by_spark else select_read_columns(resolved.state.schema, requirements.columns())
+        record_rows_read(resolved.catalog.reading(), resolved.target, requested)
+        is_pruned_by_engine = self.engine.prunes_columns and not self._has_foreign_files(resolved, resolved.state)
+        columns = None if is_pruned_by_engine else select_read_columns(resolved.state.schema, requirements.columns())
         return self._table_rows(resolved, QueryScan(resolved.state.name, resolved.state, requested, columns))
 
     def _has_foreign_files(self, resolved: ResolvedName, state: TableState) -> bool:
         """Return whether a table has files of other programs, which workers read."""
         version = _version_of(resolved.catalog)
         return self.statement_cache.foreign.get_or_create(
-            None if version is None else (version, resolved.locator, resolved.version), lambda: has_foreign_files(state)
+            None if version is None else (version, resolved.target), lambda: has_foreign_files(state)
         )
 
     def _table_rows(self, resolved: ResolvedName, scan: QueryScan) -> Frame:
-        key = (resolved.locator, resolved.version, resolved.as_of, scan.predicate, scan.columns)
+        key = (resolved.target, resolved.as_of, scan.predicate, scan.columns)
         if key not in self._frames:
             frames, version = self.statement_cache.frames, _version_of(resolved.catalog)
 
@@ -497,9 +503,7 @@ class QueryBinder:
                     lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
-            version_key = (
-                None if version is None else (version, resolved.locator, resolved.version, scan.predicate, scan.columns)
-            )
+            version_key = None if version is None else (version, resolved.target, scan.predicate, scan.columns)
             self._frames[key] = frames.get_or_create(version_key, read_frame)
             self.scans.append(scan)
         return self._frames[key]
@@ -550,12 +554,12 @@ class QueryBinder:
 
     def _load_session_views(self, names: Collection[str]) -> None:
         """Find the names of temporary views, which take precedence."""
-        temporary_views = self.statement_cache.names.temporary_views(names)
+        temporary_views = self.engine.list_temporary_views(names)
         self._session_views.update((name, name in temporary_views) for name in names)
 
     def time_zone(self) -> str:
         """Return the session time zone, which applies to times without a zone."""
-        return str(self.engine.session.conf.get("spark.sql.session.timeZone"))
+        return self.engine.time_zone()
 
 
 def _view_fragment(view: ResolvedName) -> SqlFragment:
@@ -574,8 +578,9 @@ def _version_of(catalog: Catalog) -> int | None:
 
 
 def evaluate_constant(piece: SqlFragment, binder: QueryBinder, whole: str) -> object:
-    """Return the value of an expression without columns, evaluated by Spark."""
-    return binder.query(SqlFragment(f"SELECT {piece.text}", piece.start - len("SELECT ")), whole).frame.collect()[0][0]
+    """Return the value of an expression without columns, evaluated by the engine."""
+    frame = binder.query(SqlFragment(f"SELECT {piece.text}", piece.start - len("SELECT ")), whole).frame
+    return binder.engine.collect_rows(frame)[0][0]
 
 
 def evaluate_text(piece: SqlFragment, binder: QueryBinder, whole: str) -> str:
@@ -594,15 +599,15 @@ def evaluate_immediate_arguments(statement: ExecuteImmediate, binder: QueryBinde
     return [value for _, value in values] or None
 
 
-def set_variables(into: SqlFragment, frame: Frame, names: SessionNames, whole: str) -> None:
+def set_variables(into: SqlFragment, frame: Frame, engine: SqlEngine, whole: str) -> None:
     """Set session variables to the columns of the only row; without a row, to null."""
     # Distinct names, because the result may have two columns with the same name.
-    numbered = rename_columns(frame, [f"column {number}" for number in range(len(frame.columns))])
+    numbered = engine.rename_columns(frame, [f"column {number}" for number in range(len(frame.columns))])
     pieces = [
         PositionedText("SET VAR (", None),
         PositionedText(into.text, into.start),
         PositionedText(") = (SELECT * FROM ", None),
     ]
-    outcome = run_sql_text(names, [*pieces, numbered, PositionedText(")", None)])
-    if isinstance(outcome, SparkErrorInfo):
+    outcome = engine.run([*pieces, numbered, PositionedText(")", None)])
+    if isinstance(outcome, SqlErrorInfo):
         raise build_statement_error(outcome, whole)
