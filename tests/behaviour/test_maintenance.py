@@ -1,6 +1,5 @@
 """Maintenance through the lakehouse: exports by name, expiry, vacuum, check."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import mangrove
 from mangrove import expr
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on_store
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 
@@ -62,12 +61,13 @@ def test_rows_of_an_export_are_read_wherever_they_are(
 
 
 def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(
-    sales: Lakehouse, clock: Clock, layout: str, opened_again: Callable[[], Lakehouse]
+    sales: Lakehouse, clock: Clock, layout: str
 ) -> None:
     store = sales.effects.store
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser" * 200})
-    opened_again().alter_table("sales.orders", {"by": "concurrent"})
+    other = open_on_store(build_deterministic_effects(store, clock, 10**6))
+    other.alter_table("sales.orders", {"by": "concurrent"})
     before = {entry.path for entry in store.list()}
     with pytest.raises(mangrove.ConflictError):
         loser.commit()
