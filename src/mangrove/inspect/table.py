@@ -25,6 +25,7 @@ __all__ = [
     "PartitionLine",
     "TableInfo",
     "TableVersionLine",
+    "find_requested_table",
     "format_partition",
     "load_table_info",
     "merge_bounds",
@@ -148,9 +149,7 @@ class TableInfo:
 
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
     """Return a table, with its partitions after the query's `after`."""
-    table = pinned.lake_snapshot.table(
-        parse_table_name(requested.step("name")), version=requested.number("table_version")
-    )
+    table = find_requested_table(pinned, requested)
     locator, value = table.locator, table.value
     opened = _open(table) if _has_rows(value) else None
     partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
@@ -177,6 +176,13 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         partitions=partitions,
         next_after=next_after,
         aliases=table.aliases,
+    )
+
+
+def find_requested_table(pinned: PinnedLakehouse, requested: PageRequest) -> TableSnapshot:
+    """Return the table that the URL names, at the table version that its query names."""
+    return pinned.lake_snapshot.table(
+        parse_table_name(requested.step("name")), version=requested.number("table_version")
     )
 
 

@@ -42,6 +42,54 @@ class Links:
         """A table or one of its table versions, or the next page of its partitions."""
         return self._to(f"/tables/{_quote_segment(str(locator))}", after=after, table_version=table_version)
 
+    def table_tabs(self, locator: TableLocator, table_version: int | None) -> list[tuple[str, str]]:
+        """The pages about one table, with their names."""
+        return [
+            ("Table", self.table(locator, table_version=table_version)),
+            ("Rows", self.rows(locator, table_version=table_version)),
+            ("Profile", self._to_table(locator, "profile", table_version=table_version)),
+            ("History", self.table_history(locator, table_version=table_version)),
+            ("Files", self.files(locator, table_version=table_version)),
+        ]
+
+    def rows(
+        self,
+        locator: TableLocator,
+        *,
+        where: str | None = None,
+        offset: int | None = None,
+        table_version: int | None = None,
+    ) -> str:
+        """A page of the rows of a table."""
+        return self._to_table(locator, "rows", where=where, offset=offset, table_version=table_version)
+
+    def table_history(
+        self, locator: TableLocator, *, before: int | None = None, table_version: int | None = None
+    ) -> str:
+        """The versions that changed a table."""
+        return self._to_table(locator, "history", before=before, table_version=table_version)
+
+    def row_changes(
+        self,
+        locator: TableLocator,
+        to_version: int,
+        *,
+        from_version: int | None = None,
+        offset: int | None = None,
+        table_version: int | None = None,
+    ) -> str:
+        """The rows of a table that differ between two versions."""
+        query = {"from": from_version, "to": to_version, "offset": offset, "table_version": table_version}
+        return self._to_table(locator, "changes", **query)
+
+    def files(self, locator: TableLocator, *, table_version: int | None = None) -> str:
+        """The live data files of a table."""
+        return self._to_table(locator, "files", table_version=table_version)
+
+    def compaction(self, locator: TableLocator) -> str:
+        """The target of the compaction form."""
+        return f"/tables/{_quote_segment(str(locator))}/compact"
+
     def partition(
         self, locator: TableLocator, partition_id: str, *, after: int | None = None, table_version: int | None = None
     ) -> str:
@@ -83,6 +131,9 @@ class Links:
     def storage(self) -> str:
         """Files and growth."""
         return self._to("/storage")
+
+    def _to_table(self, locator: TableLocator, page: str, **parameters: str | int | None) -> str:
+        return self._to(f"/tables/{_quote_segment(str(locator))}/{page}", **parameters)
 
     def _to(self, path: str, **parameters: str | int | None) -> str:
         query = {name: str(value) for name, value in (*parameters.items(), ("version", self.at)) if value is not None}

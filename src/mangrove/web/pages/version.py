@@ -4,9 +4,9 @@ from mangrove.inspect.diff import DiffEntry
 from mangrove.inspect.formatting import format_quantity
 from mangrove.inspect.history import VersionDiffInfo
 from mangrove.model.locators import parse_table_name
+from mangrove.web.actions import MESSAGE_CHARACTERS_MAX
 from mangrove.web.links import Links
 from mangrove.web.rendering import render_page
-from mangrove.web.rollback import MESSAGE_CHARACTERS_MAX
 
 __all__ = ["render_version_page"]
 
