@@ -154,7 +154,7 @@ def test_the_button_compacts_the_table_and_changes_no_rows(shop: Lakehouse) -> N
         assert (answer.status_code, answer.headers["location"]) == (303, f"{TABLE}/files")
         after = writer.get(f"/api{TABLE}/files").json()
         assert after["files"] < files
-        assert after["live_rows"] == {"rows": 100, "is_exact": True}
+        assert (after["live_rows"]["rows"], after["live_rows"]["is_exact"]) == (100, True)
         assert after["is_compaction_recommended"] is False
         assert count_ids(shop) == before
         answer = writer.post(f"/api{TABLE}/compact", headers=BEARER)

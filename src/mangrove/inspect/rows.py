@@ -1,4 +1,4 @@
-"""Pages of rows of a table, and its number of live rows, with bounded work."""
+"""Pages of rows of a table, read with bounded work."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from mangrove.inspect.formatting import shorten_text
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.table import find_requested_table
 from mangrove.local.python_rows import to_python_rows
-from mangrove.local.scan import count_matching_rows, stream_scan
+from mangrove.local.scan import stream_scan
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import Column
 from mangrove.storage.port import Store
@@ -20,12 +20,10 @@ from mangrove.tables.table_state import TableState
 __all__ = [
     "COLUMNS_MAX",
     "ROWS_READ_MAX",
-    "LiveRowCount",
     "RowColumn",
     "RowPage",
     "RowsInfo",
     "bound_value",
-    "count_live_rows",
     "limit_scans",
     "load_rows_info",
     "read_row_page",
@@ -73,15 +71,6 @@ class RowsInfo:
     columns_left_out: int
     page: RowPage
     rows_read_max: int = ROWS_READ_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRowCount:
-    """The number of rows of a table without its deleted rows."""
-
-    rows: int
-    is_exact: bool
-    """False if too many rows would have to be compared with deletes; the number is an upper bound then."""
 
 
 def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
@@ -135,18 +124,6 @@ def limit_scans(scans: Iterable[FileScan], rows_max: int = ROWS_READ_MAX) -> tup
         else:
             chosen.append(scan)
     return tuple(chosen), rows_unread
-
-
-def count_live_rows(store: Store, state: TableState) -> LiveRowCount:
-    """Count the rows of a table; only files with deletes are opened, and only if they have few enough rows."""
-    plan = plan_scan(state)
-    deleted_from = tuple(scan for scan in plan.scans if not scan.is_whole)
-    rows = sum(scan.file.row_count for scan in plan.scans)
-    compared = sum(scan.file.row_count for scan in deleted_from)
-    if compared > ROWS_READ_MAX:
-        return LiveRowCount(rows, is_exact=False)
-    live = count_matching_rows(store, state, replace(plan, scans=deleted_from)) if deleted_from else 0
-    return LiveRowCount(rows - compared + live, is_exact=True)
 
 
 def bound_value(value: Any) -> Any:

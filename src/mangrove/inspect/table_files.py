@@ -7,8 +7,8 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.formatting import format_value
+from mangrove.inspect.live_rows import LiveRowCount, count_live_rows
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.inspect.rows import LiveRowCount, count_live_rows
 from mangrove.inspect.table import find_requested_table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.tables.compaction import plan_table_compaction

@@ -112,6 +112,18 @@ class Links:
         """A view."""
         return self._to(f"/views/{_quote_segment(str(locator))}")
 
+    def lineage(self) -> str:
+        """Views and what they read."""
+        return self._to("/lineage")
+
+    def search(self, text: str | None = None) -> str:
+        """The hits of a search."""
+        return self._to("/search", text=text)
+
+    def shared_transaction(self, name: str) -> str:
+        """A shared transaction with a preview of its merge."""
+        return self._to(f"/shared/{_quote_segment(name)}")
+
     def history(self, *, before: int | None = None) -> str:
         """The versions, newest first."""
         return self._to("/history", before=before)

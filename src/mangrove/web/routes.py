@@ -20,12 +20,15 @@ from starlette.routing import Route
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, MangroveError, NotFoundError, StorageError
 from mangrove.inspect.catalog import load_namespace_info, load_namespace_list, load_view_info
 from mangrove.inspect.history import load_history_info, load_version_diff
+from mangrove.inspect.lineage import load_lineage_info
 from mangrove.inspect.objects import load_object_info
 from mangrove.inspect.overview import load_overview_info
 from mangrove.inspect.page import PageRequest, PinnedLakehouse, pin_version
 from mangrove.inspect.partition import load_delta_info, load_partition_info
 from mangrove.inspect.profile import load_profile_info
 from mangrove.inspect.rows import load_rows_info
+from mangrove.inspect.search import load_search_info
+from mangrove.inspect.shared_transactions import load_shared_transaction_info
 from mangrove.inspect.storage import load_storage_info
 from mangrove.inspect.table import TableInfo, load_table_info
 from mangrove.inspect.table_files import load_table_files_info
@@ -37,6 +40,7 @@ from mangrove.model.schema import Schema
 from mangrove.web.actions import ACTIONS, BODY_BYTES_MAX, Action, WriteAccess, parse_form
 from mangrove.web.links import API, STATIC
 from mangrove.web.pages.connect import IcebergConnection
+from mangrove.web.pages.lineage import render_lineage_page
 from mangrove.web.pages.overview import render_overview_page
 from mangrove.web.pages.profile import render_profile_page
 from mangrove.web.pages.rows import render_row_changes_page, render_rows_page
@@ -127,6 +131,9 @@ _PAGES: Final = (
     PageRoute(_PARTITION, load_partition_info, render_partition_page),
     PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),
     PageRoute("/views/{name}", load_view_info, render_view_page),
+    PageRoute("/lineage", load_lineage_info, render_lineage_page),
+    PageRoute("/search", load_search_info, partial(render_page, "search.html")),
+    PageRoute("/shared/{name}", load_shared_transaction_info, partial(render_page, "shared.html")),
     PageRoute("/history", load_history_info, partial(render_page, "history.html")),
     PageRoute("/history/{number}", load_version_diff, render_version_page, has_form=True),
     PageRoute("/tree", load_tree_info, render_tree_page),
