@@ -331,6 +331,20 @@ class Metastore(Protocol):
         """
         ...
 
+    def rebase(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> tuple[MetastoreSnapshot, Changes]:
+        """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`.
+
+        This is what `commit` does after a lost race, without a request for the newest
+        version. If versions in between cannot be read, the arguments are returned.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:

@@ -299,6 +299,36 @@ def test_a_lone_commit_is_not_changed_by_grouping(threads: Threads) -> None:
     assert record.message == "create table n.lone"
 
 
+def test_transactions_with_different_base_versions_become_one_version(threads: Threads) -> None:
+    lake = threads.lake
+    others = {}
+    for number in range(4):
+        others[f"t{number}"] = lake.transaction("serializable")
+        lake.create_table(f"n.between{number}", "id int")
+    first = lake.transaction()
+    first.add_delta("n.rows", (), delta("first"))
+    for name, transaction in others.items():
+        transaction.create_table(f"n.{name}", "id int")
+        transaction.add_delta("n.rows", (), delta(name))
+    before = threads.store.requests
+    threads.commit_behind(first, others)
+    assert threads.outcomes == {"first": 8} | dict.fromkeys(others, 9)
+    assert (threads.store.requests - before).creates == 2
+    assert files(lake) == ["first", *others]
+
+
+def test_a_transaction_with_an_older_base_version_is_refused_without_a_create(threads: Threads) -> None:
+    lake = threads.lake
+    stale = lake.transaction()
+    stale.alter_table("n.rows", {"by": "stale"})
+    lake.alter_table("n.rows", {"by": "newer"})
+    before = threads.store.requests
+    with pytest.raises(ConflictError, match=r"n\.rows"):
+        stale.commit()
+    assert (threads.store.requests - before).creates == 0
+    assert lake.table("n.rows").properties == {"by": "newer"}
+
+
 def test_only_what_stands_on_one_version_goes_together() -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("n")

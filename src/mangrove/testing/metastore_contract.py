@@ -12,7 +12,17 @@ import pytest
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.expressions.predicates import IsNull
-from mangrove.metastore import Changes, CommitResult, Isolation, Metastore, MetastoreSnapshot, ObjectRange, RowRange
+from mangrove.metastore import (
+    Changes,
+    CommitResult,
+    Isolation,
+    Metastore,
+    MetastoreSnapshot,
+    ObjectRange,
+    RowChangeDetector,
+    RowRange,
+    assume_rows_changed,
+)
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -43,6 +53,7 @@ __all__ = [
     "IsolationContract",
     "MakeMetastore",
     "MetastoreContract",
+    "RebaseContract",
     "commit_objects",
     "list_table_names",
     "make_delta",
@@ -327,6 +338,55 @@ class IsolationContract:
         newest = metastore.latest()
         assert newest.version == 81
         assert len(list_table_names(newest, "sales")) == 80
+
+
+class _RebasingMetastore:
+    """A metastore that rebases changes on the newest version in memory before it commits them."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._metastore = metastore
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metastore, name)
+
+    def commit(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> CommitResult:
+        newest, rebased = self._metastore.rebase(base, changes, isolation, have_rows_changed)
+        return self._metastore.commit(newest, rebased, isolation, have_rows_changed)
+
+
+class RebaseContract(IsolationContract):
+    """The isolation tests for changes that are rebased before their commit, as a group commit does."""
+
+    @pytest.fixture
+    def metastore(self, make_metastore: MakeMetastore, effects: Effects) -> Any:
+        """Return a new, empty metastore that rebases before each commit."""
+        return _RebasingMetastore(make_metastore(effects))
+
+    def test_rebased_changes_are_based_on_the_newest_version_in_memory(self, metastore: Metastore) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
+        newest = commit_objects(metastore, base, make_table("sales", "a")).snapshot
+        changes = Changes(make_id(), puts=dict([make_table("sales", "b")]))
+        for older in (base, newest):
+            snapshot, rebased = metastore.rebase(older, changes, Isolation.SERIALIZABLE)
+            assert (snapshot.version, rebased) == (newest.version, changes)
+
+    def test_versions_of_other_processes_are_read_for_a_rebase(
+        self, make_metastore: MakeMetastore, metastore: Metastore, effects: Effects
+    ) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
+        other = make_metastore(effects)
+        for name in "abc":
+            commit_objects(other, other.latest(), make_table("sales", name))
+        metastore.latest()
+        changes = Changes(make_id(), puts=dict([make_table("sales", "b")]))
+        with pytest.raises(ConflictError, match=r"sales\.b"):
+            metastore.rebase(base, changes, Isolation.SNAPSHOT)
 
 
 class MetastoreContract(IsolationContract):

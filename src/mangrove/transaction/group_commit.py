@@ -4,11 +4,12 @@ A request commits immediately if no commit is running. Requests that arrive mean
 wait, and then one of their threads commits all that are compatible. No request waits
 for others to arrive, so a single writer is not slowed down.
 
-Changes are compatible if they have the same base version and none conflicts with an
-earlier one of the group. Rows are not compared within a group: a request that read or
-guards rows of a stream to which an earlier member writes commits on its own, later. If
-a merged commit conflicts, only one member may be the cause, so each member then
-commits on its own.
+Requests whose base version is older than the newest version in memory are rebased on it
+first: their commit could not be the next version. Changes are compatible if they have
+the same base version then, and none conflicts with an earlier one of the group. Rows
+are not compared within a group: a request that read or guards rows of a stream to which
+an earlier member writes commits on its own, later. If a merged commit conflicts, only
+one member may be the cause, so each member then commits on its own.
 """
 
 import threading
@@ -243,9 +244,9 @@ class GroupCommitter:
             if mine.outcome is not None:
                 return
             self._is_busy = True
-            group = self._take()
+            group, self._waiting = self._waiting, []
         try:
-            self._commit_all(group)
+            self._commit_compatible(group)
         finally:
             with self._changed:
                 # Requests without an outcome, because this thread was interrupted, are first in line again.
@@ -259,13 +260,27 @@ class GroupCommitter:
             mine.outcome = mine.outcome or _unknown_outcome_error(error)
             self._waiting = [one for one in self._waiting if one is not mine]
 
-    def _take(self) -> list[_PendingRequest]:
-        """Return the requests to commit next; the others keep waiting."""
-        members, _ = select_group([one.request for one in self._waiting])
-        chosen = {id(request) for request in members}
-        group = [one for one in self._waiting if id(one.request) in chosen]
-        self._waiting = [one for one in self._waiting if id(one.request) not in chosen]
-        return group
+    def _commit_compatible(self, waiting: list[_PendingRequest]) -> None:
+        """Commit the first request that can be committed, together with those that are compatible with it."""
+        for one in waiting:
+            self._rebase(one)
+        ready = [one for one in waiting if one.outcome is None]
+        if ready:
+            members, _ = select_group([one.request for one in ready])
+            chosen = {id(request) for request in members}
+            self._commit_all([one for one in ready if id(one.request) in chosen])
+
+    def _rebase(self, one: _PendingRequest) -> None:
+        """Rebase the request on the newest version in memory; a conflict is its outcome."""
+        request = one.request
+        try:
+            base, changes = self.metastore.rebase(
+                request.base, request.changes, request.isolation, self.have_rows_changed
+            )
+        except MangroveError as error:
+            one.outcome = error
+        else:
+            one.request = replace(request, base=base, changes=changes)
 
     def _commit_all(self, group: list[_PendingRequest]) -> None:
         if len(group) > 1 and self._commit_merged(group):

@@ -7,11 +7,11 @@ from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, ope
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import LakehouseSettings
-from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract
+from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract, RebaseContract
 
 
-class TestCatalogMetastore(MetastoreContract):
-    """All that the contract asks for."""
+class CatalogMetastoreFixtures:
+    """Metastores of each format revision."""
 
     @pytest.fixture(params=[SEED, DELTACAT_2], ids=["seed", "deltacat-2"])
     def revision(self, request: pytest.FixtureRequest) -> DeltaCatRevision:
@@ -26,3 +26,11 @@ class TestCatalogMetastore(MetastoreContract):
             return create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
 
         return make
+
+
+class TestCatalogMetastore(CatalogMetastoreFixtures, MetastoreContract):
+    """All that the contract asks for."""
+
+
+class TestRebaseOfCatalogs(CatalogMetastoreFixtures, RebaseContract):
+    """Isolation of changes that are rebased before their commit."""

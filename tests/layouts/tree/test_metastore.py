@@ -8,11 +8,11 @@ from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.versions import find_root_names
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import STRICT_TREE, LakehouseSettings
-from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract
+from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract, RebaseContract
 
 
-class TestTreeMetastore(MetastoreContract):
-    """All that the contract asks for."""
+class TreeMetastoreFixtures:
+    """Metastores of each format revision."""
 
     @pytest.fixture(params=[NEWER, OLDER], ids=["newer", "older"])
     def revision(self, request: pytest.FixtureRequest) -> TreeRevision:
@@ -31,3 +31,11 @@ class TestTreeMetastore(MetastoreContract):
             return create_tree(effects, settings, Changes("made"), revision)
 
         return make
+
+
+class TestTreeMetastore(TreeMetastoreFixtures, MetastoreContract):
+    """All that the contract asks for."""
+
+
+class TestRebaseOfTrees(TreeMetastoreFixtures, RebaseContract):
+    """Isolation of changes that are rebased before their commit."""

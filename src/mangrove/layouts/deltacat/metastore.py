@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.commit import commit_changes, commit_first
+from mangrove.layouts.deltacat.commit import commit_changes, commit_first, rebase_on_newest
 from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
 from mangrove.layouts.deltacat.foreign_commits import ForeignCatalog, import_foreign_commits, list_foreign_commits
@@ -17,6 +17,7 @@ from mangrove.layouts.deltacat.guards import (
     list_taken_versions,
     list_versions_since,
     read_guard,
+    read_guards,
     read_live_guards,
     read_retired_guards,
 )
@@ -30,6 +31,7 @@ from mangrove.layouts.deltacat.object_history import ObjectRevision, list_revisi
 from mangrove.layouts.deltacat.paths import HINT_PATH, guard_path
 from mangrove.layouts.deltacat.revision import SEED, DeltaCatRevision
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
+from mangrove.layouts.recent_versions import RecentVersions
 from mangrove.metastore import (
     Changes,
     Commit,
@@ -63,6 +65,7 @@ class DeltaCatMetastore:
         self._files = files
         self._foreign = ForeignCatalog(effects, files)
         self._newest = None if known is None else DeltaCatSnapshot(files, known)
+        self._recent = RecentVersions(self._read_live_guards)
         self._looked_at_millis: int | None = None
         self._lock = threading.Lock()
 
@@ -147,6 +150,22 @@ class DeltaCatMetastore:
         assert isinstance(committed.snapshot, DeltaCatSnapshot)
         self._seen(committed.snapshot)
         return committed
+
+    def rebase(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> tuple[DeltaCatSnapshot, Changes]:
+        """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`."""
+        own, newest = self._own(base), self._newest
+        if newest is None or own.guard.is_foreign:
+            return own, changes
+        concurrent_commits = self._recent.list_between(own.version, newest.version)
+        if not concurrent_commits:
+            return own, changes
+        return rebase_on_newest(own, concurrent_commits, changes, isolation, have_rows_changed)
 
     def _import_foreign_commits_periodically(self) -> None:
         """Import DeltaCAT's transactions before the first commit, and again after some time.
@@ -281,7 +300,12 @@ class DeltaCatMetastore:
         guard = read_guard(self._files.store, version)
         return None if guard is None or guard.is_expired else guard
 
+    def _read_live_guards(self, versions: Sequence[int]) -> list[Guard | None]:
+        guards = read_guards(self._files.store, versions)
+        return [None if guard is None or guard.is_expired else guard for guard in guards]
+
     def _seen(self, snapshot: DeltaCatSnapshot) -> DeltaCatSnapshot:
+        self._recent.add(snapshot.version, snapshot.guard)
         with self._lock:
             if self._newest is None or snapshot.version > self._newest.version:
                 self._newest = snapshot

@@ -58,6 +58,7 @@ __all__ = [
     "create_root",
     "pause_before_retry",
     "read_concurrent_roots",
+    "rebase_changes",
 ]
 
 ATTEMPTS_MAX = 100
@@ -169,11 +170,43 @@ def _rebase_on_newest(
     if not concurrent_commits:
         return base, staged
     newest = TreeSnapshot(files, concurrent_commits[-1])
+    following = _check_concurrent_commits(base, concurrent_commits, staged.changes, isolation, have_rows_changed)
+    changes = assign_positions(following, newest)
+    pointers = {
+        now: staged.pointers[locator]
+        for now, locator in zip(changes.puts, following.puts, strict=True)
+        if locator in staged.pointers
+    }
+    return newest, replace(staged, changes=changes, pointers=pointers)
+
+
+def rebase_changes(
+    base: TreeSnapshot,
+    concurrent_commits: Sequence[Root],
+    changes: Changes,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
+) -> tuple[TreeSnapshot, Changes]:
+    """Return the last of the concurrent commits and the changes rebased on it; raise `ConflictError` on a conflict."""
+    newest = TreeSnapshot(base.files, concurrent_commits[-1])
+    following = _check_concurrent_commits(base, concurrent_commits, changes, isolation, have_rows_changed)
+    return newest, assign_positions(following, newest)
+
+
+def _check_concurrent_commits(
+    base: TreeSnapshot,
+    concurrent_commits: Sequence[Root],
+    changes: Changes,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
+) -> Changes:
+    """Return the changes without those that concurrent commits made too; raise `ConflictError` on a conflict."""
+    snapshots = [TreeSnapshot(base.files, root) for root in concurrent_commits]
+    newest = snapshots[-1]
     written = {message.key for concurrent_commit in concurrent_commits for message in concurrent_commit.changed}
     following, commuting = drop_identical_writes(
-        staged.changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
+        changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
     )
-    staged = replace(staged, changes=following)
     validation_set = build_validation_set(following, isolation, base.keys, commuting)
     for before, concurrent_commit in zip([base.root, *concurrent_commits], concurrent_commits, strict=False):
         if concurrent_commit.is_rollback:
@@ -181,26 +214,20 @@ def _rebase_on_newest(
         touched = validation_set.detect_conflicts((message.key for message in concurrent_commit.changed), base.keys)
         if touched:
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
-        if staged.changes.settings is not None and concurrent_commit.definition_path != before.definition_path:
+        if following.settings is not None and concurrent_commit.definition_path != before.definition_path:
             raise build_conflict_error(concurrent_commit.commit, ["the lakehouse definition"])
     check_rows(
         following,
         isolation,
         base,
-        [TreeSnapshot(files, root) for root in concurrent_commits],
+        snapshots,
         lambda number, stream: find_written_partitions(
             (message.key for message in concurrent_commits[number].written), stream, base.keys
         ),
         have_rows_changed,
     )
-    check_default_versions(staged.changes, newest)
-    changes = assign_positions(staged.changes, newest)
-    pointers = {
-        now: staged.pointers[locator]
-        for now, locator in zip(changes.puts, staged.changes.puts, strict=True)
-        if locator in staged.pointers
-    }
-    return newest, replace(staged, changes=changes, pointers=pointers)
+    check_default_versions(following, newest)
+    return following
 
 
 def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> list[Root]:

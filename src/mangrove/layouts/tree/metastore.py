@@ -9,7 +9,8 @@ from mangrove.betree.compact import compact_tree
 from mangrove.betree.node import Entry, Node
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.commit import commit_changes, commit_rebuilt_tree, create_root
+from mangrove.layouts.recent_versions import RecentVersions
+from mangrove.layouts.tree.commit import commit_changes, commit_rebuilt_tree, create_root, rebase_changes
 from mangrove.layouts.tree.definition_files import append_checksum
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
@@ -35,6 +36,7 @@ from mangrove.layouts.tree.versions import (
     read_newest_root,
     read_retired_roots,
     read_root,
+    read_roots,
 )
 from mangrove.metastore import (
     Changes,
@@ -70,6 +72,7 @@ class TreeMetastore:
         self._files = files
         self._names = names
         self._newest = known
+        self._recent = RecentVersions(self._read_live_roots)
         self._birthplaces = TableOrigins()
         self._lock = threading.Lock()
 
@@ -150,6 +153,20 @@ class TreeMetastore:
         assert isinstance(committed.snapshot, TreeSnapshot)
         self._seen(committed.snapshot)
         return committed
+
+    def rebase(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> tuple[TreeSnapshot, Changes]:
+        """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`."""
+        known, newest = self._own(base), self._newest
+        concurrent_commits = self._recent.list_between(known.version, newest.version)
+        if not concurrent_commits:
+            return known, changes
+        return rebase_changes(known, concurrent_commits, changes, isolation, have_rows_changed)
 
     def compact(self, changes: Changes) -> TreeSnapshot:
         """Commit the newest version again with compacted nodes: at least half full, without messages."""
@@ -259,7 +276,12 @@ class TreeMetastore:
             raise InvalidInputError("the snapshot belongs to another metastore")
         return snapshot
 
+    def _read_live_roots(self, versions: Sequence[int]) -> list[Root | None]:
+        roots = read_roots(self._files.store, self._names, versions)
+        return [None if root is None or root.is_expired else root for root in roots]
+
     def _seen(self, snapshot: TreeSnapshot) -> TreeSnapshot:
+        self._recent.add(snapshot.version, snapshot.root)
         with self._lock:
             if snapshot.version > self._newest.version:
                 self._newest = snapshot
