@@ -12,10 +12,10 @@ __all__ = ["encode_csv", "encode_parquet"]
 
 
 def encode_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield the parts of a CSV file with a header; nested values and bytes become JSON and hexadecimal text.
+    r"""Yield the parts of a CSV file with a header; nested values and bytes become JSON and hexadecimal text.
 
     >>> b"".join(encode_csv(pa.schema([("id", pa.int64())]), [pa.record_batch({"id": [1, None]})]))
-    b'"id"\\n1\\n\\n'
+    b'"id"\n1\n\n'
     """
     flat = pa.schema([(field.name, pa.string() if _needs_text(field.type) else field.type) for field in schema])
     sink = pa.BufferOutputStream()
