@@ -20,7 +20,8 @@ from mangrove.server.metrics import METRICS_CONTENT_TYPE, ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.web.actions import WriteAccess
-from mangrove.web.routes import IcebergEndpoint, build_explorer_routes, respond_error
+from mangrove.web.responses import respond_error
+from mangrove.web.routes import IcebergEndpoint, build_explorer_routes
 
 if importlib.util.find_spec("pyiceberg") is not None:
     from mangrove.rest.routes import build_iceberg_routes

@@ -112,6 +112,14 @@ class Links:
         """A view."""
         return self._to(f"/views/{_quote_segment(str(locator))}")
 
+    def sql(self, text: str | None = None) -> str:
+        """The SQL editor, with a text to start with."""
+        return self._to("/sql", text=text)
+
+    def sql_export(self) -> str:
+        """The target of the form that downloads the rows of a query."""
+        return "/sql/export"
+
     def lineage(self) -> str:
         """Views and what they read."""
         return self._to("/lineage")
