@@ -1,5 +1,6 @@
 """Encoding of rows as a CSV or Parquet file, batch by batch."""
 
+import io
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,7 +19,7 @@ def encode_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator
     b'"id"\n1\n\n'
     """
     flat = pa.schema([(field.name, pa.string() if _needs_text(field.type) else field.type) for field in schema])
-    sink = pa.BufferOutputStream()
+    sink: Any = pa.BufferOutputStream()
     with pa_csv.CSVWriter(sink, flat):
         pass
     yield sink.getvalue().to_pybytes()
@@ -41,24 +42,21 @@ def encode_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iter
     yield sink.take()
 
 
-class _Parts:
+class _Parts(io.RawIOBase):
     """A file that collects what is written until it is taken."""
 
-    closed = False
-
     def __init__(self) -> None:
+        super().__init__()
         self._written = bytearray()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
 
     def write(self, data: Any) -> int:
         """Collect bytes."""
         self._written += data
         return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: everything is collected already."""
-
-    def close(self) -> None:
-        """Do nothing: the last part is taken after the file is closed."""
 
     def take(self) -> bytes:
         """Return what was written since the last call."""
