@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     import os
     from datetime import timedelta
 
+    from mangrove.duckdb.sql_engine import DuckDbSqlEngine
     from mangrove.effects import Effects
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
     from mangrove.lakehouse.snapshot import Snapshot
+    from mangrove.lakehouse.sql_port import SqlEngine
     from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.local.engine import LocalEngine, LocalReader
@@ -46,6 +48,7 @@ __all__ = [
     "open_as_of",
     "open_on_store",
     "open_sql_session",
+    "select_sql_engine",
     "start_spark_quietly",
 ]
 
@@ -206,12 +209,11 @@ def open_as_of(lake: "Lakehouse", at: str | None) -> "Snapshot":
     return Snapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
 
 
-def open_sql_session(lake: "Lakehouse") -> "SqlSession":
-    """Return a SQL session of a lakehouse."""
-    _check_spark()
+def open_sql_session(lake: "Lakehouse", engine: str | None = None) -> "SqlSession":
+    """Return a SQL session of a lakehouse on an engine, as in `Lakehouse.sql`."""
     from mangrove.sql.session import SqlSession
 
-    return SqlSession(lake)
+    return SqlSession(lake, engine=engine)
 
 
 def start_spark_quietly(settings: Mapping[str, str]) -> Any:
@@ -223,18 +225,14 @@ def start_spark_quietly(settings: Mapping[str, str]) -> Any:
 
 
 def find_referenced_names(text: str, namespace: str) -> tuple[str, ...]:
-    """Return the tables and views that a query references; none where Spark, which runs it, is not installed."""
-    if not _is_spark_installed():
-        return ()
+    """Return the tables and views that a query references."""
     from mangrove.sql import views
 
     return views.find_referenced_names(text, namespace)
 
 
-def load_view_inference() -> "Callable[..., ViewColumns | None] | None":
-    """Return what infers the columns of views without running Spark; None where Spark is not installed."""
-    if not _is_spark_installed():
-        return None
+def load_view_inference() -> "Callable[..., ViewColumns | None]":
+    """Return what infers the columns of views without running them."""
     from mangrove.sql.views import infer_view_columns
 
     return infer_view_columns
@@ -281,10 +279,10 @@ class LakehouseEngines:
     @contextmanager
     def cancellable(self) -> Iterator[None]:
         """Put the Spark jobs that this thread starts within into one group, for `cancel`; Ctrl-C cancels it too."""
-        from mangrove.spark.job_group import enter_job_group, leave_job_group
-
         self._job_group = group = self._effects.new_id()
         if "_spark" in self.__dict__:
+            from mangrove.spark.job_group import enter_job_group
+
             enter_job_group(self._spark.session, group)
         try:
             yield
@@ -294,14 +292,21 @@ class LakehouseEngines:
         finally:
             self._job_group = None
             if "_spark" in self.__dict__:
+                from mangrove.spark.job_group import leave_job_group
+
                 leave_job_group(self._spark.session, group)
 
     def cancel(self) -> None:
-        """Cancel the Spark jobs of the statement that is `cancellable` now; another thread may call it, repeatedly."""
-        from mangrove.spark.job_group import cancel_job_group
+        """Cancel the statement that is `cancellable` now; another thread may call it, repeatedly.
 
+        On DuckDB all queries of the lakehouse are cancelled.
+        """
         group = self._job_group
+        if group is not None and "_duckdb_sql" in self.__dict__:
+            self._duckdb_sql.cancel()
         if group is not None and "_spark" in self.__dict__:
+            from mangrove.spark.job_group import cancel_job_group
+
             cancel_job_group(self._spark.session, group)
 
     def reader(self) -> "LocalReader":
@@ -312,15 +317,40 @@ class LakehouseEngines:
         """Return the engine in this process."""
         return self._local
 
-    def sql(self, lake: "Lakehouse", transaction: "Transaction | None", text: str, arguments: Any) -> Any:
-        """Run the statements of a text on Spark, and return the rows of the last one."""
+    def sql_engine(self, name: str | None = None) -> "SqlEngine":
+        """Return the SQL engine with this name, or the one that `select_sql_engine` selects."""
+        return self._duckdb_sql if (name or select_sql_engine()) == "duckdb" else self._spark_sql
+
+    @cached_property
+    def _spark_sql(self) -> "SqlEngine":
         _check_spark()
+        from mangrove.spark.sql_engine import SparkSqlEngine
+
+        return SparkSqlEngine(self.spark)
+
+    @cached_property
+    def _duckdb_sql(self) -> "DuckDbSqlEngine":
+        if not _is_duckdb_installed():
+            raise InvalidInputError("DuckDB is not installed: pip install 'mangrove-lake[duckdb]'")
+        from mangrove.duckdb.sql_engine import DuckDbSqlEngine
+
+        return DuckDbSqlEngine(self._effects.store)
+
+    def sql(
+        self,
+        lake: "Lakehouse",
+        transaction: "Transaction | None",
+        text: str,
+        arguments: Any,
+        engine: str | None = None,
+    ) -> Any:
+        """Run the statements of a text on an SQL engine, and return the rows of the last one."""
         from mangrove.sql.session import run_sql
 
-        return run_sql(lake, transaction, text, arguments)
+        return run_sql(lake, transaction, text, arguments, engine)
 
     def find_referenced_names(self, text: str, namespace: str) -> tuple[str, ...]:
-        """Return the tables and views that a query references; none where Spark, which runs it, is not installed."""
+        """Return the tables and views that a query references."""
         return find_referenced_names(text, namespace)
 
     def iceberg_address(self, state: "TableState", at_millis: int) -> str:
@@ -372,6 +402,17 @@ class LocalEngines:
     def spark(self, *, jars: bool = False) -> NoReturn:  # noqa: ARG002 - the engine port
         """Raise InvalidInputError: no command passes a Spark DataFrame."""
         raise InvalidInputError("commands read and write rows in this process; use Spark from Python instead")
+
+
+def select_sql_engine() -> str:
+    """Return the SQL engine to use by default: Spark if it has a session or DuckDB is not installed, else DuckDB."""
+    from mangrove.spark.availability import has_active_session
+
+    return "spark" if has_active_session() or not _is_duckdb_installed() else "duckdb"
+
+
+def _is_duckdb_installed() -> bool:
+    return importlib.util.find_spec("duckdb") is not None
 
 
 def _is_spark_installed() -> bool:

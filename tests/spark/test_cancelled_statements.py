@@ -65,7 +65,7 @@ class Terminal:
 
 @pytest.fixture
 def shell(lake: str, tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal(["shell", lake, "--history", str(tmp_path / "history")])
+    terminal = Terminal(["shell", lake, "--engine", "spark", "--history", str(tmp_path / "history")])
     yield terminal
     terminal.close()
 
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_a_cross_join_in_the_shell_and_two_of_them_return_the_prompt
 
 
 def test_ctrl_c_ends_a_cross_join_of_a_command(lake: str) -> None:
-    words = ["sql", lake, "--json", f"select 1 as begun; insert into shop.sums {ENDLESS}"]
+    words = ["sql", lake, "--engine", "spark", "--json", f"select 1 as begun; insert into shop.sums {ENDLESS}"]
     before = mangrove.open(lake).version
     with subprocess.Popen(
         [*COMMAND, *words],

@@ -77,7 +77,7 @@ class CancellableRunner:
         """Whether Ctrl-C was pressed since the work started."""
         self._running: Future[Any] = Future()
         self._running.set_result(None)
-        self._works: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._works: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         # A daemon thread, so that an abandoned statement does not block the exit.
         self._thread = threading.Thread(target=self._work, name="mangrove statements", daemon=True)
 
@@ -121,13 +121,20 @@ class CancellableRunner:
                 return running.result()
             raise
 
+    def stop(self) -> None:
+        """End the thread after its work, so that the process exits without it; abandoned work is not waited for."""
+        if self._thread.is_alive() and not self.is_busy:
+            self._works.put(None)
+            self._thread.join()
+
     def _work(self) -> None:
-        while True:
-            running, work = self._works.get()
+        while (item := self._works.get()) is not None:
+            running, work = item
             try:
                 running.set_result(work())
             except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
                 running.set_exception(error)
+            del item, running, work
 
     def _cancel_until_done(self, running: "Future[Any]") -> None:
         """Cancel repeatedly: a cancellation does not affect jobs that are submitted after it."""
@@ -145,7 +152,7 @@ def _wait_until_done(running: "Future[Any]") -> None:
 class CancellableSession:
     """A SQL session with the thread that runs its statements and the write gate of its store."""
 
-    def __init__(self, session: CommandContext, lake: str) -> None:
+    def __init__(self, session: CommandContext, lake: str, engine: str | None = None) -> None:
         self.gate = WriteGate()
         engines: list[QuietEngines] = []
 
@@ -153,7 +160,7 @@ class CancellableSession:
             engines.append(QuietEngines(effects, session.storage_options))
             return engines[-1]
 
-        self.sql_session = open_sql_session(session.open(lake, make_engines, self.gate))
+        self.sql_session = open_sql_session(session.open(lake, make_engines, self.gate), engine)
         (self._engines,) = engines
         self.cancelling = CancellableRunner(self._engines.cancel)
 

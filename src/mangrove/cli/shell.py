@@ -19,7 +19,7 @@ from mangrove.cli.catalog import build_property_table
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.cli.history import render_log
-from mangrove.cli.sql import print_result
+from mangrove.cli.sql import ENGINE_OPTION, print_result
 from mangrove.cli.terminal import draw
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
 from mangrove.sql.parse.tokens import SqlTokenKind, split_script, tokenize
@@ -225,7 +225,8 @@ class Shell:
         for result in conversation.script(text):
             print_result(result, draw=draw_unless_abandoned)
             if self.with_timing and conversation is self.conversation:
-                sys.stderr.write(f"({time.monotonic() - began:.1f} s)\n")
+                engine = "" if result.engine is None else f" on {result.engine.name}"
+                sys.stderr.write(f"({time.monotonic() - began:.1f} s{engine})\n")
             began = time.monotonic()
         # A statement may have changed any table.
         self._columns.clear()
@@ -292,7 +293,8 @@ def _print_error(message: str) -> None:
 
 @lake_command("shell", "mangrove shell ./lake")
 @click.option("--history", metavar="FILE", help="History file.  [default: in the user's state folder]")
-def shell_command(session: CommandContext, lake: str, history: str | None) -> None:
+@ENGINE_OPTION
+def shell_command(session: CommandContext, lake: str, history: str | None, engine: str | None) -> None:
     r"""Interactive SQL shell.
 
     Statements end with a semicolon; \? lists the meta-commands. Ctrl-C cancels the
@@ -305,7 +307,9 @@ def shell_command(session: CommandContext, lake: str, history: str | None) -> No
     opened = session.open(lake)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidInputError("the shell requires a terminal; use `mangrove sql` in scripts and pipes")
-    shell = Shell(partial(CancellableSession, session, lake), lambda file: session.file(file)[1].decode("utf-8-sig"))
+    shell = Shell(
+        partial(CancellableSession, session, lake, engine), lambda file: session.file(file)[1].decode("utf-8-sig")
+    )
     prompt_session = _create_prompt_session(shell, _create_history_file(history))
     sys.stdout.write(f"{opened.uri}, version {opened.version}. \\? shows help, Ctrl-D quits.\n")
     is_running = True
@@ -321,6 +325,7 @@ def shell_command(session: CommandContext, lake: str, history: str | None) -> No
     if shell.sql_session.in_transaction:
         sys.stderr.write("the open transaction was rolled back\n")
     shell.sql_session.close()
+    shell.conversation.cancelling.stop()
 
 
 def _create_prompt_session(shell: "Shell", history: Path) -> "PromptSession[str]":

@@ -13,11 +13,10 @@ from rich.console import RenderableType
 from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
-from mangrove.cli.environment import check_installed
-from mangrove.cli.quiet_engines import SPARK_MODULES
 from mangrove.cli.rows import format_cell, render_rows, to_json_value
 from mangrove.cli.terminal import draw, format_quantity, supports_unicode
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.sql_port import SQL_ENGINES
 
 if TYPE_CHECKING:
     from mangrove.sql.results import Result
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DISPLAYED_ROWS_MAX",
+    "ENGINE_OPTION",
     "format_stats_line",
     "print_result",
     "sql_command",
@@ -82,13 +82,19 @@ def format_stats_line(result: "Result", rows: int, seconds: float) -> str:
     files = [
         f"{name}: {format_quantity(read, 'file')} read, {skipped:,} skipped" for name, read, skipped in result.files()
     ]
-    return "; ".join([f"line {result.line}: {format_quantity(rows, 'row')} in {seconds:.1f} s", *files])
+    engine = "" if result.engine is None else f" on {result.engine.name}"
+    return "; ".join([f"line {result.line}: {format_quantity(rows, 'row')} in {seconds:.1f} s{engine}", *files])
 
 
 def _describe_result(result: "Result") -> str:
     committed = "" if result.version is None else f" (version {result.version})"
     has_version = str(result.version) in result.message
     return result.message + ("" if has_version else committed) if result.message else f"done{committed}"
+
+
+ENGINE_OPTION = click.option(
+    "--engine", type=click.Choice(SQL_ENGINES), help="The SQL engine.  [default: duckdb if it is installed, else spark]"
+)
 
 
 @lake_command(
@@ -105,19 +111,26 @@ def _describe_result(result: "Result") -> str:
     type=click.IntRange(min=0),
     help=f"Maximum number of rows.  [default: {DISPLAYED_ROWS_MAX}, unlimited with --json and --csv]",
 )
+@ENGINE_OPTION
 def sql_command(
-    session: CommandContext, lake: str, statements: str | None, file: str | None, as_csv: bool, limit: int | None
+    session: CommandContext,
+    lake: str,
+    statements: str | None,
+    file: str | None,
+    as_csv: bool,
+    limit: int | None,
+    engine: str | None,
 ) -> None:
-    """Run SQL statements, separated by semicolons, on Spark.
+    """Run SQL statements, separated by semicolons.
 
-    Stops at the first error. With --json each statement prints one JSON object per
+    The dialect is Spark SQL. DuckDB runs it if it is installed, and refuses what
+    needs Spark. Stops at the first error. With --json each statement prints one JSON object per
     line.
     """
     if as_csv and session.as_json:
         raise InvalidInputError("--csv and --json exclude each other; remove one of them")
     text = _read_statements(session, statements, file)
-    check_installed("SQL", SPARK_MODULES, "spark")
-    conversation = CancellableSession(session, lake)
+    conversation = CancellableSession(session, lake, engine)
     write: Callable[..., int] = write_csv if as_csv else write_json if session.as_json else print_result
     rows_max = limit if limit is not None else None if write is not print_result else DISPLAYED_ROWS_MAX
     try:
@@ -126,6 +139,7 @@ def sql_command(
         if conversation.is_over:
             conversation.abandon()
         conversation.sql_session.close()
+        conversation.cancelling.stop()
 
 
 def _run(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.catalog import Catalog
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.sql_port import SqlEngine
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.maintenance.check import CountRowsOfMany
     from mangrove.maintenance.copy import Copier
@@ -300,7 +301,13 @@ SPARK_DIALECT: Final = "spark"
 class SqlRunner(Protocol):
     """Engines that also run SQL."""
 
-    def sql(self, lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Any) -> Any:
+    def sql_engine(self, name: str | None = None) -> SqlEngine:
+        """Return the SQL engine with this name; without a name Spark if it has a session, else DuckDB if installed."""
+        ...
+
+    def sql(
+        self, lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Any, engine: str | None = None
+    ) -> Any:
         """Run the statements of an SQL text, and return the rows of the last one."""
         ...
 
@@ -309,11 +316,18 @@ class SqlRunner(Protocol):
         ...
 
 
-def run_sql(engines: object, lake: Lakehouse | None, transaction: Transaction | None, text: str, arguments: Any) -> Any:
+def run_sql(
+    engines: object,
+    lake: Lakehouse | None,
+    transaction: Transaction | None,
+    text: str,
+    arguments: Any,
+    engine: str | None = None,
+) -> Any:
     """Run SQL if the engines support it; otherwise raise an error with advice."""
     if lake is None or not isinstance(engines, SqlRunner):
-        raise InvalidInputError("SQL needs Spark: open the lakehouse with mangrove.open or mangrove.create")
-    return engines.sql(lake, transaction, text, arguments)
+        raise InvalidInputError("SQL needs an engine: open the lakehouse with mangrove.open or mangrove.create")
+    return engines.sql(lake, transaction, text, arguments, engine)
 
 
 def find_view_references(engines: object, text: str, dialect: str, namespace: str) -> tuple[str, ...]:

@@ -171,9 +171,23 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         engine.add_catalog_hints(lambda: _namespaces_of(known()))
         return engine.session
 
-    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
-        """Run SQL with arguments for `:name` or `?`; return the rows of the last statement as a Spark DataFrame."""
-        return run_sql(self.engines, self, None, text, arguments)
+    def sql(
+        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
+    ) -> Any:
+        """Run SQL statements, and return the rows of the last one; `arguments` are for `:name` or `?`.
+
+        `engine` is "duckdb" or "spark". By default an active Spark session runs the SQL; without
+        one DuckDB does if it is installed, else a new Spark session. The dialect is Spark SQL on
+        both. DuckDB computes what is known to have the same result on Spark; an error says of
+        anything else that it needs Spark.
+
+        Spark returns a DataFrame. DuckDB returns a `DuckDbFrame`, which computes its rows when
+        they are read: `to_arrow(limit=None)`, `to_batches(limit=None)`, `columns` and `schema`,
+        a pyarrow schema. `cancel()` ends a read in progress from another thread.
+
+        >>> lake.sql("select id from shop.orders", engine="duckdb").to_arrow(limit=10)  # doctest: +SKIP
+        """
+        return run_sql(self.engines, self, None, text, arguments, engine)
 
     def run(
         self,

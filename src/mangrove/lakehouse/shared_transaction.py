@@ -113,9 +113,11 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Add a delta to a table; see `Transaction.add_delta`."""
         return self._work.add_delta(table, values, delta, version=version, stream_id=stream_id)
 
-    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
+    def sql(
+        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
+    ) -> Any:
         """Run SQL in this transaction."""
-        return self._work.sql(text, arguments)
+        return self._work.sql(text, arguments, engine=engine)
 
     def rollback(self) -> None:
         """Discard the unsaved changes of this process; saved changes remain for all participants."""

@@ -158,10 +158,12 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Discard all changes."""
         self.core.rollback()
 
-    def sql(self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None) -> Any:
-        """Run SQL in this transaction, and return the rows of its last statement as a Spark DataFrame."""
+    def sql(
+        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
+    ) -> Any:
+        """Run SQL in this transaction, and return the rows of its last statement, as `Lakehouse.sql` does."""
         self.reading()
-        return run_sql(self.engines, self._lake, self, text, arguments)
+        return run_sql(self.engines, self._lake, self, text, arguments, engine)
 
     def transaction(self, **_: Any) -> NoReturn:
         """Refuse: transactions cannot be nested."""

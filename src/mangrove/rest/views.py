@@ -83,11 +83,6 @@ def _infer_schema(reading: CatalogReader, locator: ViewLocator, view: ViewEntry)
     if view.schema is not None:
         return view.schema
     infer_columns = load_view_inference()
-    if infer_columns is None:
-        raise NotFoundError(
-            f"the columns of view {locator} are inferred from its query, which requires Spark; "
-            "run pip install 'mangrove-lake[spark]' on the server"
-        )
     columns = _ViewColumns(reading, infer_columns).columns(locator, view, ())
     if columns is None:
         raise NotFoundError(

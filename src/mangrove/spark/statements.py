@@ -30,6 +30,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZType, TimestampType
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError
+from mangrove.lakehouse.sql_port import Arguments, PositionedText, SqlErrorInfo, locate_position
 from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.schema import Schema
 from mangrove.spark.types import to_spark_type
@@ -38,11 +39,8 @@ __all__ = [
     "NAMES_MAX",
     "RUNTIME_ERRORS",
     "SPARK_ERRORS",
-    "Arguments",
     "Frame",
-    "PositionedText",
     "SessionNames",
-    "SparkErrorInfo",
     "add_literal_columns",
     "cache_rows",
     "create_frame",
@@ -163,7 +161,6 @@ def _drop(session: SparkSession, names: Sequence[str]) -> None:
 
 
 Frame: TypeAlias = DataFrame
-Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
 SPARK_ERRORS: Final = (PySparkException,)
 """Exceptions of Spark, in this process and over Spark Connect."""
 RUNTIME_ERRORS: Final = (PySparkException, Py4JJavaError)
@@ -176,28 +173,9 @@ _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)?)\] [^\n]+")
 _NOISE: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+.*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class PositionedText:
-    """A fragment of SQL and its position in the user's text, or None if generated."""
-
-    text: str
-    start: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SparkErrorInfo:
-    """Message and position of a Spark error; positions refer to the user's text, or are None."""
-
-    condition: str
-    message: str
-    parameters: Mapping[str, str]
-    start: int | None = None
-    end: int | None = None
-
-
 def run_sql_text(
     names: SessionNames, pieces: Sequence[PositionedText | Frame], arguments: Arguments = None
-) -> Frame | SparkErrorInfo:
+) -> Frame | SqlErrorInfo:
     """Run the statement of the fragments and return its rows."""
     given = list(arguments) if isinstance(arguments, list | tuple) else arguments
     frames = [piece for piece in pieces if not isinstance(piece, PositionedText)]
@@ -217,7 +195,7 @@ def run_sql_text(
 
 def _submit(
     session: SparkSession, pieces: Sequence[PositionedText | Frame], arguments: Arguments
-) -> Frame | SparkErrorInfo:
+) -> Frame | SqlErrorInfo:
     frames: dict[str, Frame] = {}
     template = ""
     for piece in pieces:
@@ -237,22 +215,22 @@ def _submit(
         )
 
 
-def describe_analysis_error(error: PySparkException, pieces: Sequence[PositionedText] = ()) -> SparkErrorInfo:
+def describe_analysis_error(error: PySparkException, pieces: Sequence[PositionedText] = ()) -> SqlErrorInfo:
     """Return the description of an analysis error in the text of these fragments."""
     start, end = _span(error, pieces)
     message = " ".join(_NOISE.sub("", error.getMessage() if error.getCondition() else str(error)).split())
-    return SparkErrorInfo(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
+    return SqlErrorInfo(error.getCondition() or "", message, error.getMessageParameters() or {}, start, end)
 
 
-def describe_runtime_error(error: Exception) -> SparkErrorInfo:
+def describe_runtime_error(error: Exception) -> SqlErrorInfo:
     """Return the description of an error during execution, possibly nested in a task's report."""
     if isinstance(error, PySparkException) and error.getCondition():
         return describe_analysis_error(error)
     found = _CONDITION.search(str(error))
     if found is not None:
-        return SparkErrorInfo(found[1], " ".join(_NOISE.sub("", found[0]).split()), {})
+        return SqlErrorInfo(found[1], " ".join(_NOISE.sub("", found[0]).split()), {})
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return SparkErrorInfo("", lines[0] if lines else type(error).__name__, {})
+    return SqlErrorInfo("", lines[0] if lines else type(error).__name__, {})
 
 
 @contextmanager
@@ -370,22 +348,12 @@ def _span(error: PySparkException, pieces: Sequence[PositionedText]) -> tuple[in
     """Return the range of an error in the user's text."""
     for context in error.getQueryContext():
         if context.contextType().name == "SQL" and context.startIndex() >= 0:
-            start = _original(context.startIndex(), pieces)
-            end = _original(context.stopIndex(), pieces)
+            start = locate_position(context.startIndex(), pieces)
+            end = locate_position(context.stopIndex(), pieces)
             return start, None if end is None else end + 1
     place = _LINE_AND_COLUMN.search(str(error))
     if place is None:
         return None, None
     lines = "".join(piece.text for piece in pieces).splitlines(keepends=True)
-    start = _original(sum(map(len, lines[: int(place[1]) - 1])) + int(place[2]), pieces)
+    start = locate_position(sum(map(len, lines[: int(place[1]) - 1])) + int(place[2]), pieces)
     return start, start
-
-
-def _original(position: int, pieces: Sequence[PositionedText]) -> int | None:
-    """Map a position in Spark's text to the user's text."""
-    for piece in pieces:
-        length = len(piece.text)
-        if position < length or (position == length and piece is pieces[-1]):
-            return None if piece.start is None else piece.start + position
-        position -= length
-    return None

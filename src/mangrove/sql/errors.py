@@ -3,7 +3,7 @@
 from typing import Final
 
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError, StorageError
-from mangrove.spark.statements import SparkErrorInfo
+from mangrove.lakehouse.sql_port import SqlErrorInfo
 from mangrove.sql.parse.tokens import format_with_caret
 
 __all__ = ["build_runtime_error", "build_statement_error", "format_spark_error"]
@@ -12,14 +12,14 @@ _OF_SPARK_ITSELF: Final = ("", "INTERNAL_ERROR", "FAILED_READ_FILE", "TASK_WRITE
 _NOT_FOUND: Final = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "UNRESOLVED_ROUTINE", "PATH_NOT_FOUND")
 
 
-def build_statement_error(error: SparkErrorInfo, text: str) -> MangroveError:
+def build_statement_error(error: SqlErrorInfo, text: str) -> MangroveError:
     """Return the error for a statement that Spark rejected."""
     kind = NotFoundError if error.condition.startswith(_NOT_FOUND) else InvalidInputError
     message = format_spark_error(error)
     return kind(message if error.start is None else format_with_caret(text, error.start, message))
 
 
-def build_runtime_error(error: SparkErrorInfo) -> MangroveError:
+def build_runtime_error(error: SqlErrorInfo) -> MangroveError:
     """Return the error for a failure during execution, caused by values or by Spark itself."""
     kind, _, _ = error.condition.partition(".")
     if kind in _OF_SPARK_ITSELF:
@@ -27,7 +27,7 @@ def build_runtime_error(error: SparkErrorInfo) -> MangroveError:
     return build_statement_error(error, "")
 
 
-def format_spark_error(error: SparkErrorInfo) -> str:
+def format_spark_error(error: SqlErrorInfo) -> str:
     """Return the cause in one sentence."""
     parameters = error.parameters
     match error.condition:

@@ -8,9 +8,9 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.sql_port import Arguments
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import join_name, quote_name
-from mangrove.spark.statements import Arguments
 from mangrove.sql.parse.tokens import SqlName
 from mangrove.transaction.deltas import TableTarget, split_version
 from mangrove.transaction.history import HistoryEntry

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mangrove.errors import InvalidInputError
-from mangrove.spark.statements import (
-    RUNTIME_ERRORS,
-    Frame,
-    describe_runtime_error,
-    iterate_rows,
-    suppress_spark_logging,
-)
+from mangrove.lakehouse.sql_port import Frame, SqlEngine
 from mangrove.sql.errors import build_runtime_error
 from mangrove.sql.execute.query import QueryScan
 from mangrove.sql.execute.show import InlineResult, ResultRow
@@ -25,7 +19,7 @@ __all__ = ["Result"]
 class Result:
     """The outcome of one statement.
 
-    A query has a lazy `frame`, which Spark runs when its rows are read. Other statements
+    A query has a lazy `frame`, which its `engine` runs when its rows are read. Other statements
     have an `answer` with computed rows.
     """
 
@@ -34,6 +28,8 @@ class Result:
     message: str = ""
     """A readable message."""
     frame: Frame | None = None
+    engine: SqlEngine | None = None
+    """The engine of the frame; None if no engine took part."""
     answer: InlineResult | None = None
     counts: RowCounts | None = None
     """The number of inserted, updated and deleted rows."""
@@ -53,26 +49,26 @@ class Result:
 
     def rows(self) -> list[ResultRow]:
         """Compute and return the rows."""
-        if self.frame is None:
+        if self.frame is None or self.engine is None:
             return [] if self.answer is None else list(self.answer.rows)
-        with suppress_spark_logging(), self._locate_errors():
-            return [tuple(row) for row in self.frame.collect()]
+        with self._locate_errors(self.engine):
+            return self.engine.collect_rows(self.frame)
 
     def each_row(self, limit: int | None = None) -> Iterator[ResultRow]:
         """Yield the rows one by one, up to a limit."""
-        if self.frame is None:
+        if self.frame is None or self.engine is None:
             yield from islice(self.rows(), limit)
             return
-        with self._locate_errors():
-            yield from iterate_rows(self.frame, limit)
+        with self._locate_errors(self.engine):
+            yield from self.engine.iterate_rows(self.frame, limit)
 
     @contextmanager
-    def _locate_errors(self) -> Iterator[None]:
-        """Convert errors of Spark during computation to one sentence."""
+    def _locate_errors(self, engine: SqlEngine) -> Iterator[None]:
+        """Convert errors of the engine during computation to one sentence."""
         try:
             yield
-        except RUNTIME_ERRORS as error:
-            reason = build_runtime_error(describe_runtime_error(error))
+        except engine.runtime_errors as error:
+            reason = build_runtime_error(engine.describe_runtime_error(error))
             raise type(reason)(f"line {self.line}: {reason}") from error
         except (OverflowError, ValueError) as error:
             raise InvalidInputError(

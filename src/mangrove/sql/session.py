@@ -7,24 +7,14 @@ from typing import Any, Final, TypeVar, assert_never
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
+from mangrove.lakehouse.engine_port import SqlRunner
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.new_table import parse_schema_argument
 from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.lakehouse.sql_port import Arguments, Frame, SqlEngine, check_sql_engine
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.model.schema import Schema
-from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import (
-    RUNTIME_ERRORS,
-    Arguments,
-    Frame,
-    create_frame,
-    create_temporary_view,
-    describe_runtime_error,
-    drop_temporary_view,
-    rename_columns,
-    suppress_spark_logging,
-)
 from mangrove.sql.errors import build_runtime_error
 from mangrove.sql.execute.call import execute_call
 from mangrove.sql.execute.ddl import execute_ddl
@@ -74,7 +64,7 @@ from mangrove.sql.parse.tokens import (
 )
 from mangrove.sql.resolver import NameResolver, StatementSource, list_known_names
 from mangrove.sql.results import Result
-from mangrove.sql.statement_cache import cache_table, statement_cache_of
+from mangrove.sql.statement_cache import cache_table
 from mangrove.tables.write_plan import RowCounts
 from mangrove.transaction.transaction import TransactionState
 from mangrove.transaction.workspace import Savepoint as WorkspaceSavepoint
@@ -212,8 +202,16 @@ class SqlSession:
     has no effect, and the transaction stays open until the user commits it or rolls it back.
     """
 
-    def __init__(self, lake: Lakehouse, *, transaction: Transaction | None = None, prunes: bool = True) -> None:
+    def __init__(
+        self,
+        lake: Lakehouse,
+        *,
+        transaction: Transaction | None = None,
+        engine: str | None = None,
+        prunes: bool = True,
+    ) -> None:
         self.lake = lake
+        self._engine_name = check_sql_engine(engine)
         self.namespace = _FIRST_NAMESPACE
         self._transaction = SessionTransaction(lake, transaction)
         self._prunes = prunes
@@ -230,13 +228,12 @@ class SqlSession:
         return None if transaction is None else transaction.isolation.value
 
     @cached_property
-    def engine(self) -> SparkEngine:
-        """The Spark engine, which starts with the first query."""
-        engines = self.lake.engines
-        engine = None if engines is None else engines.spark()
-        if not isinstance(engine, SparkEngine):
-            raise InvalidInputError("SQL requires Spark; open the lakehouse with mangrove.open or mangrove.create")
-        return engine
+    def engine(self) -> SqlEngine:
+        """The engine that runs queries, which starts with the first one."""
+        engines: object = self.lake.engines
+        if not isinstance(engines, SqlRunner):
+            raise InvalidInputError("SQL needs an engine; open the lakehouse with mangrove.open or mangrove.create")
+        return engines.sql_engine(self._engine_name)
 
     def run(self, text: str, arguments: Arguments = None) -> Result:
         """Run one statement; `arguments` are for its parameters, `:name` or `?`."""
@@ -257,11 +254,11 @@ class SqlSession:
             yield self._run(text, part.text, part.start, arguments)
 
     def frame(self, result: Result) -> Frame:
-        """Return the rows of a result as a Spark frame, also for statements that are not queries."""
+        """Return the rows of a result as a frame of the engine, also for statements that are not queries."""
         if result.frame is not None:
             return result.frame
         answer = result.answer or InlineResult("result string", ((result.message,),))
-        return create_frame(self.engine.session, answer.schema, answer.rows)
+        return self.engine.create_frame(answer.schema, answer.rows)
 
     def close(self) -> None:
         """Discard the open transaction."""
@@ -277,14 +274,15 @@ class SqlSession:
         # The text before the statement is included, so that all positions are those of the script.
         source, place = StatementSource(whole[: start + len(text)], start, arguments), start
         try:
-            with suppress_spark_logging():
+            with self.engine.suppress_logging():
                 statement = parse_statement(source.text, start, lambda piece: self._evaluate_text(piece, source))
                 place = _main_position(statement, start)
                 result = self._execute(statement, source)
         except (InvalidInputError, NotFoundError, AlreadyExistsError) as error:
             raise locate_error(error, source.text, place) from error
-        except RUNTIME_ERRORS as error:
-            raise locate_error(build_runtime_error(describe_runtime_error(error)), source.text, place) from error
+        except self.engine.runtime_errors as error:
+            reason = build_runtime_error(self.engine.describe_runtime_error(error))
+            raise locate_error(reason, source.text, place) from error
         return replace(result, line=line_of(whole, start))
 
     def _execute(self, statement: Statement, source: StatementSource) -> Result:
@@ -293,14 +291,14 @@ class SqlSession:
                 return self._transaction.control(statement)
             case Query():
                 bound = self._bind(statement, source)
-                return Result("query", frame=bound.frame, scans=bound.scans)
+                return Result("query", frame=bound.frame, engine=self.engine, scans=bound.scans)
             case Explain():
                 return self._explain(statement, source)
             case TemporaryView():
                 frame = self._bind(statement.query, source).frame
                 if statement.columns:
-                    frame = rename_columns(frame, statement.columns)
-                create_temporary_view(
+                    frame = self.engine.rename_columns(frame, statement.columns)
+                self.engine.create_temporary_view(
                     frame, statement.name.parts[-1], or_replace=statement.or_replace, is_global=statement.is_global
                 )
                 return Result("definition", f"created temporary view {statement.name.parts[-1]}")
@@ -368,7 +366,7 @@ class SqlSession:
 
     def _explain(self, statement: Explain, source: StatementSource) -> Result:
         bound = self._bind(statement.query, source, head=statement.head)
-        plan = str(bound.frame.collect()[0][0])
+        plan = str(self.engine.collect_rows(bound.frame)[0][0])
         if plan.startswith(_NO_PLAN):
             self._bind(statement.query, source)  # EXPLAIN does not raise errors; binding the query does.
         lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
@@ -413,22 +411,20 @@ class SqlSession:
         ):
             raise build_error_at(source.text, statement.text.start, "INTO requires a query; remove it")
         frame = self.frame(self.run(text, arguments))
-        set_variables(statement.into, frame, statement_cache_of(self.engine).names, source.text)
+        set_variables(statement.into, frame, self.engine, source.text)
         return Result("information", f"set: {statement.into.text}")
 
     def _execute_cache(self, statement: CacheTable, source: StatementSource) -> Result:
         resolver, parts = self._create_resolver(), statement.name.parts
-        if len(parts) == 1 and statement_cache_of(self.engine).names.temporary_views(parts):
+        if len(parts) == 1 and self.engine.list_temporary_views(parts):
             return self._execute(parse_query(TokenCursor(source.text, source.start)), source)
         name = resolver.pair(statement.name)
         frame = self._create_binder(resolver, source).frame_of(name)
         return Result("information", cache_table(statement, self.engine, name, frame))
 
     def _drop_session_view(self, name: SqlName) -> bool:
-        """Drop a temporary view if it exists; a Spark session that has not started has none."""
-        if len(name.parts) != 1 or "engine" not in self.__dict__:
-            return False
-        return drop_temporary_view(self.engine.session, name.parts[0])
+        """Drop a temporary view if it exists."""
+        return len(name.parts) == 1 and self.engine.drop_temporary_view(name.parts[0])
 
     def _execute_ddl(self, statement: Any, source: StatementSource) -> Result:
         def work(transaction: Transaction) -> str:
@@ -450,12 +446,18 @@ def _main_position(statement: Statement, start: int) -> int:
     return name.start if isinstance(name, SqlName) else start
 
 
-def run_sql(lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Arguments = None) -> Frame:
-    """Run statements and return the rows of the last one as a Spark frame; if it is not a query, its message.
+def run_sql(
+    lake: Lakehouse,
+    transaction: Transaction | None,
+    text: str,
+    arguments: Arguments = None,
+    engine: str | None = None,
+) -> Frame:
+    """Run statements and return the rows of the last one as a frame; if it is not a query, its message.
 
     A transaction that the text begins must end in it, because it cannot be ended later.
     """
-    session = SqlSession(lake, transaction=transaction)
+    session = SqlSession(lake, transaction=transaction, engine=engine)
     last: Result | None = None
     try:
         for result in session.script(text, arguments):

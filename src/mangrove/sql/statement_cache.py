@@ -15,10 +15,8 @@ from cachetools import LRUCache
 
 from mangrove.errors import NotFoundError
 from mangrove.expressions.predicates import Predicate
+from mangrove.lakehouse.sql_port import Frame, SqlEngine
 from mangrove.model.names import join_name
-from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import Frame, SessionNames, cache_rows, uncache_rows
-from mangrove.spark.types import to_spark_schema
 from mangrove.sql.parse.statements import CacheTable
 from mangrove.sql.parse.table_refs import AnalyzedQuery
 from mangrove.tables.scan_plan import FileScan, ScanPlan, list_live_files, plan_scan
@@ -37,17 +35,17 @@ __all__ = [
     "statement_cache_of",
 ]
 
-_CACHED_FRAMES: Final[WeakKeyDictionary[SparkEngine, dict[str, Frame]]] = WeakKeyDictionary()
+_CACHED_FRAMES: Final[WeakKeyDictionary[SqlEngine, dict[str, Frame]]] = WeakKeyDictionary()
 _LOCK: Final = Lock()
 
 
-def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...], frame: Frame | None) -> str:
+def cache_table(statement: CacheTable, engine: SqlEngine, name: tuple[str, ...], frame: Frame | None) -> str:
     """Cache or uncache the rows of a table and return a message; `frame` is None if there is no such table."""
     full_name = join_name(*name)
     with _LOCK:
         cached_frame = _CACHED_FRAMES.setdefault(engine, {}).pop(full_name, None)
     if cached_frame is not None:
-        uncache_rows(cached_frame)
+        engine.uncache_rows(cached_frame)
     if statement.action == "uncache":
         if cached_frame is None and frame is None and not statement.if_exists:
             raise NotFoundError(f"table or view {full_name} does not exist")
@@ -56,13 +54,13 @@ def cache_table(statement: CacheTable, engine: SparkEngine, name: tuple[str, ...
         raise NotFoundError(f"table or view {full_name} does not exist")
     if statement.action == "refresh" and cached_frame is None:
         return f"every statement reads the newest version of {full_name}; nothing to do"
-    cache_rows(frame, eager=statement.action == "cache" and not statement.is_lazy)
+    engine.cache_rows(frame, eager=statement.action == "cache" and not statement.is_lazy)
     with _LOCK:
         _CACHED_FRAMES[engine][full_name] = frame
     return f"cached the current version of {full_name}; later versions are read from files"
 
 
-def is_cached(engine: SparkEngine, name: str) -> bool:
+def is_cached(engine: SqlEngine, name: str) -> bool:
     """Return whether the rows of a table or view are cached."""
     with _LOCK:
         return name in _CACHED_FRAMES.get(engine, ())
@@ -100,7 +98,6 @@ class BoundedCache(Generic[V]):
 class StatementCache:
     """The caches that statements on one lakehouse share."""
 
-    names: SessionNames
     states: BoundedCache[TableState | None] = field(default_factory=lambda: BoundedCache(_STATES_MAX))
     frames: BoundedCache[Frame] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
     foreign: BoundedCache[bool] = field(default_factory=lambda: BoundedCache(_FRAMES_MAX))
@@ -108,15 +105,15 @@ class StatementCache:
     texts: BoundedCache[AnalyzedQuery] = field(default_factory=lambda: BoundedCache(_TEXTS_MAX))
 
 
-_OF_ENGINES: Final[WeakKeyDictionary[SparkEngine, StatementCache]] = WeakKeyDictionary()
+_OF_ENGINES: Final[WeakKeyDictionary[SqlEngine, StatementCache]] = WeakKeyDictionary()
 _OF_ENGINES_LOCK: Final = Lock()
 
 
-def statement_cache_of(engine: SparkEngine) -> StatementCache:
+def statement_cache_of(engine: SqlEngine) -> StatementCache:
     """Return the caches of the lakehouse of this engine, which live as long as the engine."""
     with _OF_ENGINES_LOCK:
         if engine not in _OF_ENGINES:
-            _OF_ENGINES[engine] = StatementCache(SessionNames(engine.session))
+            _OF_ENGINES[engine] = StatementCache()
         return _OF_ENGINES[engine]
 
 
@@ -131,7 +128,7 @@ class PrunedScan:
 def plan_pruned_scan(state: TableState, predicate: Predicate | None) -> PrunedScan:
     """Return a scan with all rows that match the predicate, and possibly others.
 
-    Spark filters the rows again, so queries with other values in the same files share
+    The engine filters the rows again, so queries with other values in the same files share
     a scan. The predicate must be applied only if equality deletes were pruned, because
     the rows that they delete would otherwise appear.
     """
@@ -157,7 +154,7 @@ def frame_cache_key_of(state: TableState, files: PrunedScan) -> Hashable:
     in a transaction that writes to other tables.
     """
     scans = tuple(map(_scan_key, files.plan.scans))
-    return state.table_id, to_spark_schema(state.schema).json(), files.predicate, scans
+    return state.table_id, state.schema, files.predicate, scans
 
 
 def _scan_key(scan: FileScan) -> Hashable:

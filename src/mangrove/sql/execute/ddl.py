@@ -5,11 +5,11 @@ from typing import Any, Protocol, assert_never
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import parse_schema
+from mangrove.lakehouse.sql_port import Frame
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, split_path
 from mangrove.model.schema import Schema
-from mangrove.spark.statements import Frame
 from mangrove.sql.execute.query import BoundQuery
 from mangrove.sql.parse.statements import (
     AddCheck,

@@ -18,7 +18,6 @@ from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.schema import Schema
 from mangrove.model.types import Struct
-from mangrove.spark.statements import create_one_row, rename_columns
 from mangrove.sql.execute.expressions import StatementExpressions, has_subquery, rewrite_qualifiers
 from mangrove.sql.execute.insert import (
     execute_insert,
@@ -133,7 +132,7 @@ def _delete(statement: Delete, table: Table, expressions: StatementExpressions) 
         merge = _merge_single_row(table, statement.table, statement.alias, expressions)
         where = rewrite_qualifiers(condition, _full_name(statement.table, table, statement.alias))
         return merge.when_matched_delete(where).execute()
-    return table.delete(_where(condition, statement, table, expressions), engine="spark")
+    return table.delete(_where(condition, statement, table, expressions), engine=expressions.binder.engine.row_engine)
 
 
 def _update(statement: Update, table: Table, expressions: StatementExpressions) -> RowCounts:
@@ -150,7 +149,7 @@ def _update(statement: Update, table: Table, expressions: StatementExpressions) 
         ).execute()
     bare = {name: Expr(rewrite_qualifiers(value, dict.fromkeys(names))) for name, value in values.items()}
     where = None if condition is None else _where(condition, statement, table, expressions)
-    return table.update(bare, where, engine="spark")
+    return table.update(bare, where, engine=expressions.binder.engine.row_engine)
 
 
 def _where(
@@ -173,14 +172,20 @@ def _where(
 
 def _merge_single_row(table: Table, name: SqlName, alias: str | None, expressions: StatementExpressions) -> TableMerge:
     """Return a merge with one row that matches all, so that subqueries can use the table's alias."""
-    one = create_one_row(expressions.binder.engine.session, "mangrove one")
-    return table.merge(one, "true", target_name=alias or name.parts[-1], source_name="mangrove one", engine="spark")
+    engine = expressions.binder.engine
+    return table.merge(
+        engine.create_one_row("mangrove one"),
+        "true",
+        target_name=alias or name.parts[-1],
+        source_name="mangrove one",
+        engine=engine.row_engine,
+    )
 
 
 def _merge(statement: Merge, table: Table, expressions: StatementExpressions) -> RowCounts:
     source = expressions.rows(statement.source)
     if statement.source_columns:
-        source = rename_columns(source, statement.source_columns)
+        source = expressions.binder.engine.rename_columns(source, statement.source_columns)
     if statement.with_schema_evolution:
         table.evolve(source.select(*map(quote_name, _find_used_columns(statement, source.columns))))
     target = statement.alias or statement.table.parts[-1]
@@ -200,7 +205,7 @@ def _merge(statement: Merge, table: Table, expressions: StatementExpressions) ->
         rewrite_qualifiers(expressions.text(statement.condition), names),
         target_name=target,
         source_name=other,
-        engine="spark",
+        engine=expressions.binder.engine.row_engine,
     )
     schema = require_schema(table)
     for clause in statement.clauses:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.sql_port import Frame
 from mangrove.model.names import quote_name
 from mangrove.model.schema_text import quote_text
-from mangrove.spark.statements import Frame, create_temporary_view, drop_temporary_view
 from mangrove.sql.execute.query import QueryBinder
 from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
 from mangrove.sql.parse.tokens import SqlFragment, SqlToken, SqlTokenKind, build_error_at, parse_name_chain, tokenize
@@ -101,7 +101,7 @@ class StatementExpressions:
     def close(self) -> None:
         """Drop the temporary views."""
         for name in self._views:
-            drop_temporary_view(self.binder.engine.session, name)
+            self.binder.engine.drop_temporary_view(name)
         self._views.clear()
 
     def _register_tables(self, text: str, piece: SqlFragment) -> str:
@@ -125,7 +125,7 @@ class StatementExpressions:
 
     def _create_view(self, frame: Frame) -> str:
         name = f"mangrove_{self.binder.resolver.new_id().replace('-', '_')}"
-        create_temporary_view(frame, name, or_replace=False, is_global=False)
+        self.binder.engine.create_temporary_view(frame, name, or_replace=False, is_global=False)
         self._views.append(name)
         return name
 

@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.sql_port import Frame, SqlEngine
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
-from mangrove.spark.assignment import cast_for_assignment
-from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import Frame, add_literal_columns
 from mangrove.sql.execute.expressions import StatementExpressions
 from mangrove.sql.execute.query import BoundQuery
 from mangrove.sql.parse.statements import Insert, Query, TruncateStatement
@@ -29,8 +26,6 @@ __all__ = [
     "prepare_insert",
     "require_schema",
 ]
-
-_DYNAMIC: Final = "spark.sql.sources.partitionOverwriteMode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +52,8 @@ def prepare_insert(
     _check_columns(statement, schema, expressions.source.text)
     fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
     rows = bound(_substitute_defaults(statement.query, schema, _list_target_columns(statement, schema, fixed))).frame
-    return PreparedInsert(statement, table, _fit_rows(statement, table, schema, rows, fixed), fixed)
+    fitted = _fit_rows(statement, table, schema, rows, fixed, expressions.binder.engine)
+    return PreparedInsert(statement, table, fitted, fixed)
 
 
 def _check_columns(statement: Insert, schema: Schema, text: str) -> None:
@@ -165,6 +161,7 @@ def _fit_rows(
     schema: Schema,
     rows: Frame,
     fixed: dict[str, str],
+    engine: SqlEngine,
 ) -> Frame:
     names = list(rows.columns) if statement.by_name else _list_target_columns(statement, schema, fixed)
     folded = [name.casefold() for name in names]
@@ -176,21 +173,19 @@ def _fit_rows(
     for column, _ in constants:
         if column.name.casefold() in folded:
             raise InvalidInputError(f"column {column.name!r} is set by PARTITION and by the query; remove one of them")
-    fitted = cast_for_assignment(rows, names, schema, str(table), fields_by_name=statement.by_name)
-    return add_literal_columns(fitted, {column.name: text for column, text in constants}, schema)
+    fitted = engine.cast_for_assignment(rows, names, schema, str(table), fields_by_name=statement.by_name)
+    return engine.add_literal_columns(fitted, {column.name: text for column, text in constants}, schema)
 
 
 def _overwrite_rows(
-    statement: Insert, table: Table, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SparkEngine
+    statement: Insert, table: Table, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SqlEngine
 ) -> RowCounts:
     where = " and ".join(
         _build_partition_condition(quote_name(schema.column(name).name), value) for name, value in fixed.items()
     )
     if statement.if_not_exists and where and table.scan(where).plan.scans:
         return NO_ROWS
-    is_dynamic = len(fixed) < len(statement.partition) or (
-        not statement.partition and str(engine.session.conf.get(_DYNAMIC, "static")).lower() == "dynamic"
-    )
+    is_dynamic = len(fixed) < len(statement.partition) or (not statement.partition and engine.is_overwrite_dynamic())
     return table.overwrite_partitions(rows) if is_dynamic else table.overwrite(rows, where=where or None)
 
 

@@ -1,4 +1,4 @@
-"""Binding of tables and views in a query, and its execution on Spark."""
+"""Binding of tables and views in a query, and its execution on an SQL engine."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,21 +11,10 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.predicates import Predicate, render_predicate_sql
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.lakehouse.sql_port import Arguments, Frame, PositionedText, SqlEngine, SqlErrorInfo
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, join_name, quote_name
 from mangrove.model.objects import TableEntry, TableType, ViewEntry
-from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import (
-    Arguments,
-    Frame,
-    PositionedText,
-    SessionNames,
-    SparkErrorInfo,
-    create_frame_of_arrow,
-    read_external_files,
-    rename_columns,
-    run_sql_text,
-)
 from mangrove.sql.errors import build_statement_error
 from mangrove.sql.execute.table_functions import TABLE_FUNCTIONS, parse_table_function, run_table_function
 from mangrove.sql.parse.as_of import AsOfExpression, evaluate_as_of
@@ -89,7 +78,7 @@ class QueryScan:
     state: TableState
     predicate: Predicate | None
     columns: tuple[str, ...] | None = None
-    """The columns that the worker reader reads; None for all, or if Spark prunes columns itself."""
+    """The columns that are read; None for all, or if the engine prunes columns itself."""
 
     def plan(self) -> ScanPlan:
         """Return the scan plan: which files are read, and why others are skipped."""
@@ -109,7 +98,7 @@ class ScanRequirements:
 
     rows: PushedPredicate = ()
     columns: NamesOf = require_all_columns
-    """Computed on demand; Spark's own reader does not need it."""
+    """Computed on demand; an engine that prunes columns itself does not need it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +179,14 @@ class QueryBinder:
     All tables are read from one catalog version, except those with an AS OF clause.
     """
 
-    engine: SparkEngine
+    engine: SqlEngine
     resolver: NameResolver
     arguments: Arguments = None
     prunes: bool = True
     start: int = 0
     """The start of the statement in its script, from which positional parameters are counted."""
     includes_session_views: bool = True
-    """Whether temporary views of Spark take precedence; the query of a view does not see them."""
+    """Whether temporary views take precedence; the query of a view does not see them."""
     above: tuple[str, ...] = ()
     """The views that contain this query, outermost first."""
     scans: list[QueryScan] = field(default_factory=list)
@@ -231,13 +220,11 @@ class QueryBinder:
         replacements: list[TextReplacement],
         head: str = "",
     ) -> Frame:
-        """Return the rows of a query, with its replacements and those for names that only Spark recognizes."""
+        """Return the rows of a query, with its replacements and those for names that only the engine recognizes."""
         for _ in range(len(tokens) + 1):
             pieces = [PositionedText(head, None), *apply_replacements(piece, replacements)]
-            outcome = run_sql_text(
-                self.statement_cache.names, pieces, self._used_arguments(tokens, piece, whole, replacements)
-            )
-            if not isinstance(outcome, SparkErrorInfo):
+            outcome = self.engine.run(pieces, self._used_arguments(tokens, piece, whole, replacements))
+            if not isinstance(outcome, SqlErrorInfo):
                 return outcome
             replacements.append(self._resolve_missing(outcome, tokens, piece, whole, replacements))
         raise AssertionError("each iteration resolves another name")
@@ -333,13 +320,13 @@ class QueryBinder:
 
     def _resolve_missing(
         self,
-        refusal: SparkErrorInfo,
+        refusal: SqlErrorInfo,
         tokens: list[SqlToken],
         piece: SqlFragment,
         whole: str,
         replacements: list[TextReplacement],
     ) -> TextReplacement:
-        """Return the replacement for a name that only Spark recognized as a table; raise any other error."""
+        """Return the replacement for a name that only the engine recognized as a table; raise any other error."""
         start = None if refusal.start is None else refusal.start - piece.start
         place = next((number for number, token in enumerate(tokens) if token.start == start), None)
         if place is None or any(splice.start == start for splice in replacements):
@@ -399,9 +386,7 @@ class QueryBinder:
             tokens = tokenize(whole[: piece.start + as_of.end], piece.start + as_of.start)
             has_parameters = any(mark in as_of.text for mark in ":?")
             arguments = self._used_arguments(tokens, SqlFragment("", 0), whole) if has_parameters else None
-            self._as_of_cache[key] = evaluate_as_of(
-                as_of, lambda text: run_sql_text(self.statement_cache.names, [PositionedText(text, None)], arguments)
-            )
+            self._as_of_cache[key] = evaluate_as_of(as_of, self.engine, arguments)
         return self._as_of_cache[key]
 
     def _resolve_name(self, table_ref: TableRef) -> ResolvedName | None:
@@ -415,7 +400,7 @@ class QueryBinder:
             check_name(namespace)
             check_name(name)
         except InvalidInputError:
-            # A path, as in parquet.`/some/folder`, which Spark resolves.
+            # A path, as in parquet.`/some/folder`, which the engine resolves.
             return None
         full_name = join_name(namespace, name)
         reading, locator, view_locator = catalog.reading(), TableLocator(namespace, name), ViewLocator(namespace, name)
@@ -461,11 +446,9 @@ class QueryBinder:
             return self._view_rows(resolved, requirements, constants or ConstantResolver(self.time_zone))
         locator = resolved.locator
         if resolved.state is None and isinstance(locator, TableLocator) and value.table_type is TableType.MANAGED:
-            return create_frame_of_arrow(self.engine.session, resolved.catalog.table(locator).to_arrow())
+            return self.engine.create_frame_of_arrow(resolved.catalog.table(locator).to_arrow())
         if resolved.state is None:
-            return read_external_files(
-                self.engine.session, value.table_format, str(value.location), value.format_properties
-            )
+            return self.engine.read_external_files(value.table_format, str(value.location), value.format_properties)
         requested = (
             build_table_predicate(requirements.rows, resolved.state.schema, constants)
             if constants is not None
@@ -473,9 +456,8 @@ class QueryBinder:
         )
         assert isinstance(resolved.locator, TableLocator)
         record_rows_read(resolved.catalog.reading(), TableTarget(resolved.locator, resolved.version), requested)
-        # Spark's own reader prunes columns itself.
-        is_pruned_by_spark = not self.engine.reads_in_workers and not self._has_foreign_files(resolved, resolved.state)
-        columns = None if is_pruned_by_spark else select_read_columns(resolved.state.schema, requirements.columns())
+        is_pruned_by_engine = self.engine.prunes_columns and not self._has_foreign_files(resolved, resolved.state)
+        columns = None if is_pruned_by_engine else select_read_columns(resolved.state.schema, requirements.columns())
         return self._table_rows(resolved, QueryScan(resolved.state.name, resolved.state, requested, columns))
 
     def _has_foreign_files(self, resolved: ResolvedName, state: TableState) -> bool:
@@ -550,12 +532,12 @@ class QueryBinder:
 
     def _load_session_views(self, names: Collection[str]) -> None:
         """Find the names of temporary views, which take precedence."""
-        temporary_views = self.statement_cache.names.temporary_views(names)
+        temporary_views = self.engine.list_temporary_views(names)
         self._session_views.update((name, name in temporary_views) for name in names)
 
     def time_zone(self) -> str:
         """Return the session time zone, which applies to times without a zone."""
-        return str(self.engine.session.conf.get("spark.sql.session.timeZone"))
+        return self.engine.time_zone()
 
 
 def _view_fragment(view: ResolvedName) -> SqlFragment:
@@ -574,8 +556,9 @@ def _version_of(catalog: Catalog) -> int | None:
 
 
 def evaluate_constant(piece: SqlFragment, binder: QueryBinder, whole: str) -> object:
-    """Return the value of an expression without columns, evaluated by Spark."""
-    return binder.query(SqlFragment(f"SELECT {piece.text}", piece.start - len("SELECT ")), whole).frame.collect()[0][0]
+    """Return the value of an expression without columns, evaluated by the engine."""
+    frame = binder.query(SqlFragment(f"SELECT {piece.text}", piece.start - len("SELECT ")), whole).frame
+    return binder.engine.collect_rows(frame)[0][0]
 
 
 def evaluate_text(piece: SqlFragment, binder: QueryBinder, whole: str) -> str:
@@ -594,15 +577,15 @@ def evaluate_immediate_arguments(statement: ExecuteImmediate, binder: QueryBinde
     return [value for _, value in values] or None
 
 
-def set_variables(into: SqlFragment, frame: Frame, names: SessionNames, whole: str) -> None:
+def set_variables(into: SqlFragment, frame: Frame, engine: SqlEngine, whole: str) -> None:
     """Set session variables to the columns of the only row; without a row, to null."""
     # Distinct names, because the result may have two columns with the same name.
-    numbered = rename_columns(frame, [f"column {number}" for number in range(len(frame.columns))])
+    numbered = engine.rename_columns(frame, [f"column {number}" for number in range(len(frame.columns))])
     pieces = [
         PositionedText("SET VAR (", None),
         PositionedText(into.text, into.start),
         PositionedText(") = (SELECT * FROM ", None),
     ]
-    outcome = run_sql_text(names, [*pieces, numbered, PositionedText(")", None)])
-    if isinstance(outcome, SparkErrorInfo):
+    outcome = engine.run([*pieces, numbered, PositionedText(")", None)])
+    if isinstance(outcome, SqlErrorInfo):
         raise build_statement_error(outcome, whole)

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.sql_port import Frame, SqlEngine
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.model.names import join_name, split_name
-from mangrove.spark.engine import SparkEngine
-from mangrove.spark.statements import Frame, create_frame
 from mangrove.sql.execute.show import (
     InlineResult,
     build_delta_result,
@@ -73,8 +72,8 @@ def parse_table_function(text: str, tokens: list[SqlToken], place: int) -> Table
     return TableFunctionCall(name, tuple(arguments), tuple(places), start, cursor.peek(-1).end)
 
 
-def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: SparkEngine, at: _AtArgument) -> Frame:
-    """Return the result as Spark rows; errors about an argument are raised inside the context that `at` returns."""
+def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: SqlEngine, at: _AtArgument) -> Frame:
+    """Return the result as a frame; errors about an argument are raised inside the context that `at` returns."""
     if call.name == "history" and not call.arguments:
         return _to_frame(engine, build_history_result(islice(resolver.history(), _HISTORY_MAX)))
     with at(0):
@@ -85,15 +84,15 @@ def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: 
         with at(1):
             before = resolver.at(call.arguments[1]).table(table.locator, version=table.target.version)
         if len(call.arguments) < 3:
-            return engine.changes(before.state(), table.state())
+            return engine.read_changes(before.state(), table.state())
         with at(2):
             after = resolver.at(call.arguments[2]).table(table.locator, version=table.target.version)
-        return engine.changes(before.state(), after.state())
+        return engine.read_changes(before.state(), after.state())
     return _to_frame(engine, _ABOUT_TABLES[call.name](table))
 
 
-def _to_frame(engine: SparkEngine, answer: InlineResult) -> Frame:
-    return create_frame(engine.session, answer.schema, answer.rows)
+def _to_frame(engine: SqlEngine, answer: InlineResult) -> Frame:
+    return engine.create_frame(answer.schema, answer.rows)
 
 
 def _argument(cursor: TokenCursor) -> int | str:

@@ -1,13 +1,13 @@
 """Parsing and evaluation of AS OF expressions."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.spark.statements import Frame, SparkErrorInfo, read_as_of_value
+from mangrove.lakehouse.sql_port import Arguments, PositionedText, SqlEngine, SqlErrorInfo
 from mangrove.sql.errors import format_spark_error
 from mangrove.sql.parse.tokens import SqlToken, SqlTokenKind, parse_name_chain
 
@@ -39,21 +39,21 @@ class AsOfExpression:
         return "VERSION AS OF" if self.kind == "version" else "TIMESTAMP AS OF"
 
 
-def evaluate_as_of(expression: AsOfExpression, run: Callable[[str], Frame | SparkErrorInfo]) -> int | str:
-    """Return the version, the export name or the timestamp to which Spark evaluates the expression.
+def evaluate_as_of(expression: AsOfExpression, engine: SqlEngine, arguments: Arguments) -> int | str:
+    """Return the version, the export name or the timestamp to which the engine evaluates the expression.
 
     As in Spark, a date is its midnight, and a timestamp without a zone is in the time
     zone of the session. A string is treated like a literal.
     """
-    outcome = run(f"SELECT ({expression.text}) AS as_of")
-    if isinstance(outcome, SparkErrorInfo):
+    outcome = engine.run([PositionedText(f"SELECT ({expression.text}) AS as_of", None)], arguments)
+    if isinstance(outcome, SqlErrorInfo):
         if outcome.condition.startswith("UNRESOLVED_COLUMN"):
             raise InvalidInputError(
                 f"{expression.clause} is evaluated before any row is read and cannot use column "
                 f"{outcome.parameters.get('objectName')}; use a value, a function or a parameter"
             )
         raise InvalidInputError(f"cannot evaluate {expression.clause}: {format_spark_error(outcome)}")
-    value = read_as_of_value(outcome)
+    value = engine.read_as_of_value(outcome)
     if isinstance(value, timedelta) and expression.kind == "time":
         return (_EPOCH + value).isoformat()
     is_version = isinstance(value, int | str) and not isinstance(value, bool) and expression.kind == "version"

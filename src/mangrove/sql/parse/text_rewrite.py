@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mangrove.lakehouse.sql_port import Frame, PositionedText, SqlErrorInfo
 from mangrove.model.names import quote_name
-from mangrove.spark.statements import Frame, PositionedText, SparkErrorInfo
 from mangrove.sql.parse.table_refs import TableRef
 from mangrove.sql.parse.tokens import SqlFragment, SqlToken, parse_name_chain, tokenize
 
@@ -56,7 +56,7 @@ def assign_aliases(table_refs: Sequence[TableRef]) -> dict[tuple[str, ...], str]
     }
 
 
-def find_unresolved_name(error: SparkErrorInfo, tokens: list[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
+def find_unresolved_name(error: SqlErrorInfo, tokens: list[SqlToken], place: int) -> tuple[tuple[str, ...], int]:
     """Return the parts of the name that Spark did not resolve, and the index after it."""
     reported, _ = parse_name_chain([*tokenize(error.parameters.get("relationName", "``"))], 0)
     parts, after = parse_name_chain(tokens, place)

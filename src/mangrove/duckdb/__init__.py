@@ -1,0 +1,1 @@
+"""DuckDB as an SQL engine in this process."""

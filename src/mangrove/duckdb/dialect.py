@@ -1,0 +1,72 @@
+"""Parsing of Spark SQL into sqlglot trees whose function calls are as written."""
+
+from typing import Any, Final
+
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.parsers.spark import SparkParser
+
+from mangrove.duckdb.typed_sql import NeedsSparkError, SqlAnalysisError
+
+__all__ = ["find_position", "parse_spark_sql"]
+
+_QUERY_STARTS: Final = frozenset(
+    {TokenType.FROM, TokenType.L_PAREN, TokenType.SELECT, TokenType.TABLE, TokenType.VALUES, TokenType.WITH}
+)
+
+
+def _parse_positional_parameter(parser: Any) -> exp.Expr:
+    """Return a parameter whose name is its position, from which the order of parameters follows."""
+    return exp.Placeholder(this=parser._prev.start)
+
+
+# ruff: noqa: RUF012 - sqlglot says what the tables of a dialect are.
+class _SparkSql(Spark):
+    """Spark's dialect without the functions that sqlglot converts."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """A tokenizer with `''` as an escaped quote."""
+
+        STRING_ESCAPES = ["\\", "'", '"']
+
+    class Parser(SparkParser):
+        """A parser that leaves function calls as written, and `||` with the precedence of `+`."""
+
+        STRICT_CAST = True
+        FUNCTIONS = {}
+        FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")}
+        NO_PAREN_FUNCTIONS = {}
+        PLACEHOLDER_PARSERS = {
+            **SparkParser.PLACEHOLDER_PARSERS,
+            TokenType.PLACEHOLDER: _parse_positional_parameter,
+        }
+        TERM = {TokenType.PLUS: exp.Add, TokenType.DASH: exp.Sub, TokenType.DPIPE: exp.DPipe}
+
+
+def parse_spark_sql(text: str) -> Any:
+    """Return the tree of a query; raise NeedsSparkError if sqlglot cannot parse it as Spark does."""
+    try:
+        tokens = _SparkSql().tokenize(text)
+        if any(token.token_type is TokenType.STRING and "\\" in text[token.start : token.end + 1] for token in tokens):
+            raise NeedsSparkError("a string with a backslash")
+        if not tokens or tokens[0].token_type not in _QUERY_STARTS:
+            raise NeedsSparkError(f"the statement {tokens[0].text.upper() if tokens else ''}")
+        return sqlglot.parse_one(text, dialect=_SparkSql)
+    except SqlglotError as error:
+        errors = getattr(error, "errors", None)
+        where = f" near {errors[0]['highlight']!r}" if errors and errors[0].get("highlight") else ""
+        raise SqlAnalysisError(f"cannot parse the query{where}, or it needs Spark") from error
+    except RecursionError as error:
+        raise NeedsSparkError("a query that is nested so deeply") from error
+
+
+def find_position(node: Any) -> tuple[int | None, int | None]:
+    """Return the range of a node in the text, or of the first name in it."""
+    if isinstance(node, exp.Expr):
+        for part in (node, *node.find_all(exp.Identifier, bfs=False)):
+            start, end = part.meta.get("start"), part.meta.get("end")
+            if isinstance(start, int) and isinstance(end, int):
+                return start, end + 1
+    return None, None

@@ -1,0 +1,230 @@
+"""Lazy rows of a query on DuckDB."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any, Protocol, Self
+
+import duckdb
+import pyarrow as pa
+
+from mangrove.duckdb.functions import MACROS
+from mangrove.duckdb.query import Relation
+from mangrove.errors import InvalidInputError, MangroveError, StorageError
+from mangrove.local.frames import to_polars
+from mangrove.local.python_rows import to_python_rows
+from mangrove.model.arrow_schema import type_to_arrow
+
+__all__ = ["ArrowSource", "Database", "DuckDbFrame", "FrameRow"]
+
+
+class ArrowSource(Protocol):
+    """Rows that DuckDB may read more than once: an Arrow table, or an object that opens a stream for each read."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Open a stream of Arrow rows."""
+        ...
+
+
+class Database:
+    """A DuckDB database in memory without tables; each query has a connection of its own."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: set[duckdb.DuckDBPyConnection] = set()
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+        # As in a Spark session that Mangrove starts, results do not depend on the time zone of the machine.
+        connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        for macro in MACROS:
+            connection.execute(macro)
+        return connection
+
+    @contextmanager
+    def connect(self, sources: Mapping[str, ArrowSource]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield a new connection with views of the sources."""
+        connection = self._connection.cursor()
+        with self._lock:
+            self._running.add(connection)
+        try:
+            for name, source in sources.items():
+                connection.register(name, source)
+            yield connection
+        except duckdb.Error as error:
+            raise _build_computation_error(error) from error
+        finally:
+            with self._lock:
+                self._running.remove(connection)
+            for name in sources:
+                connection.unregister(name)
+            connection.close()
+
+    def cancel(self, connections: Collection[duckdb.DuckDBPyConnection] | None = None) -> None:
+        """Cancel the queries of some connections, or of all."""
+        with self._lock:
+            for connection in self._running if connections is None else self._running.intersection(connections):
+                connection.interrupt()
+
+
+def _build_computation_error(error: duckdb.Error) -> MangroveError:
+    """Return the error of Mangrove for an error of DuckDB."""
+    if isinstance(error, duckdb.InterruptException):
+        return InvalidInputError("the query was cancelled")
+    kind, _, rest = str(error).partition("\n")[0].partition(": ")
+    message = f"DuckDB could not compute the rows: {rest or kind}"
+    is_invalid = isinstance(error, duckdb.DataError | duckdb.ProgrammingError)
+    return InvalidInputError(message) if is_invalid else StorageError(message)
+
+
+class FrameRow(tuple[Any, ...]):
+    """A tuple whose values are also found by the names of their columns, as in a Row of Spark.
+
+    >>> row = FrameRow((1, "a"), ["id", "name"])
+    >>> row.name, row["id"], row == (1, "a")
+    ('a', 1, True)
+    """
+
+    _names: Sequence[str]
+
+    def __new__(cls, values: Sequence[Any], names: Sequence[str]) -> Self:
+        """Return a row of values with names."""
+        row = super().__new__(cls, values)
+        row._names = names
+        return row
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the value of a column by its name or position."""
+        return super().__getitem__(self._names.index(key) if isinstance(key, str) else key)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of a column by its name."""
+        if name.startswith("_") or name not in self._names:
+            raise AttributeError(name)
+        return self[name]
+
+    def __repr__(self) -> str:
+        """Return the row as Spark writes it."""
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._names, self, strict=True))})"
+
+
+@dataclass(frozen=True, eq=False)
+class DuckDbFrame:
+    """The rows of a query, which DuckDB computes each time that they are read.
+
+    >>> frame = lake.sql("select id, name from shop.orders", engine="duckdb")  # doctest: +SKIP
+    >>> frame.columns, frame.to_arrow(limit=10)  # doctest: +SKIP
+    """
+
+    relation: Relation
+    database: Database = field(repr=False)
+    sources: Mapping[str, ArrowSource] = field(default_factory=dict, repr=False)
+    """The Arrow rows that the query reads, by the name of their table."""
+    _connections: list[duckdb.DuckDBPyConnection] = field(default_factory=list, repr=False)
+    """The connections of the reads that are in progress."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The column names."""
+        return [name for name, _ in self.relation.columns]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns."""
+        return pa.schema(
+            [(name, pa.null() if kind is None else type_to_arrow(kind)) for name, kind in self.relation.columns]
+        )
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that computes the rows."""
+        return "duckdb"
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """Compute the rows, or at most `limit` of them."""
+        return pa.Table.from_batches(list(self.to_batches(limit)), self.schema)
+
+    def to_batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Compute the rows in batches, or at most `limit` of them."""
+        text = self.relation.text if limit is None else f"SELECT * FROM ({self.relation.text}) LIMIT {int(limit)}"
+        with self.database.connect(self.sources) as connection:
+            self._connections.append(connection)
+            try:
+                for batch in pa.RecordBatchReader.from_stream(connection.sql(text)):
+                    yield _convert_batch(batch, self.schema)
+            except pa.ArrowException as error:
+                # The reader reports errors of DuckDB as its own.
+                raise InvalidInputError(f"DuckDB could not compute the rows: {_first_line(error)}") from error
+            finally:
+                self._connections.remove(connection)
+
+    def explain(self) -> str:
+        """Return DuckDB's plan of the query."""
+        with self.database.connect(self.sources) as connection:
+            return str(connection.sql(self.relation.text).explain())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Open a stream of the rows, for libraries that read Arrow streams."""
+        reader: Any = pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        stream: object = reader.__arrow_c_stream__(requested_schema)
+        return stream
+
+    def to_pandas(self) -> Any:
+        """Compute the rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Compute the rows as a polars DataFrame."""
+        return to_polars(self.to_arrow())
+
+    def collect(self, limit: int | None = None) -> list["FrameRow"]:
+        """Compute the rows as Python values, or at most `limit` of them."""
+        return [FrameRow(row, self.columns) for row in self.iterate(limit)]
+
+    def iterate(self, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
+        """Compute the rows as Python values, batch by batch."""
+        names = [f"c{place}" for place in range(len(self.columns))]
+        for batch in self.to_batches(limit):
+            # Two columns may have the same name.
+            rows = to_python_rows(pa.Table.from_batches([batch]).rename_columns(names))
+            yield from (tuple(row.values()) for row in rows)
+
+    def cancel(self) -> None:
+        """Cancel the reads that are in progress, from any thread."""
+        self.database.cancel(self._connections)
+
+    def select(self, *names: str) -> "DuckDbFrame":
+        """Return the rows with some of the columns; quotes around a name are removed."""
+        folded = [name.casefold() for name in self.columns]
+        places = [folded.index(name.strip("`").replace("``", "`").casefold()) for name in names]
+        items = ", ".join(f"c{place} AS c{number}" for number, place in enumerate(places))
+        columns = tuple(self.relation.columns[place] for place in places)
+        # ruff: noqa: S608 - the text is generated
+        return self.derive(Relation(f"SELECT {items} FROM ({self.relation.text})", columns))
+
+    def derive(self, relation: Relation) -> "DuckDbFrame":
+        """Return a frame over the same sources."""
+        return DuckDbFrame(relation, self.database, self.sources)
+
+    def __repr__(self) -> str:
+        """Return the columns; no row is computed."""
+        return f"DuckDbFrame[{', '.join(f'{one.name}: {one.type}' for one in self.schema)}]"
+
+
+def _convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        pa.nulls(batch.num_rows) if pa.types.is_null(one.type) else _cast(column, one.type)
+        for column, one in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: Any, kind: pa.DataType) -> Any:
+    return column if column.type == kind else column.cast(kind)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

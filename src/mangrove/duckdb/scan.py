@@ -1,0 +1,122 @@
+"""Scans of tables: DuckDB reads the Parquet files itself where no delete applies, else Arrow does.
+
+DuckDB finds the columns of a file by their ids, as Mangrove does. It reads files of a local
+folder; files of other programs have no column ids, and nested columns have ids that DuckDB
+does not compare.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from mangrove.duckdb.frame import ArrowSource, Database, DuckDbFrame
+from mangrove.duckdb.query import Relation
+from mangrove.duckdb.typed_sql import quote_string
+from mangrove.duckdb.types import is_scannable, to_duckdb_type
+from mangrove.errors import InvalidInputError
+from mangrove.expressions.predicates import Predicate
+from mangrove.local.scan import RowMaskCache, select_columns, stream_scan
+from mangrove.maintenance.exports import LayeredStore
+from mangrove.model.arrow_schema import schema_to_arrow
+from mangrove.model.manifests import PARQUET
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column
+from mangrove.storage.port import Store
+from mangrove.storage.uri import parse_root_uri
+from mangrove.tables.scan_plan import FileScan, ScanPlan
+from mangrove.tables.table_state import TableState
+from mangrove.tables.write_plan import has_column_ids
+
+__all__ = ["TableScanner"]
+
+_WILDCARDS: Final = frozenset("*?[]{}")
+
+
+@dataclass(frozen=True)
+class _ScanStream:
+    """The rows of files that Arrow reads, again for each stream."""
+
+    open: Callable[[], Iterator[pa.Table]]
+    schema: pa.Schema
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Open a stream of the rows; files are opened when the first row is read."""
+        batches = (batch for rows in self.open() for batch in rows.to_batches())
+        reader: Any = pa.RecordBatchReader.from_batches(self.schema, batches)
+        stream: object = reader.__arrow_c_stream__(requested_schema)
+        return stream
+
+
+class TableScanner:
+    """Reads the tables of one lakehouse."""
+
+    def __init__(self, store: Store, database: Database) -> None:
+        self._store = store
+        self._database = database
+        self._vectors = RowMaskCache()
+        self._count = 0
+
+    @cached_property
+    def _folder(self) -> str | None:
+        """The folder whose files DuckDB can open; None for a bucket, a shallow export or a name with wildcards."""
+        root = parse_root_uri(self._store.uri)
+        is_plain = root.scheme == "file" and not isinstance(self._store, LayeredStore)
+        return root.path if is_plain and not set(root.path) & _WILDCARDS else None
+
+    def read(
+        self, state: TableState, plan: ScanPlan, predicate: Predicate | None, names: Sequence[str] | None
+    ) -> DuckDbFrame:
+        """Return the rows of a scan plan that match a predicate."""
+        columns = select_columns(state, names)
+        for column in columns:
+            if to_duckdb_type(column.type) is None:
+                raise InvalidInputError(f"column {column.name!r} of {state.name} has a type that needs Spark")
+        direct = [scan for scan in plan.scans if predicate is None and self._is_direct(scan, columns)]
+        indirect = tuple(scan for scan in plan.scans if scan not in set(direct))
+        texts, sources = [], dict[str, ArrowSource]()
+        if direct:
+            texts.append(self._render_files(direct, columns))
+        if indirect or not direct:
+            self._count += 1
+            name = f"mangrove_scan_{self._count}"
+            sources[name] = self._open_stream(state, replace(plan, scans=indirect), predicate, columns)
+            texts.append(_render_columns(name, columns))
+        relation = Relation(" UNION ALL ".join(texts), tuple((column.name, column.type) for column in columns))
+        return DuckDbFrame(relation, self._database, sources)
+
+    def _is_direct(self, scan: FileScan, columns: Sequence[Column]) -> bool:
+        """Return whether DuckDB reads a file itself."""
+        return (
+            scan.is_whole
+            and scan.file.content_type == PARQUET
+            and has_column_ids(scan.file.location)
+            and self._folder is not None
+            and all(is_scannable(column.type) for column in columns)
+        )
+
+    def _render_files(self, scans: Sequence[FileScan], columns: Sequence[Column]) -> str:
+        files = ", ".join(quote_string(f"{self._folder}{scan.file.path}") for scan in scans)
+        fields = ", ".join(
+            f"{column.id}: {{name: 'c{place}', type: '{to_duckdb_type(column.type)}', default_value: NULL}}"
+            for place, column in enumerate(columns)
+        )
+        return f"SELECT * FROM read_parquet([{files}], schema=MAP {{{fields}}})"  # noqa: S608 - quoted above
+
+    def _open_stream(
+        self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[Column]
+    ) -> ArrowSource:
+        if not plan.scans:
+            return schema_to_arrow(Schema(tuple(columns))).empty_table()
+        return _ScanStream(
+            lambda: stream_scan(self._store, state, plan, columns, predicate, self._vectors),
+            schema_to_arrow(Schema(tuple(columns))),
+        )
+
+
+def _render_columns(name: str, columns: Sequence[Column]) -> str:
+    quoted = ['"' + column.name.replace('"', '""') + '"' for column in columns]
+    items = ", ".join(f"{column} AS c{place}" for place, column in enumerate(quoted))
+    return f"SELECT {items} FROM {name}"  # noqa: S608 - quoted above

@@ -1,0 +1,194 @@
+"""Queries on DuckDB: every clause over real tables in each layout, and what needs Spark."""
+
+import datetime
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import mangrove
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.sql.session import SqlSession
+
+DAY = datetime.date(2026, 1, 1)
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+    """Make a lakehouse whose table has renamed and added columns, and deletes of both kinds."""
+    lake = mangrove.create(tmp_path_factory.mktemp("duckdb") / "lake", layout=request.param)
+    lake.create_namespace("shop")
+    orders = lake.create_table("shop.orders", "id int not null, who string, price decimal(10,2), day date", keys=["id"])
+    rows = [
+        {"id": n, "who": f"w{n % 3}", "price": Decimal(n) / 4, "day": DAY + datetime.timedelta(n)} for n in range(9)
+    ]
+    orders.append(rows)
+    orders.append([{"id": 20, "who": None, "price": None, "day": None}])
+    orders.update_schema().rename_column("who", "customer").add_column("note", "string").commit()
+    orders.append([{"id": 21, "customer": "w0", "price": Decimal("1.10"), "day": DAY, "note": "new"}])
+    orders.delete("id = 3")
+    orders.upsert([{"id": 4, "customer": "changed", "price": Decimal("9.99"), "day": DAY, "note": None}])
+    lake.create_table("shop.names", "who string, n bigint").append([{"who": "w1", "n": 1}, {"who": "w2", "n": 2}])
+    lake.create_view("shop.cheap", "select id, customer from shop.orders where price < 1")
+    return lake
+
+
+@pytest.fixture
+def session(lake: Lakehouse) -> Iterator[SqlSession]:
+    session = SqlSession(lake, engine="duckdb")
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("select count(*), sum(id), min(day), max(customer) from shop.orders", [(10, 74, DAY, "w2")]),
+        ("select id, note from shop.orders where note is not null or customer = 'changed' order by id",
+         [(4, None), (21, "new")]),
+        ("select customer, count(*) n from shop.orders group by customer order by customer",
+         [(None, 1), ("changed", 1), ("w0", 3), ("w1", 2), ("w2", 3)]),
+        ("select customer c, sum(price) from shop.orders group by c having sum(price) > 3 order by 2 desc",
+         [("changed", Decimal("9.99")), ("w2", Decimal("3.75"))]),
+        ("select avg(price), avg(id), sum(price) / 3 from shop.orders where id < 3",
+         [(Decimal("0.250000"), 1.0, Decimal("0.250000"))]),
+        ("select id from shop.cheap order by id desc limit 2", [(2,), (1,)]),
+        ("select o.id, n.n from shop.orders o join shop.names n on o.customer = n.who where o.id < 3 order by 1",
+         [(1, 1), (2, 2)]),
+        ("select who, n, id from shop.names left join (select id, customer as who from shop.orders where id = 1) "
+         "using (who) order by n", [("w1", 1, 1), ("w2", 2, None)]),
+        ("select n from shop.names left anti join shop.cheap on customer = who", []),
+        ("with t as (select id, id % 2 as odd from shop.orders) select odd, max(id) from t group by odd order by odd",
+         [(0, 20), (1, 21)]),
+        ("select id from shop.orders o where price = (select max(price) from shop.orders i where i.day = o.day) "
+         "and id in (select id from shop.orders where id < 3)", [(1,), (2,)]),
+        ("select 1 as a union all select 2 union select 2.5 order by a", [(Decimal("1.0"),), (Decimal("2.0"),), (Decimal("2.5"),)]),
+        ("select id, row_number() over (partition by customer order by id desc) r from shop.orders "
+         "where customer = 'w0' order by id", [(0, 3), (6, 2), (21, 1)]),
+        ("select case when id > 5 then 'many' when id > 2 then 'some' end k, count(*) from shop.orders "
+         "where id < 9 group by 1 order by 1", [(None, 3), ("many", 3), ("some", 2)]),
+        ("select * from values (1, 'a'), (2, null) as v(x, y) order by y", [(2, None), (1, "a")]),
+        ("select id from shop.orders where day between '2026-01-02' and date '2026-01-01' + interval 2 days order by id",
+         [(1,), (2,)]),
+        ("select -7 div 2, -7 % 2, 7 / 2, 1.10 * 2, cast(2.7 as int), round(2.345, 2), ceil(-1.5)",
+         [(-3, -1, 3.5, Decimal("2.20"), 2, Decimal("2.35"), Decimal(-1))]),
+        ("select year(day), month(day), dayofweek(day), datediff(day, '2026-01-01') from shop.orders where id = 5",
+         [(2026, 1, 3, 5)]),
+        ("select upper(who) || '-' || substring(who, 2, 1), length(who), concat(who, null) from shop.names where n = 1",
+         [("W1-1", 2, None)]),
+        ("select count(*) from shop.orders version as of 3", [(9,)]),
+        ("select count(*) from shop.orders for version as of (1 + 2)", [(9,)]),
+        ("select distinct id % 3 k from shop.orders order by k desc", [(2,), (1,), (0,)]),
+        ("select coalesce(price, 0), nullif(id, 20), if(id = 20, 'x', 'y') from shop.orders where id = 20",
+         [(Decimal("0.00"), None, "x")]),
+        ("select sum(n) filter (where who = 'w1'), count(distinct who), count_if(n > 1) from shop.names", [(1, 2, 1)]),
+        ("select timestamp '2026-01-01 10:00:00' + interval 3 hours as t, hour(timestamp '2026-01-01 10:00:00')",
+         [(datetime.datetime(2026, 1, 1, 13, tzinfo=datetime.UTC), 10)]),
+    ],
+)  # fmt: skip
+def test_a_query_has_the_result_that_spark_computes(session: SqlSession, query: str, expected: list[Any]) -> None:
+    result = session.run(query)
+    assert result.engine is not None
+    assert (result.rows(), result.engine.name) == (expected, "duckdb")
+
+
+@pytest.mark.parametrize(
+    ("query", "position"),
+    [
+        ("select id, transform(array(1), x -> x) from shop.orders", "transform"),
+        ("select regexp_replace(customer, 'a', 'b') from shop.orders", "regexp_replace"),
+        ("select customer rlike 'a' from shop.orders", "customer"),
+        ("select date_format(day, 'yyyy') from shop.orders", "date_format"),
+        ("select id from shop.orders where customer = 5", "customer"),
+        ("select percentile(id, 0.5) from shop.orders", "percentile"),
+        ("select cast(price as binary) from shop.orders", "price"),
+        ("select round(cast(id as double), 2) from shop.orders", "round"),
+        ("select id from shop.orders tablesample (1 rows)", "id"),
+        ("select id from shop.orders group by id with rollup", "id"),
+    ],
+)
+def test_what_is_not_known_to_agree_needs_spark(session: SqlSession, query: str, position: str) -> None:
+    with pytest.raises(InvalidInputError, match="needs Spark"):
+        session.run(query)
+    assert position in query
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("select nope from shop.orders", "column `nope` does not exist; did you mean"),
+        ("select count(*), id from shop.orders", "neither in GROUP BY nor in an aggregate"),
+        ("select id from shop.orders o join shop.orders p on o.id = p.id", "id is ambiguous"),
+        ("select id from shop.orders order by 5", "position 5"),
+        ("select * from shop.orders where id", "must be boolean"),
+    ],
+)
+def test_an_invalid_query_is_refused_before_it_runs(session: SqlSession, query: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        session.run(query)
+
+
+def test_an_unknown_table_is_reported_with_a_similar_name(session: SqlSession) -> None:
+    with pytest.raises(NotFoundError, match=r"did you mean shop\.orders\?"):
+        session.run("select * from shop.ordrs")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("select 1 / (n - 1) from shop.names", "division by zero"),
+        ("select cast(n + 2147483647 as int) from shop.names", "out of range"),
+        ("select upper(concat(who, 'ä')) from shop.names", "needs Spark"),
+        ("select cast(who as int) from shop.names", "needs Spark"),
+    ],
+)
+def test_a_value_without_a_result_fails_when_it_is_computed(session: SqlSession, query: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        session.run(query).rows()
+
+
+def test_arguments_are_named_or_positional(session: SqlSession) -> None:
+    assert session.run("select n from shop.names where who = :who", {"who": "w2"}).rows() == [(2,)]
+    assert session.run("select ? + n from shop.names where who = ?", [10, "w1"]).rows() == [(11,)]
+
+
+def test_a_frame_has_an_arrow_schema_batches_and_a_limit(lake: Lakehouse) -> None:
+    frame = lake.sql("select id, price, customer as id from shop.orders order by 1", engine="duckdb")
+    assert frame.schema == pa.schema([("id", pa.int32()), ("price", pa.decimal128(10, 2)), ("id", pa.string())])
+    assert frame.to_arrow(limit=3).num_rows == 3
+    assert sum(batch.num_rows for batch in frame.to_batches()) == 10
+    assert frame.columns == ["id", "price", "id"]
+
+
+def test_a_frame_reads_the_version_at_which_it_was_made(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id int")
+    table.append([{"id": 1}])
+    frame = lake.sql("select * from s.t", engine="duckdb")
+    table.append([{"id": 2}])
+    assert frame.collect() == [(1,)]
+
+
+def test_temporary_views_are_read_before_tables_and_dropped_again(session: SqlSession) -> None:
+    session.run("create temporary view orders as select 1 as one")
+    assert session.run("select * from orders").rows() == [(1,)]
+    session.run("drop view orders")
+    with pytest.raises(NotFoundError):
+        session.run("select * from orders")
+
+
+def test_explain_lists_the_files_and_the_plan(session: SqlSession) -> None:
+    ((text,),) = session.run("explain select id from shop.orders where id = 1").rows()
+    assert "shop.orders:" in text
+    assert "read" in text
+
+
+def test_an_unknown_engine_is_refused(lake: Lakehouse) -> None:
+    with pytest.raises(InvalidInputError, match="unknown SQL engine 'duck'; expected duckdb or spark"):
+        lake.sql("select 1", engine="duck")
