@@ -128,7 +128,7 @@ def check_reads_only(text: str) -> None:
     statement = parse_statement(parts[0].text, computed=lambda _: "name")
     if not isinstance(statement, Query | Explain | Describe | ShowStatement):
         raise InvalidInputError(
-            "only SELECT, EXPLAIN, DESCRIBE and SHOW are accepted here; start the server with --writable"
+            "only SELECT, EXPLAIN, DESCRIBE and SHOW are accepted here; other statements need a writable server and its token"
         )
 
 

@@ -112,6 +112,10 @@ class Links:
         """A view."""
         return self._to(f"/views/{_quote_segment(str(locator))}")
 
+    def view_rows(self, locator: ViewLocator, *, offset: int | None = None) -> str:
+        """A page of the rows of a view."""
+        return self._to(f"/views/{_quote_segment(str(locator))}/rows", offset=offset)
+
     def sql(self, text: str | None = None) -> str:
         """The SQL editor, with a text to start with."""
         return self._to("/sql", text=text)

@@ -34,6 +34,7 @@ from mangrove.inspect.table import TableInfo, load_table_info
 from mangrove.inspect.table_files import load_table_files_info
 from mangrove.inspect.table_history import load_row_changes_info, load_table_history_info
 from mangrove.inspect.tree import load_tree_info
+from mangrove.inspect.view_rows import load_view_rows_info
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.json_codec import Json, to_json, value_to_json
 from mangrove.model.schema import Schema
@@ -126,6 +127,7 @@ _PAGES: Final = (
     PageRoute(_PARTITION, load_partition_info, render_partition_page),
     PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),
     PageRoute("/views/{name}", load_view_info, render_view_page),
+    PageRoute("/views/{name}/rows", load_view_rows_info, partial(render_rows_page, template="view_rows.html")),
     PageRoute("/sql", load_sql_info, render_sql_page, has_form=True),
     PageRoute("/lineage", load_lineage_info, render_lineage_page),
     PageRoute("/search", load_search_info, partial(render_page, "search.html")),

@@ -8,6 +8,7 @@ from typing import Any, Final
 from mangrove.inspect.formatting import format_value, shorten_text
 from mangrove.inspect.rows import RowsInfo
 from mangrove.inspect.table_history import ChangedRow, RowChangesInfo
+from mangrove.inspect.view_rows import ViewRowsInfo
 from mangrove.tables.change_feed import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from mangrove.web.rendering import render_page
 
@@ -29,9 +30,9 @@ class Cell:
     long_text: str = ""
 
 
-def render_rows_page(info: RowsInfo, api_address: str) -> bytes:
-    """Return the page with rows of a table."""
-    return render_page("rows.html", info, api_address, rows=build_cells(info.page.rows))
+def render_rows_page(info: RowsInfo | ViewRowsInfo, api_address: str, *, template: str = "rows.html") -> bytes:
+    """Return the page with rows of a table or view."""
+    return render_page(template, info, api_address, rows=build_cells(info.page.rows))
 
 
 def render_row_changes_page(info: RowChangesInfo, api_address: str) -> bytes:
