@@ -6,7 +6,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import mangrove
@@ -67,13 +66,14 @@ def session(lake: Lakehouse) -> Iterator[SqlSession]:
          [(0, 20), (1, 21)]),
         ("select id from shop.orders o where price = (select max(price) from shop.orders i where i.day = o.day) "
          "and id in (select id from shop.orders where id < 3)", [(1,), (2,)]),
-        ("select 1 as a union all select 2 union select 2.5 order by a", [(Decimal("1.0"),), (Decimal("2.0"),), (Decimal("2.5"),)]),
+        ("select 1 as a union all select 2 union select 2.5 order by a",
+         [(Decimal("1.0"),), (Decimal("2.0"),), (Decimal("2.5"),)]),
         ("select id, row_number() over (partition by customer order by id desc) r from shop.orders "
          "where customer = 'w0' order by id", [(0, 3), (6, 2), (21, 1)]),
         ("select case when id > 5 then 'many' when id > 2 then 'some' end k, count(*) from shop.orders "
          "where id < 9 group by 1 order by 1", [(None, 3), ("many", 3), ("some", 2)]),
         ("select * from values (1, 'a'), (2, null) as v(x, y) order by y", [(2, None), (1, "a")]),
-        ("select id from shop.orders where day between '2026-01-02' and date '2026-01-01' + interval 2 days order by id",
+        ("select id from shop.orders where day between '2026-01-02' and date '2026-01-01' + interval 2 days order by 1",
          [(1,), (2,)]),
         ("select -7 div 2, -7 % 2, 7 / 2, 1.10 * 2, cast(2.7 as int), round(2.345, 2), ceil(-1.5)",
          [(-3, -1, 3.5, Decimal("2.20"), 2, Decimal("2.35"), Decimal(-1))]),
@@ -159,7 +159,11 @@ def test_arguments_are_named_or_positional(session: SqlSession) -> None:
 
 def test_a_frame_has_an_arrow_schema_batches_and_a_limit(lake: Lakehouse) -> None:
     frame = lake.sql("select id, price, customer as id from shop.orders order by 1", engine="duckdb")
-    assert frame.schema == pa.schema([("id", pa.int32()), ("price", pa.decimal128(10, 2)), ("id", pa.string())])
+    assert [(one.name, str(one.type)) for one in frame.schema] == [
+        ("id", "int32"),
+        ("price", "decimal128(10, 2)"),
+        ("id", "string"),
+    ]
     assert frame.to_arrow(limit=3).num_rows == 3
     assert sum(batch.num_rows for batch in frame.to_batches()) == 10
     assert frame.columns == ["id", "price", "id"]
