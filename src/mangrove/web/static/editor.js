@@ -36,6 +36,7 @@ async function run(text) {
     show(await post("/api/sql", { id: runningId, text }), text);
   } catch (error) {
     output.replaceChildren();
+    exportForm.hidden = true;
     report(error.message, true);
   } finally {
     runningId = null;
@@ -56,11 +57,12 @@ function report(message, isError) {
 
 function show(answer, text) {
   output.replaceChildren();
-  const rows = `${answer.rows.length.toLocaleString("en")}${answer.has_more ? "+" : ""} rows`;
+  const count = `${answer.rows.length.toLocaleString("en")}${answer.has_more ? "+" : ""}`;
+  const rows = `${count} ${count === "1" ? "row" : "rows"}`;
   report(`${answer.message ? `${answer.message} · ` : ""}${rows} in ${answer.millis.toLocaleString("en")} ms`, false);
+  const isPlan = /^\s*explain\b/i.test(text);
   exportForm.elements.text.value = text;
-  exportForm.hidden = !answer.columns.length || answer.message !== "";
-  const isPlan = answer.columns.length === 1 && answer.columns[0].name === "plan";
+  exportForm.hidden = isPlan || answer.message !== "";
   if (isPlan) {
     const plan = document.createElement("pre");
     plan.textContent = answer.rows.map((row) => row[0]).join("\n");
@@ -70,7 +72,7 @@ function show(answer, text) {
     if (chart) output.append(chart);
     output.append(buildTable(answer.columns, answer.rows));
   }
-  if (answer.files.length) output.append(describeFiles(answer.files));
+  if (answer.files.length && !isPlan) output.append(describeFiles(answer.files));
 }
 
 function describeFiles(files) {
