@@ -3,13 +3,15 @@
 PYTHON ?= python3
 JOBS ?= 2
 LAKE ?=
+PART ?=
+ARGS ?=
 PORT ?= 8181
 SEEDS ?= 20
 FIRST ?= 0
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-CHECKED := src tests $(wildcard benchmarks/*.py docs/*.py examples/*.py examples/demo/*.py proto/*.py)
+CHECKED := src tests $(wildcard benchmarks/*.py benchmarks/peers/*.py benchmarks/peers/*/*.py docs/*.py examples/*.py examples/demo/*.py proto/*.py)
 PYTEST := $(BIN)/pytest -q --durations=5 --durations-min=1
 
 # An environment knows the folder it was made for; in a moved or copied checkout it is made again.
@@ -17,7 +19,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate bench bench-quick serve lock clean
+.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate bench bench-quick bench-peers serve lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
@@ -63,6 +65,9 @@ simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided b
 
 bench: $(READY) ## every script of benchmarks/, and Spark at one size
 	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
+
+bench-peers: $(READY) ## Mangrove beside comparable systems, which are installed first: make bench-peers PART="local small" ARGS="--rounds 3"
+	@$(BIN)/python -m benchmarks.peers $(PART) $(ARGS)
 
 bench-quick: $(READY) ## what a lakehouse costs on this disk: times and requests, in seconds
 	@$(BIN)/python benchmarks/quick.py .build

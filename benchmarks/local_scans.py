@@ -44,6 +44,7 @@ class Comparison:
     delta: list[float] = field(default_factory=list)
     bare_cpu: list[float] = field(default_factory=list)
     mangrove_cpu: list[float] = field(default_factory=list)
+    delta_cpu: list[float] = field(default_factory=list)
 
     @property
     def ratio(self) -> float | None:
@@ -109,7 +110,7 @@ class Bench:
             measure(bare, measured.bare, measured.bare_cpu)
         measure(ours, measured.mangrove, measured.mangrove_cpu)
         if delta is not None and self.delta is not None:
-            measure(delta, measured.delta, [])
+            measure(delta, measured.delta, measured.delta_cpu)
 
     def run_round(self) -> None:
         """Time every row of the table once."""

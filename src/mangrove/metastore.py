@@ -304,6 +304,10 @@ class Metastore(Protocol):
         """Return the newest committed version."""
         ...
 
+    def latest_since(self, millis: int) -> MetastoreSnapshot | None:
+        """Return the newest version in memory if it was the newest at that time or later. This makes no request."""
+        ...
+
     def at_version(self, version: int) -> MetastoreSnapshot:
         """Return a version by its number."""
         ...

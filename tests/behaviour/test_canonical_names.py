@@ -1,13 +1,15 @@
 """Objects found by their canonical strings, and canonical strings of objects, in every layout."""
 
 import datetime
+from collections.abc import Callable
 
 import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.model.locators import AliasLocator, Kind, Locator, TableLocator
+from mangrove.lakehouse.table import Table
+from mangrove.model.locators import AliasLocator, Kind, Locator, NamespaceLocator, TableLocator
 
 _NUMBERS = iter(range(10**6))
 
@@ -63,7 +65,9 @@ def test_names_with_bars_name_tables_and_views(shop: Lakehouse) -> None:
     shop.rename_table("shop|items", "shop|things.2026")
     assert shop.table("shop.`things.2026`").name == "things.2026"
     assert shop.table("shop|orders|1").target.version == 1
-    with pytest.raises(InvalidInputError, match="names a stream; expected a table or a table version"):
+    with pytest.raises(InvalidInputError, match=r"shop\|all is a view; expected a table, table version, stream"):
+        shop.table("shop|all")
+    with pytest.raises(NotFoundError, match=r"stream shop\|orders\|1\|stream\|deltacat does not exist"):
         shop.table("shop|orders|1|stream|deltacat")
 
 
@@ -104,3 +108,84 @@ def test_every_table_version_has_a_canonical_string_also_by_an_alias(shop: Lakeh
     shop.rename_table("shop.orders", "archive.orders")
     assert shop.resolve("shop|purchases|2").canonical == "archive|orders|2"
     assert shop.table("shop.purchases", version=2).to_arrow().to_pylist() == [{"id": 7}]
+
+
+DAYS = [datetime.date(2026, 11, day) for day in (16, 17)]
+
+
+def test_the_rows_of_every_kind_below_a_table_are_read_by_its_string_and_its_locator(shop: Lakehouse) -> None:
+    table = shop.table("shop.orders")
+    table.append([{"id": 2, "kind": "a|b", "day": DAYS[0]}, {"id": 3, "kind": "c", "day": DAYS[1]}])
+    table.delete("id = 1")
+    table.create_stream("reload").append([{"id": 9, "kind": "c", "day": DAYS[1]}])
+    partition = next(locator for locator, one in table.partitions() if one.values[0] == "a|b")
+    first = next(locator for locator, _ in table.deltas() if locator.parent == partition)
+    expected: list[tuple[Locator, list[int]]] = [
+        (table.locator, [2, 3]),
+        (table.opened().version_locator, [2, 3]),
+        (table.opened().stream_locator, [2, 3]),
+        (table.stream("reload").opened().stream_locator, [9]),
+        (partition, [2]),
+        (first, [1]),
+    ]
+    for locator, ids in expected:
+        for name in (locator, shop.resolve(locator).canonical):
+            opened = shop.table(name)
+            assert opened.to_arrow().sort_by("id")["id"].to_pylist() == ids
+            assert opened.scan("id > 0", ["id"]).to_arrow().num_rows == len(ids)
+            assert len(opened.files()) == len({file.location for file in opened.files()}) >= 1
+    assert [at for at, _ in shop.table(first).deltas()] == [first]
+    assert [at for at, _ in shop.table(partition).partitions()] == [partition]
+    assert str(shop.table(partition)) == (
+        f"shop.orders.version_1 (stream {partition.stream_id}, partition {partition.partition_id})"
+    )
+
+
+def test_a_stream_is_written_by_its_string_and_a_partition_or_delta_is_read_only(shop: Lakehouse) -> None:
+    table = shop.table("shop.orders")
+    staged = table.create_stream("reload").opened().stream_locator
+    row = {"id": 5, "kind": "c", "day": DAYS[0]}
+    shop.table(shop.resolve(staged).canonical).append([row])
+    assert shop.table(staged).to_arrow().to_pylist() == [row]
+    before = shop.version
+    writes: list[Callable[[Table], object]] = [
+        lambda part: part.append([row]),
+        lambda part: part.delete("id = 1"),
+        lambda part: part.compact(),
+        lambda part: part.update_schema().add_column("more", "string").commit(),
+    ]
+    parts: list[Locator] = [*(at for at, _ in table.partitions()), *(at for at, _ in table.deltas())]
+    for locator in parts:
+        part = shop.table(locator)
+        for write in writes:
+            with pytest.raises(InvalidInputError, match="is read-only; write to its table, table version or stream"):
+                write(part)
+        with pytest.raises(InvalidInputError, match="publish the table"):
+            part.iceberg()
+    assert shop.version == before
+
+
+@pytest.mark.parametrize("name", ["a.b", "a.b.c", "`a`", "a=b&c?d#e%2F", "größe", "version_2"])
+def test_names_with_separators_are_found_by_canonical_strings_of_all_kinds(layout: str, name: str) -> None:
+    lake = mangrove.create(f"memory://canonical-{layout}-{next(_NUMBERS)}/", layout=layout)
+    lake.create_namespace(NamespaceLocator(name))
+    table = lake.create_table(TableLocator(name, name), "id bigint, kind string", partition_by=["kind"])
+    table.append([{"id": 1, "kind": 'x|y",[`.'}])
+    opened = table.opened()
+    locators: list[Locator] = [table.locator.parent, table.locator, opened.version_locator, opened.stream_locator]
+    locators += [*(at for at, _ in table.partitions()), *(at for at, _ in table.deltas())]
+    assert len(locators) == 6
+    for locator in locators:
+        canonical = lake.resolve(locator).canonical
+        assert lake.resolve(canonical).locator == locator
+        assert canonical.split("|")[:2] == [name] * min(2, canonical.count("|") + 1)
+    for locator in locators[1:]:
+        assert lake.table(lake.resolve(locator).canonical).to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_dotted_name_of_a_table_goes_before_a_namespace_with_that_name(shop: Lakehouse) -> None:
+    shop.create_namespace(NamespaceLocator("shop.orders"))
+    assert shop.resolve("shop.orders").kind is Kind.TABLE
+    assert shop.resolve("`shop.orders`").kind is Kind.NAMESPACE
+    with pytest.raises(NotFoundError, match=r"table shop.missing does not exist"):
+        shop.resolve("shop.missing")

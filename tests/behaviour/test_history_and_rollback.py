@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
+import mangrove
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.diff import ChangeKind
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.transaction.compare import scan_all_objects
+
+_NUMBERS = iter(range(10**6))
 
 
 @pytest.fixture
@@ -96,7 +99,7 @@ def test_rolling_back_brings_back_all_of_a_version_as_the_newest(
     other = opened_again()
     assert dict(scan_all_objects(other.reading())) == dict(scan_all_objects(other.at(good).reading()))
     assert files(other) == ["data/one.parquet"]
-    newest = next(other.history())
+    newest = other.history()[0]
     assert (newest.message, newest.author) == (f"roll back to version {good}", "ana")
     assert [table.name for table in other.at(good + 1).tables("sales")] == ["orders"]
     append(other, "three")
@@ -141,7 +144,7 @@ def test_one_version_is_undone_while_later_ones_stay(sales: Lakehouse) -> None:
     assert sales.undo(excluded) == excluded + 3
     assert files(sales) == ["data/wanted.parquet"]
     assert sales.view("sales.daily").properties == {"a": "b"}
-    assert next(sales.history()).message == f"undo version {excluded}"
+    assert sales.history()[0].message == f"undo version {excluded}"
 
 
 def test_undoing_brings_back_what_was_dropped(sales: Lakehouse) -> None:
@@ -182,8 +185,78 @@ def test_a_table_to_which_rows_came_later_is_not_undone(sales: Lakehouse) -> Non
 def test_an_append_that_was_compacted_later_is_not_undone(sales: Lakehouse) -> None:
     version = append(sales, "one")
     append(sales, "compacted", kind=DeltaType.REPLACE)
-    with pytest.raises(ConflictError, match="partition"):
+    with pytest.raises(ConflictError, match=r"a later version changed rows of table sales.orders.version_1\. Undo the"):
         sales.undo(version)
+
+
+def test_a_refused_undo_names_the_table_under_its_current_name_and_the_table_version(sales: Lakehouse) -> None:
+    table = sales.table("sales.orders")
+    table.create_version()
+    created = sales.version
+    table.version(2).create_stream("reload")
+    staged = sales.version
+    with pytest.raises(ConflictError, match=r"a later version changed stream reload of sales\.orders\.version_2"):
+        sales.undo(created)
+    table.rename("sales.renamed")
+    sales.table("sales.renamed").version(2).stream("reload").commit_stream()
+    with pytest.raises(ConflictError, match=r"changed stream reload of sales\.renamed\.version_2"):
+        sales.undo(staged)
+
+
+def test_conflicts_name_table_versions_and_streams_alike_in_every_layout(sales: Lakehouse) -> None:
+    sales.table("sales.orders").create_stream("reload")
+    late, other = sales.transaction(), sales.transaction()
+    late.add_delta(
+        "sales.orders",
+        (),
+        Delta(DeltaType.APPEND, Manifest((DataFile("data/late.parquet", 1, 1),))),
+        stream_id="reload",
+    )
+    other.table("sales.orders").version(1).update_schema().add_column("more", "string").commit()
+    sales.table("sales.orders").stream("reload").commit_stream()
+    with pytest.raises(ConflictError, match=r"^stream reload of sales\.orders\.version_1: .* changed it first"):
+        late.commit()
+    with pytest.raises(ConflictError, match=r"^table version 1 of sales\.orders: .* changed it first"):
+        other.commit()
+
+
+MODES = [("auto", True), ("auto", False), ("keys", True), ("position", True), ("position", False), ("copy", False)]
+
+
+@pytest.mark.parametrize(("mode", "has_keys"), MODES)
+def test_a_redone_update_does_not_bring_back_a_row_whose_append_was_undone(
+    layout: str, mode: str, has_keys: bool
+) -> None:
+    lake = mangrove.create(f"memory://redo-{layout}-{next(_NUMBERS)}/", layout=layout)
+    lake.create_namespace("s")
+    keys = ["id"] if has_keys else []
+    properties = {"write.delete-mode": mode}
+    table = lake.create_table("s.t", "id bigint not null, v bigint", keys=keys, properties=properties)
+    table.append([{"id": 9, "v": 0}])
+    table.append([{"id": 1, "v": 0}])
+    appended = lake.version
+    table.update({"v": 5}, where="id = 1")
+    undone_update = lake.undo(lake.version)
+    undone_append = lake.undo(appended)
+    with pytest.raises(ConflictError, match=r"a later version changed rows of table s\.t\.version_1\. Undo the later"):
+        lake.undo(undone_update)
+    assert table.to_arrow().to_pylist() == [{"id": 9, "v": 0}]
+    lake.undo(undone_append)
+    lake.undo(undone_update)
+    assert table.to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": 5}, {"id": 9, "v": 0}]
+
+
+def test_a_redone_append_does_not_depend_on_other_appends(layout: str) -> None:
+    lake = mangrove.create(f"memory://redo-{layout}-{next(_NUMBERS)}/", layout=layout)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint")
+    table.append([{"id": 1}])
+    first = lake.version
+    table.append([{"id": 2}])
+    undone = lake.undo(lake.version)
+    lake.undo(first)
+    lake.undo(undone)
+    assert table.to_arrow()["id"].to_pylist() == [2]
 
 
 def test_the_first_version_and_settings_are_not_undone(sales: Lakehouse) -> None:

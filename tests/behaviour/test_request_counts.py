@@ -183,10 +183,12 @@ def test_a_transaction_of_many_statements_costs_as_many_creates_as_one(
     assert spent.puts <= (6 if layout == "tree" else 20 * 7 + 6)
 
 
-def test_a_conflict_costs_the_rivals_and_writes_no_version(lake: Lakehouse, store: CountingStore) -> None:
+def test_a_conflict_costs_the_rivals_and_writes_no_version(
+    lake: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
+) -> None:
     loser, version = lake.transaction(), lake.version
     loser.alter_table("n.t050", {"by": "loser"})
-    lake.alter_table("n.t050", {"by": "rival"})
+    opened_again().alter_table("n.t050", {"by": "rival"})
 
     def lose() -> None:
         with pytest.raises(ConflictError, match=r"n\.t050"):
@@ -195,4 +197,17 @@ def test_a_conflict_costs_the_rivals_and_writes_no_version(lake: Lakehouse, stor
     spent = cost(store, lose)
     assert spent.creates == 1
     assert spent.reads <= 4
+    assert lake.version == version + 1
+
+
+def test_a_conflict_with_a_commit_of_the_same_process_costs_no_request(lake: Lakehouse, store: CountingStore) -> None:
+    loser, version = lake.transaction(), lake.version
+    loser.alter_table("n.t050", {"by": "loser"})
+    lake.alter_table("n.t050", {"by": "rival"})
+
+    def lose() -> None:
+        with pytest.raises(ConflictError, match=r"n\.t050"):
+            loser.commit()
+
+    assert cost(store, lose).total == 0
     assert lake.version == version + 1

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 import mangrove
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 
 PNG = b"\x89PNG\r\n\x1a\n not really"
@@ -83,7 +83,10 @@ def test_rows_and_keys_are_refused_and_change_nothing(shop: Lakehouse) -> None:
         lambda: table.compact(),
         lambda: table.add_files([]),
         lambda: table.add_files("a.csv"),
-        lambda: table.add_files({"a.parquet": b"no"}),
+        lambda: table.add_files({"a.parquet": b"no"}, content_type="application/parquet"),
+        lambda: table.remove_files([]),
+        lambda: table.remove_files("a.csv"),
+        lambda: table.remove_files(["data/missing.csv"]),
         lambda: table.add_files(["/nowhere/at/all.csv"]),
         lambda: shop.create_table("shop.other"),
         lambda: shop.create_table("shop.other", "id int", schemaless=True),
@@ -93,6 +96,8 @@ def test_rows_and_keys_are_refused_and_change_nothing(shop: Lakehouse) -> None:
             change()
     with pytest.raises(InvalidInputError, match="has a schema"):
         shop.create_table("shop.rows", "id int").add_files({"a.csv": b"id\n1\n"})
+    with pytest.raises(InvalidInputError, match="has a schema, so files cannot be removed: delete rows"):
+        shop.table("shop.rows").remove_files(["a.csv"])
     shop.drop_table("shop.rows")
     assert list_types(shop) == [("text/csv", 5)]
     assert shop.version == before + 2
@@ -114,12 +119,12 @@ def test_maintenance_and_conversion_keep_the_files(shop: Lakehouse, layout: str)
     shop.maintenance.vacuum(alone=True)
     assert not shop.maintenance.check().problems
     kept = list_types(shop)
-    there = f"memory://schemaless-converted-{layout}/"
+    there = f"memory://schemaless-converted-{layout}-{next(_NUMBERS)}/"
     shop.maintenance.convert(there)
     converted = mangrove.open(there)
     assert list_types(converted) == kept
     assert not converted.maintenance.check().problems
-    back = f"memory://schemaless-back-{layout}/"
+    back = f"memory://schemaless-back-{layout}-{next(_NUMBERS)}/"
     converted.maintenance.convert(back, layout)
     assert list_types(mangrove.open(back)) == kept
     shop.drop_table("shop.raw")
@@ -134,3 +139,60 @@ def test_two_files_whose_columns_do_not_fit_together_are_reported(shop: Lakehous
     table.add_files({"a.jsonl": b'{"x": {"y": 1}}\n', "b.csv": b"x\n1\n"})
     with pytest.raises(InvalidInputError, match="do not fit together"):
         table.to_arrow()
+
+
+def test_every_file_is_accepted_and_listed_with_an_honest_type(shop: Lakehouse) -> None:
+    table = shop.table("shop.raw")
+    table.add_files({"a.parquet": b"no", "b.parquet.gz": gzip.compress(b"no"), "c.unknown": b"", "d.csv": b"\xff"})
+    assert list_types(shop) == [
+        ("application/octet-stream", 2),
+        ("application/octet-stream", 22),
+        ("application/octet-stream", 0),
+        ("text/csv", 1),
+    ]
+    assert not shop.maintenance.check().problems
+
+
+def test_single_files_are_removed_and_earlier_versions_still_have_them(shop: Lakehouse) -> None:
+    table = shop.table("shop.raw")
+    first, second = table.add_files({"a.csv": b"id\n1\n", "b.csv": b"id\n2\n"})
+    table.add_files({"c.csv": b"id\n3\n"})
+    before = shop.version
+    assert [file.location for file in table.remove_files([second])] == [second.location]
+    assert table.to_arrow()["id"].to_pylist() == [1, 3]
+    assert shop.at(before).table("shop.raw").to_arrow()["id"].to_pylist() == [1, 2, 3]
+    with pytest.raises(NotFoundError, match=r"shop.raw has no file 'data/.*b.csv'; list its files"):
+        table.remove_files([first.location, second.location])
+    shop.table("shop.raw").remove_files(file.location for file in table.files())
+    assert table.files() == []
+    table.add_files({"d.csv": b"id\n4\n"})
+    assert table.to_arrow()["id"].to_pylist() == [4]
+    assert not shop.maintenance.check().problems
+    shop.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
+    shop.maintenance.expire(alone=True)
+    shop.maintenance.vacuum(alone=True)
+    assert len([one.path for one in shop.effects.store.list() if one.path.startswith("data/")]) == 1
+
+
+def test_a_removal_conflicts_with_a_removal_and_not_with_an_addition(shop: Lakehouse) -> None:
+    first, second = shop.table("shop.raw").add_files({"a.csv": b"id\n1\n", "b.csv": b"id\n2\n"})
+    removal, other = shop.transaction(), shop.transaction()
+    removal.table("shop.raw").remove_files([first])
+    other.table("shop.raw").remove_files([first, second])
+    shop.table("shop.raw").add_files({"c.csv": b"id\n3\n"})
+    removal.commit()
+    with pytest.raises(ConflictError):
+        other.commit()
+    assert shop.table("shop.raw").to_arrow()["id"].to_pylist() == [2, 3]
+
+
+def test_files_are_removed_where_deltacat_reads_the_lakehouse() -> None:
+    lake = mangrove.create(f"memory://schemaless-readable-{next(_NUMBERS)}/", compatible_with="deltacat")
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.raw", schemaless=True)
+    first, _ = table.add_files({"a.csv": b"id\n1\n", "b.csv": b"id\n2\n"})
+    table.remove_files([first])
+    assert table.to_arrow()["id"].to_pylist() == [2]
+    assert [delta.type.value for _, delta in table.deltas()] == ["append"]
+    table.remove_files(table.files())
+    assert table.files() == []

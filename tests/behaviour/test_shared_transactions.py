@@ -64,7 +64,7 @@ def test_it_is_written_audited_and_published_by_different_processes(
     assert [table.name for table in after.tables("sales")] == ["orders", "raw"]
     assert files(after) == ["data/one", "data/two"]
     assert list(after.views("sales")) == []
-    newest = next(after.history())
+    newest = after.history()[0]
     assert (newest.message, newest.author) == ("the load", "ana")
     assert after.shared_transactions() == []
 

@@ -16,6 +16,10 @@ from mangrove.model.objects import Delta, DeltaType, TableVersionState
 from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.group_commit import GroupCommitRequest, select_group
 
+STATEMENT = (
+    r"shop\.orders has no active table version; versions: 1 \(deprecated\), 2 \(unreleased\)\. Activate one as in "
+    r"`mangrove set-state LAKE shop\.orders 2=active`, or name one as in shop\.orders\.version_2"
+)
 STATES = ("unreleased", "beta", "active", "deprecated", "deleted")
 
 
@@ -154,11 +158,15 @@ def test_a_deleted_version_is_neither_read_nor_written_but_its_history_is(shop: 
 def test_a_table_without_an_active_version_serves_no_unreleased_one(shop: Lakehouse) -> None:
     orders(shop).create_version()
     orders(shop).version(1).set_state("deprecated")
-    with pytest.raises(InvalidInputError, match=r"no active table version; activate one.*shop\.orders\.version_2"):
+    with pytest.raises(InvalidInputError, match=STATEMENT):
         files(orders(shop))
     assert summary(shop) == [(1, "deprecated", False), (2, "unreleased", False)]
     orders(shop).version(1).set_state("active")
     assert files(orders(shop)) == []
+    orders(shop).drop_version(2)
+    orders(shop).version(1).set_state("deleted")
+    with pytest.raises(InvalidInputError, match=r"no active table version; versions: 1 \(deleted\)\. Activate one"):
+        files(orders(shop))
 
 
 def test_a_dropped_version_is_gone_with_its_rows_and_the_others_stay(
@@ -174,8 +182,44 @@ def test_a_dropped_version_is_gone_with_its_rows_and_the_others_stay(
     assert files(shop.at(before).table("shop.orders")) == ["two"]
     with pytest.raises(NotFoundError, match="has no table version 2; it has 1"):
         orders(shop).version(2)
-    assert str(orders(shop).create_version()) == "shop.orders.version_2"
-    assert files(orders(shop).version(2)) == []
+
+
+def test_the_number_of_a_dropped_version_is_not_used_again(
+    shop: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    orders(shop).create_version()
+    orders(shop).create_version(version=5)
+    orders(shop).drop_version(5)
+    orders(shop).drop_version(2)
+    with pytest.raises(InvalidInputError, match=r"shop.orders had a table version 5, which was dropped"):
+        orders(shop).create_version(version=5)
+    orders(shop).rename("shop.renamed")
+    again = opened_again().table("shop.renamed")
+    assert str(again.create_version()) == "shop.renamed.version_6"
+    again.drop_version(6)
+    with pytest.raises(InvalidInputError, match=r"mangrove.last-table-version of shop.renamed .* cannot be changed"):
+        again.alter(remove=["mangrove.last-table-version"])
+    assert str(again.create_version()) == "shop.renamed.version_7"
+
+
+def test_concurrent_drop_and_creation_of_versions_do_not_use_a_number_twice(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    creator = shop.transaction()
+    assert str(creator.table("shop.orders").create_version()) == "shop.orders.version_3"
+    orders(shop).drop_version(2)
+    with pytest.raises(ConflictError):
+        creator.commit()
+    assert str(orders(shop).create_version()) == "shop.orders.version_3"
+
+
+def test_the_id_of_a_dropped_stream_is_not_used_again(shop: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+    orders(shop).create_stream("reload").drop_stream()
+    orders(shop).create_stream("again").drop_stream()
+    for stream_id in ("reload", "again"):
+        with pytest.raises(AlreadyExistsError, match=rf"had a stream '{stream_id}', which was dropped"):
+            orders(opened_again()).create_stream(stream_id)
+    assert orders(shop).create_version().create_stream("reload").streams()
+    assert "mangrove.dropped-streams" not in orders(shop).versions()[0].properties
 
 
 def test_the_only_version_and_the_only_active_one_cannot_be_dropped(shop: Lakehouse) -> None:
@@ -433,6 +477,24 @@ def test_creating_a_partition_conflicts_with_concurrent_writes_of_the_same_value
     table.create_partition(("a",), "shop-a")
     with pytest.raises(ConflictError):
         writer.commit()
+
+
+def test_partitions_are_listed_with_their_numbers_of_files_and_rows(
+    lake: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    lake.create_namespace("shop")
+    lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
+    for name in ("a", "b", "a"):
+        with lake.transaction() as transaction:
+            transaction.add_delta("shop.parted", (name,), delta(f"{name}-{lake.version}"))
+    with lake.transaction() as transaction:
+        transaction.add_delta("shop.parted", ("b",), replace(delta("compacted"), type=DeltaType.REPLACE))
+    stats = {one.values: one for one in opened_again().table("shop.parted").partition_stats()}
+    found = {values: (one.delta_count, one.file_count, one.row_count, one.size_bytes) for values, one in stats.items()}
+    assert found == {("a",): (2, 2, 20, 2000), ("b",): (2, 1, 10, 1000)}
+    (only,) = lake.table(stats[("a",)].locator).partition_stats()
+    assert only == stats[("a",)]
+    assert lake.create_table("shop.empty", "id int").partition_stats() == []
 
 
 # Deltas.

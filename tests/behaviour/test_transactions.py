@@ -130,7 +130,7 @@ def test_a_transaction_can_be_ended_inside_its_block(sales: Lakehouse) -> None:
     with sales.transaction() as transaction:
         transaction.drop_table("sales.orders")
         assert transaction.commit("tidied") == 4
-    assert next(sales.history()).message == "tidied"
+    assert sales.history()[0].message == "tidied"
 
 
 def test_a_conflict_names_the_object_the_rival_its_version_and_what_to_do(sales: Lakehouse) -> None:
@@ -265,7 +265,7 @@ def test_work_is_repeated_from_its_start_where_a_rival_was_faster(sales: Lakehou
     sales.run(work, message="work")
     assert seen == [{}, {"by": "rival"}]
     assert sales.table("sales.orders").properties == {"by": "rival", "count": "2"}
-    assert next(sales.history()).message == "work"
+    assert sales.history()[0].message == "work"
 
 
 def test_repeating_is_bounded(sales: Lakehouse) -> None:

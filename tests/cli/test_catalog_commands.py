@@ -196,3 +196,53 @@ def test_a_table_without_a_schema_is_created_filled_listed_and_read(run: Any, la
     assert "image/png" in run("files", lake, "sales.raw").out
     assert "no files" in run("files", lake, "sales.orders").out
     assert run("read", lake, "sales.raw").code == 2
+    location = run("files", lake, "sales.raw", "--json").json[1]["location"]
+    assert run("remove-files", lake, "sales.raw", location, "--json").json["removed"] == [location]
+    assert run("remove-files", lake, "sales.raw", location).code == 1
+    assert run("read", lake, "sales.raw", "--json").json == [{"id": 1, "name": "x"}]
+
+
+def test_alter_changes_properties_descriptions_and_columns_in_one_commit(run: Any, lake: str) -> None:
+    before = mangrove.open(lake).version
+    done = run(
+        "alter", lake, "sales.orders", "--property", "owner=bo", "--description", "all of them",
+        "--add-column", "price decimal(8, 2)", "--rename-column", "customer=buyer", "--drop-column", "amount", "--json",
+    )  # fmt: skip
+    assert done.json == {"altered": "sales.orders", "kind": "table", "version": before + 1}
+    table = mangrove.open(lake).table("sales.orders")
+    assert (table.properties["owner"], table.description) == ("bo", "all of them")
+    assert table.schema is not None
+    assert table.schema.names == ("id", "buyer", "ts", "price")
+
+
+def test_alter_changes_namespaces_views_and_the_lakehouse(run: Any, lake: str) -> None:
+    assert run("alter", lake, "sales", "--remove", "owner", "--description", "what we sell").code == 0
+    assert run("alter", lake, "sales.daily", "--property", "owner=bo").code == 0
+    assert run("alter", lake, "--keep", "30d", "--property", "team=shop").code == 0
+    opened = mangrove.open(lake)
+    assert (dict(opened.namespace("sales").properties), opened.namespace("sales").description) == ({}, "what we sell")
+    assert opened.view("sales.daily").properties["owner"] == "bo"
+    assert opened.settings.maximum_version_age_millis == 30 * 24 * 3600 * 1000
+    assert opened.settings.properties["team"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("sales",), "nothing to change"),
+        (("sales", "--keep", "3d"), "remove NAME"),
+        (("--description", "x"), "NAME"),
+        (("sales", "--add-column", "x int"), "only tables have columns"),
+        (("sales.orders", "--property", "a=b", "--drop-column", "nosuch"), "nosuch"),
+        (("sales.orders", "--add-column", "x"), "x"),
+        (("sales.nosuch", "--property", "a=b"), "nosuch"),
+    ],
+)
+def test_alter_refuses_what_cannot_be_meant_and_changes_nothing(
+    run: Any, lake: str, words: tuple[str, ...], message: str
+) -> None:
+    before = mangrove.open(lake).version
+    done = run("alter", lake, *words)
+    assert (done.code in (1, 2), done.out, done.err.count("\n")) == (True, "", 1), done.err
+    assert message in done.err
+    assert mangrove.open(lake).version == before

@@ -64,9 +64,21 @@ def test_the_overview_names_every_command_and_the_version(run: Any) -> None:
     assert (run().code, run("nosuch").code) == (2, 2)
 
 
+@pytest.mark.parametrize(("word", "meant"), [("raed", "read"), ("roll-back", "rollback"), ("tags", "tag")])
+def test_a_misspelled_command_is_answered_with_the_closest_one(run: Any, word: str, meant: str) -> None:
+    done = run(word, "./lake")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"unknown command {word!r}; did you mean {meant!r}?" in done.err
+
+
 def _row_file(folder: Path) -> str:
     (folder / "rows.csv").write_text("id,customer\n1,ana\n")
     return str(folder / "rows.csv")
+
+
+def _add_file(lake: str) -> str:
+    (added,) = mangrove.open(lake).create_table("sales.raw", schemaless=True).add_files({"a.bin": b"a"})
+    return added.location
 
 
 def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
@@ -76,17 +88,23 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "show": [lake, "sales.orders"],
         "alias": [lake],
         "files": [lake, "sales.orders"],
+        "remove-files": [lake, "sales.raw", _add_file(lake)],
         "create": [lake, "more"],
         "ingest": [lake, "sales.orders", _row_file(tmp_path)],
         "read": [lake, "sales.orders"],
+        "profile": [lake, "sales.orders"],
+        "changes": [lake, "sales.orders", "3"],
         "delete": [lake, "sales.orders", "id = 7"],
         "update": [lake, "sales.orders", "--set", "amount=amount + 1"],
         "iceberg": [lake, "sales.orders"],
+        "alter": [lake, "more", "--property", "owner=ana"],
         "rename": [lake, "more", "moved"],
         "drop": [lake, "moved"],
+        "undo": [lake, "3"],
         "log": [lake],
         "diff": [lake, "1"],
         "rollback": [lake, "2"],
+        "tag": [lake],
         "export": [lake, "kept"],
         "convert": [lake, str(tmp_path / "converted")],
         "expire": [lake],
@@ -165,6 +183,7 @@ def test_every_command_answers_a_person_within_80_columns_and_without_colours(
             "files",
             "iceberg",
             "init",
+            "rollback",
         ):  # sentences stay whole
             assert max(map(len, done.out.splitlines())) <= 80, name
 

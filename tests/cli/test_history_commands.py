@@ -167,3 +167,44 @@ def test_a_word_that_is_no_moment_is_told_what_would_be_one(run: Any, lake: str,
     assert (done.code, done.out) == (1, "")
     assert "export 'nonsense' does not exist" in done.err
     assert "the number of a version, a time such as 2026-11-01, or the name of an export" in done.err
+
+
+def test_undo_reverts_one_version_and_keeps_later_ones(run: Any, lake: str) -> None:
+    assert run("create", lake, "wrong").code == 0
+    version = mangrove.open(lake).version
+    assert run("create", lake, "right").code == 0
+    done = run("undo", lake, str(version), "--message", "the wrong name", "--author", "ana", "--json")
+    assert done.json == {"version": version + 2, "undone": version}
+    assert [one.name for one in mangrove.open(lake).namespaces()] == ["right", "sales"]
+    (newest,) = run("log", lake, "--limit", "1", "--json").json
+    assert (newest["message"], newest["author"]) == ("the wrong name", "ana")
+
+
+def test_undo_refuses_what_a_later_version_changed_and_changes_nothing(run: Any, lake: str) -> None:
+    assert run("alter", lake, "sales", "--property", "owner=bo").code == 0
+    before = mangrove.open(lake).version
+    done = run("undo", lake, "1")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert mangrove.open(lake).version == before
+
+
+def test_a_tag_names_a_version_for_every_command_and_is_never_moved(run: Any, lake: str) -> None:
+    assert run("tag", lake, "--json").json == []
+    assert run("tag", lake, "first", "--at", "2", "--json").json["tag"]["version"] == 2
+    assert run("show", lake, "--at", "first", "--json").json["version"] == 2
+    moved = run("tag", lake, "first", "--at", "1")
+    assert (moved.code, moved.err.count("\n")) == (1, 1)
+    assert [(one["name"], one["version"]) for one in run("tag", lake, "--json").json] == [("first", 2)]
+    assert "first" in run("tag", lake).out
+    assert run("tag", lake, "first", "--drop").code == 0
+    assert run("show", lake, "--at", "first").code == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("--drop",), ("x", "--drop", "--at", "1"), ("--at", "1"), ("7up",), ("x", "--at", "99")]
+)
+def test_a_tag_that_cannot_be_meant_is_refused_and_changes_nothing(run: Any, lake: str, words: tuple[str, ...]) -> None:
+    before = mangrove.open(lake).version
+    done = run("tag", lake, *words)
+    assert (done.code in (1, 2), done.out, done.err.count("\n")) == (True, "", 1)
+    assert mangrove.open(lake).version == before

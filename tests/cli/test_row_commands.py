@@ -109,7 +109,7 @@ def test_read_chooses_columns_rows_and_versions(run: Any, orders: str, tmp_path:
     run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
     chosen = run("read", orders, "sales.rows", "--columns", "name, id", "--where", "amount > 1", "--json")
     assert chosen.json == [{"name": "ana", "id": 1}]
-    assert "1 of 2 rows" in run("read", orders, "sales.rows", "--limit", "1").out
+    assert "1 row; there are more" in run("read", orders, "sales.rows", "--limit", "1").out
     assert run("read", orders, "sales.rows", "--at", "4", "--json").json == []
     assert "ana" in run("read", orders, "sales.rows").out
 
@@ -258,3 +258,30 @@ def test_damaged_rows_are_told_in_one_line(orders: str, run: Any, tmp_path: Path
     assert "is damaged or no Parquet file: " in done.err
     assert done.err.endswith(". Run `mangrove check`\n")
     assert ".. Run" not in done.err
+
+
+def test_profile_describes_each_column(run: Any, orders: str, tmp_path: Path) -> None:
+    run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
+    profiles = {one["name"]: one for one in run("profile", orders, "sales.rows", "--json").json}
+    assert (profiles["amount"]["count"], profiles["amount"]["nulls"], profiles["amount"]["maximum"]) == (2, 1, "2.50")
+    assert profiles["id"]["histogram"] == {"bins": [1, 2, 2], "counts": [1, 1]}
+    assert (profiles["name"]["type"], profiles["name"]["minimum"], profiles["name"]["histogram"]) == (
+        "string", "ana", None,
+    )  # fmt: skip
+    shown = run("profile", orders, "sales.rows", "--columns", "id,name", "--where", "id = 1").out
+    assert [line.split() for line in shown.splitlines()[2:]] == [
+        ["id", "bigint", "0", "1", "1", "1"], ["name", "string", "0", "1", "ana", "ana"], ["1", "row"],
+    ]  # fmt: skip
+
+
+def test_changes_prints_the_rows_that_differ(run: Any, orders: str, tmp_path: Path) -> None:
+    run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
+    before = mangrove.open(orders).version
+    run("ingest", orders, "sales.rows", str(tmp_path / "b.jsonl"), "--mode", "upsert")
+    changed = run("changes", orders, "sales.rows", str(before), "--json").json
+    assert sorted((row["id"], row["_change_type"]) for row in changed) == [
+        (2, "update_after"), (2, "update_before"), (3, "insert"),
+    ]  # fmt: skip
+    assert run("changes", orders, "sales.rows", str(before), str(before), "--json").json == []
+    assert "1 row; there are more" in run("changes", orders, "sales.rows", str(before), "--limit", "1").out
+    assert run("changes", orders, "sales.rows", str(before + 1), str(before)).code == 2

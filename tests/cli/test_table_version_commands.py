@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import mangrove
+from mangrove.model.locators import Locator
 
 
 def test_a_version_is_created_loaded_compared_activated_and_the_old_one_dropped(
@@ -46,6 +47,10 @@ def test_wrong_versions_and_states_are_errors_that_change_nothing(run: Any, lake
         (("set-state", lake, "sales.orders", "2=active"), "sales.orders has no table version 2; it has 1"),
         (("set-state", lake, "sales.orders", "1=live"), "unknown state of a table version 'live'"),
         (("set-state", lake, "sales.orders", "x=active"), "'x' is not the number of a table version"),
+        (("set-state", lake, "sales.orders", "active"), "STATE 'active' is invalid; expected STATE key=value"),
+        (("set-state", lake, "sales.orders.version_1", "active", "beta"), "can have one state, not 2"),
+        (("set-state", lake, "sales.orders.version_1", "2=active"), "names one table version; use sales.orders"),
+        (("set-state", lake, "sales.orders.version_7", "active"), "sales.orders has no table version 7; it has 1"),
         (("drop-version", lake, "sales.orders", "1"), "is the only table version of sales.orders"),
         (("read", lake, "sales.orders", "--table-version", "9"), "has no table version 9"),
         (("read", lake, "sales.orders.version_9"), "has no table version 9"),
@@ -63,3 +68,45 @@ def test_the_streams_of_a_table_are_listed(run: Any, lake: str) -> None:
         "parquet", "staged", False,
     )  # fmt: skip
     assert "staged" in run("streams", lake, "sales.orders.version_1").out
+
+
+def test_the_state_of_a_version_is_set_by_its_name_or_canonical_string(run: Any, lake: str) -> None:
+    run("create-version", lake, "sales.orders")
+    done = run("set-state", lake, "sales.orders.version_2", "active", "--json")
+    assert (done.code, done.json["default"], done.json["table"]) == (0, 2, "sales.orders")
+    assert run("set-state", lake, "sales|orders|1", "deprecated").code == 0
+    assert run("set-state", lake, "sales|orders|2", "2=beta").code == 0
+    states = [one["state"] for one in run("versions", lake, "sales.orders", "--json").json]
+    assert states == ["deprecated", "beta"]
+    assert "[VERSION=]STATE..." in run("set-state", "--help").out
+
+
+def test_a_table_without_an_active_version_is_described_with_what_to_do(run: Any, lake: str) -> None:
+    run("create-version", lake, "sales.orders")
+    run("set-state", lake, "sales.orders", "1=beta")
+    statement = (
+        "sales.orders has no active table version; versions: 1 (beta), 2 (unreleased). Activate one as in "
+        "`mangrove set-state LAKE sales.orders 2=active`, or name one as in sales.orders.version_2"
+    )
+    shown = run("show", lake, "sales.orders")
+    assert shown.code == 0
+    assert statement in " ".join(shown.out.split())
+    described = run("show", lake, "sales.orders", "--json").json
+    assert (described["unavailable"], described["versions"]) == (statement, ["1 beta", "2 unreleased"])
+    for command in ("read", "iceberg"):
+        refused = run(command, lake, "sales.orders")
+        assert (refused.code, statement in " ".join(refused.err.split())) == (2, True)
+
+
+def test_rows_and_files_of_every_kind_are_read_by_canonical_strings(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,amount\n1,5\n")
+    assert run("ingest", lake, "sales.orders", str(tmp_path / "a.csv")).code == 0
+    opened = mangrove.open(lake)
+    table = opened.table("sales.orders")
+    locators: list[Locator] = [table.opened().version_locator, table.opened().stream_locator]
+    locators += [*(at for at, _ in table.partitions()), *(at for at, _ in table.deltas())]
+    for locator in locators:
+        name = opened.resolve(locator).canonical
+        assert [row["id"] for row in run("read", lake, name, "--json").json] == [1]
+        assert len(run("files", lake, name, "--json").json) == 1
+        assert run("show", lake, name, "--json").json["canonical"] == name

@@ -16,7 +16,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "concurrency.md"
 
 
 def merged(txn: Transaction, key: int) -> object:
-    """Change one row if it is there, and add it if it is not."""
+    """Add to one row if it is there, and insert it if it is not."""
+    merge = txn.table("s.t").merge([{"k": key, "v": 7, "w": 0}], on="t.k = s.k")
+    return merge.when_matched_update({"v": expr("t.v + s.v")}).when_not_matched_insert().execute()
+
+
+def merge_whole_row(txn: Transaction, key: int) -> object:
+    """Replace one row by its key, or insert it."""
     merge = txn.table("s.t").merge([{"k": key, "v": 7, "w": 0}], on="t.k = s.k")
     return merge.when_matched_update().when_not_matched_insert().execute()
 
@@ -30,6 +36,7 @@ STATEMENTS: dict[str, dict[str, Statement]] = {
         "append": lambda txn, key: txn.table("s.t").append([{"k": key, "v": key, "w": 1}]),
         "upsert": lambda txn, key: txn.table("s.t").upsert([{"k": key, "v": 20, "w": 0}]),
         "delete": lambda txn, key: txn.table("s.t").delete_keys([{"k": key}]),
+        "merge of whole rows": merge_whole_row,
     },
     "by predicate": {
         "delete": lambda txn, key: txn.table("s.t").delete(f"v = {key}"),
@@ -118,7 +125,7 @@ FIRST_INTO_AN_EMPTY_TABLE: dict[str, tuple[Statement, ...]] = {
     "append and delete all": (STATEMENTS["rows by key"]["append"], lambda txn, _: txn.table("s.t").delete("true")),
 }
 REWRITING = {"upsert and compact", "overwrite", "upsert and overwrite"}
-AFTERWARDS = {"append": {1}, "upsert": {1}, "delete": set[int](), "overwrite": {9}}
+AFTERWARDS = {"append": {1}, "upsert": {1}, "delete": set[int](), "merge of whole rows": {1}, "overwrite": {9}}
 """The keys that each adds, or to which it sets the table."""
 
 

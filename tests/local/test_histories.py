@@ -245,6 +245,12 @@ class History(RuleBasedStateMachine):
         )
         self.model.schema = later
 
+    @rule(back=st.integers(1, 3))
+    def roll_back(self, back: int) -> None:
+        if len(self.past) >= back:
+            self.state, rows = self.past[-back]
+            self.model.schema, self.model.rows = self.state.schema, [dict(row) for row in rows]
+
     @rule(where=WHERE)
     def read_some(self, where: str) -> None:
         found = self.engine.read(self.state, ["name", "id"], where).to_pylist()

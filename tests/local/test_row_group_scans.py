@@ -49,18 +49,26 @@ class Bench:
         self.engine = LocalEngine(self.store, self.effects.new_id)
         self.state = TableState("s.t", "table-id", version, properties={"write.delete-mode": delete_mode})
 
-    def add(self, rows: list[Row] | pa.Table, row_group_size: int, *, has_statistics: bool = True) -> DataFile:
+    def add(
+        self,
+        rows: list[Row] | pa.Table,
+        row_group_size: int,
+        *,
+        has_statistics: bool = True,
+        **options: Any,
+    ) -> DataFile:
         """Append a file, with the bounds that Arrow writes."""
         arrow = schema_to_arrow(self.state.schema)
         table = rows.cast(arrow) if isinstance(rows, pa.Table) else pa.Table.from_pylist(rows, schema=arrow)
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, row_group_size=row_group_size, compression="none", use_dictionary=False)
+        options = {"compression": "none", "use_dictionary": False, **options}
+        pq.write_table(table, sink, row_group_size=row_group_size, **options)
         data = sink.getvalue().to_pybytes()
         columns = [(path, column.id) for path, column in self.state.schema.all_columns() if len(path) == 1]
         plain = [(path, one) for path, one in columns if not pa.types.is_nested(table.schema.field(path[0]).type)]
         statistics = compute_statistics(table, plain) if has_statistics else ()
         path = f"data/{self.effects.new_id()}.parquet"
-        file = DataFile(path, len(data), table.num_rows, statistics=statistics)
+        file = DataFile(path, len(data), table.num_rows, source_size_bytes=table.nbytes, statistics=statistics)
         self.store.put(path, data)
         self.state = apply_write(self.state, plan_write({(): build_append_delta([file])}))
         return file
@@ -142,6 +150,45 @@ def test_deletes_are_computed_once_for_a_table_state(in_ranges: None, delete_mod
     assert rows[-1].num_rows == COUNT - 200
 
 
+def test_a_further_delete_is_the_only_one_that_the_next_scan_reads(in_ranges: None) -> None:
+    bench = make_bench(("id",))
+    for number in range(5):
+        bench.commit(bench.engine.delete(bench.state, [{"id": number}]))
+    earlier = bench.state
+    counts: list[int] = []
+
+    def count() -> None:
+        counts.append(bench.engine.count(bench.state))
+
+    keys = COUNT // GROUP
+    assert bench.requests_of(count).reads == 1 + keys + 5, "the footer, the keys and the delete files"
+    bench.commit(bench.engine.delete(bench.state, [{"id": 7}, {"id": COUNT - 1}]))
+    assert bench.requests_of(count).reads == 1 + keys + 1
+    assert bench.requests_of(count).reads == 1
+    bench.state = apply_write(earlier, bench.engine.delete(earlier, [{"id": 8}]))
+    assert bench.requests_of(count).reads == 1 + keys + 6, "the newest vectors are those of another history"
+    bench.commit(bench.engine.delete(bench.state, [{"id": 9}]))
+    assert bench.requests_of(count).reads == 1 + keys + 1
+    assert counts == [COUNT - 5, COUNT - 7, COUNT - 7, COUNT - 6, COUNT - 7]
+
+
+@pytest.mark.parametrize("write", ["update", "delete", "compact"])
+def test_writes_use_the_deletion_vectors_of_earlier_scans(in_ranges: None, write: str) -> None:
+    bench = make_bench(("id",), "position")
+    bench.commit(bench.engine.delete(bench.state, [{"id": number} for number in range(0, COUNT, 2)]))
+    (deleted,) = (entry.location for delta in bench.state.logs[0].deltas[1:] for entry in delta.manifest.entries)
+    bench.engine.count(bench.state)
+    bench.store.delete_many([deleted])
+    match write:
+        case "update":
+            bench.commit(bench.engine.update(bench.state, {"v": 1}, "id < 10"))
+        case "delete":
+            bench.commit(bench.engine.delete(bench.state, "id < 10"))
+        case _:
+            bench.commit(bench.engine.compact(bench.state))
+    assert bench.engine.count(bench.state, "id >= 10") == COUNT // 2 - 5
+
+
 @pytest.mark.parametrize("delete_mode", ["auto", "position"])
 def test_rows_are_deleted_without_reading_any_other_column(in_ranges: None, delete_mode: str) -> None:
     bench = make_bench(("id",), delete_mode)
@@ -173,6 +220,22 @@ def test_batches_are_read_as_they_are_taken(in_ranges: None) -> None:
     assert read == [500]
     batches = list(bench.engine.read_batches(bench.state, ["v"], "id >= 700"))
     assert pa.Table.from_batches(batches)["v"].to_pylist() == list(range(700, COUNT))
+
+
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_batches_need_the_memory_of_a_few_row_groups(monkeypatch: pytest.MonkeyPatch, *, use_dictionary: bool) -> None:
+    row_group_bytes = 1024 * 1024
+    monkeypatch.setattr("mangrove.local.scan._IN_FLIGHT_BYTES_MAX", 2 * row_group_bytes)
+    bench = Bench("id bigint, v bigint")
+    groups, rows = 40, row_group_bytes // 16
+    numbers = pa.repeat(pa.scalar(7, pa.int64()), groups * rows)
+    table = pa.table({"id": numbers, "v": numbers})
+    file = bench.add(table, rows, compression="zstd", use_dictionary=use_dictionary)
+    assert file.size_bytes < 4 * row_group_bytes, "read as a whole"
+    before = pa.total_allocated_bytes()
+    allocated = [pa.total_allocated_bytes() - before for _ in bench.engine.read_batches(bench.state)]
+    assert len(allocated) == groups
+    assert max(allocated) - file.size_bytes < 6 * row_group_bytes
 
 
 def test_work_ahead_is_bounded_by_size_and_keeps_the_order() -> None:

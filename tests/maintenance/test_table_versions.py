@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import mangrove
-from mangrove.errors import InvalidInputError
+from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store
@@ -178,3 +178,15 @@ def test_a_delta_has_the_properties_author_and_position_that_it_was_given(lake: 
     assert (first.position, first.properties, first.author and first.author.name) == (70, {"source": "web"}, "loader")
     assert (second.position, second.author and second.author.name) == (71, "fixer")
     assert ids(table) == [1, 2, 5]
+
+
+@pytest.mark.parametrize("to", LAYOUTS)
+def test_a_conversion_keeps_dropped_numbers_and_stream_ids_in_use(lake: Lakehouse, tmp_path: Path, to: str) -> None:
+    lake.table("shop.orders").version(3).stream("reload").drop_stream()
+    lake.table("shop.orders").create_version()
+    lake.table("shop.orders").drop_version(4)
+    lake.maintenance.convert(tmp_path / "converted", to)
+    table = mangrove.open(tmp_path / "converted").table("shop.orders")
+    with pytest.raises(AlreadyExistsError, match="had a stream 'reload'"):
+        table.version(3).create_stream("reload")
+    assert table.create_version(partition_by=[]).target.version == 5

@@ -222,7 +222,7 @@ def test_check_reports_a_file_outside_and_upkeep_leaves_it_alone(
 @pytest.mark.parametrize("is_believed", [True, False])
 def test_spark_takes_a_path_as_it_is_written(tmp_path: Path, is_believed: bool, spark: SparkSession) -> None:
     attack = Attack(tmp_path, "tree")
-    lists = FileLists(spark, root_uri=f"{attack.root.as_uri()}/", _is_trusted=is_believed)
+    lists = FileLists(spark, root_uri=f"{attack.root.as_uri()}/", _is_trusted={False: is_believed})
     columns = to_spark_schema(parse_schema(COLUMNS))
     odd = attack.root / "data" / "50%25 {a,b} [x]* ü?" / "a b.parquet"
     odd.parent.mkdir()

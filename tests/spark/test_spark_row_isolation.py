@@ -82,7 +82,7 @@ STATEMENTS: dict[str, Callable[[Table], Any]] = {
     "update": lambda table: table.update({"balance": expr("balance + 1")}, where="owner = 'a'", engine="spark"),
     "merge": lambda table: (
         table.merge([{"owner": "a", "balance": 5}], on="t.owner = s.owner", engine="spark")
-        .when_matched_update()
+        .when_matched_update({"balance": expr("t.balance + s.balance")})
         .when_not_matched_insert()
         .execute()
     ),

@@ -139,7 +139,7 @@ def test_paths_serve_where_spark_does_not_believe_a_list(spark: SparkSession, tm
     bench = Bench(tmp_path, spark, "id bigint not null, name string", ("id",))
     bench.commit(bench.local.append(bench.state, [{"id": 1}, {"id": 2}]))
     bench.commit(bench.local.upsert(bench.state, [{"id": 2, "name": "x"}]))
-    bench.engine._lists._is_trusted = False
+    bench.engine._lists._is_trusted = {False: False}
     assert spark_rows(bench) == local_rows(bench)
 
 
@@ -147,7 +147,7 @@ def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -
     bench = Bench(tmp_path, spark, "id bigint")
     bench.commit(bench.local.append(bench.state, [{"id": 1}]))
     bench.engine.read(bench.state)
-    assert bench.engine._lists._is_trusted is True
+    assert bench.engine._lists._is_trusted == {False: True}
 
 
 @pytest.mark.parametrize(

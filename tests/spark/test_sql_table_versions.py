@@ -132,3 +132,23 @@ def test_the_data_source_reads_and_writes_a_version(session: SqlSession, spark: 
     query = stream.writeStream.format("memory").queryName("of_version").trigger(availableNow=True)
     query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
     assert [row.id for row in spark.table("of_version").collect()] == [5]
+
+
+def test_every_part_of_a_table_is_read_by_its_canonical_string_in_backticks(session: SqlSession) -> None:
+    lake, table = session.lake, session.lake.table("shop.orders")
+    table.append([{"id": 2, "note": "two"}])
+    table.create_stream("reload").append([{"id": 9, "note": "staged"}])
+    ((partition, _),), ((first, _), _) = table.partitions(), table.deltas()
+    assert values(session, "SELECT id FROM `shop|orders` ORDER BY id") == [1, 2]
+    assert values(session, "SELECT id FROM `shop|orders|1|reload|deltacat`") == [9]
+    assert values(session, f"SELECT id FROM `{lake.resolve(first).canonical}`") == [1]
+    joined = f"SELECT count(*) FROM `{lake.resolve(partition).canonical}` a JOIN shop.orders b ON a.id = b.id"
+    assert values(session, joined) == [2]
+    session.run("INSERT INTO `shop|orders|1|reload|deltacat` VALUES (10, 'more')")
+    session.run("DELETE FROM `shop|orders|1|reload|deltacat` WHERE id = 9")
+    assert values(session, "SELECT id FROM `shop|orders|1|reload|deltacat`") == [10]
+    with pytest.raises(InvalidInputError, match="is read-only"):
+        session.run(f"INSERT INTO `{lake.resolve(partition).canonical}` VALUES (3, 'three')")
+    with pytest.raises(NotFoundError, match=r"stream shop\|orders\|1\|none\|deltacat does not exist"):
+        session.run("SELECT * FROM `shop|orders|1|none|deltacat`")
+    assert values(session, "SELECT id FROM shop.orders ORDER BY id") == [1, 2]

@@ -239,7 +239,7 @@ def test_transactions_keep_definitions_until_they_commit(session: SqlSession, la
     assert (session.in_transaction, session.isolation) == (True, "snapshot")
     assert next(iter(session.script("commit"))).version == before + 1
     assert run(session, "show tables") == [("s", "t")]
-    assert next(lake.history()).message == "two"
+    assert lake.history()[0].message == "two"
     with pytest.raises(InvalidInputError, match="no transaction is open"):
         run(session, "commit")
     with pytest.raises(InvalidInputError, match="cannot be nested"):

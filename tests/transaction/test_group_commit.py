@@ -109,7 +109,7 @@ def test_those_who_come_while_one_commits_become_one_version(threads: Threads) -
     fresh = open_on_store(build_deterministic_effects(threads.store, first_id=10**6))
     assert [table.name for table in fresh.tables("n")] == ["first", "other", "rows", "t0", "t1", "t2", "t3", "t4"]
     assert files(fresh) == list(others)
-    newest = next(fresh.history())
+    newest = fresh.history()[0]
     assert [(record.id, record.message, record.author) for record in newest.transactions] == [
         (transaction.id, name, f"author {number}") for number, (name, transaction) in enumerate(others.items())
     ]
@@ -295,7 +295,7 @@ def test_a_lone_commit_is_not_changed_by_grouping(threads: Threads) -> None:
     before = threads.store.requests
     threads.lake.create_table("n.lone", "id int")
     assert (threads.store.requests - before).creates == 1
-    (record,) = next(threads.lake.history()).transactions
+    (record,) = threads.lake.history()[0].transactions
     assert record.message == "create table n.lone"
 
 

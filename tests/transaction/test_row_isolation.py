@@ -213,9 +213,11 @@ class RowWriters(RuleBasedStateMachine):
         if is_written:
             self.check_committed(work, now)
             for step in work.steps:
+                # A row that is deleted and written again with the same value was changed too.
+                was = dict(self.model)
                 step(self.model)
-            changed = {key for key in now.keys() | self.model.keys() if now.get(key) != self.model.get(key)}
-            self.changed |= {(self.lake.version, key) for key in changed}
+                changed = {key for key in was.keys() | self.model.keys() if was.get(key) != self.model.get(key)}
+                self.changed |= {(self.lake.version, key) for key in changed}
         self.open[writer] = self.begin()
         found = {(row["id"], row["grp"]): row["v"] for row in self.table.to_arrow().to_pylist()}
         if found != self.model:
@@ -225,6 +227,14 @@ class RowWriters(RuleBasedStateMachine):
     def commit_both(self, first: int) -> None:
         self.commit(first)
         self.commit(1 - first)
+
+    @rule(first=WRITERS, number=IDS, group=GROUPS, deletes=st.booleans())
+    def change_group_beside_a_matching_write(self, first: int, number: int, group: int, deletes: bool) -> None:
+        """Let the other writer commit a row that the condition of the first one selects."""
+        self.change_group(first, group, deletes)
+        self.upsert(1 - first, number, group)
+        self.commit(1 - first)
+        self.commit(first)
 
     def check_committed(self, work: Work, now: Rows) -> None:
         """Refuse a committed transaction whose written rows were changed since it began: the first committer wins."""

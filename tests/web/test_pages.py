@@ -125,7 +125,31 @@ def test_the_page_of_a_table_lists_its_versions_and_streams_and_shows_each_versi
         assert "append" in get(client, partition)
         assert "append" in get(client, partition.replace("?", "/deltas/1?"))
         lake.table(ORDERS).version(1).set_state("deprecated")
-        assert "1 deprecated 4 1 2 unreleased 2 1" in get(client, "/tables/sales.orders")
+        page = get(client, "/tables/sales.orders")
+        assert "1 deprecated 4 1 2 unreleased 2 1" in page
+        assert "no active table version; versions: 1 (deprecated), 2 (unreleased). Activate one as in" in page
+        assert "The rows are not available." in page
+        assert "has no schema" not in page
+
+
+def test_the_canonical_string_of_a_table_version_leads_to_its_page_and_back(lake: Lakehouse) -> None:
+    made = lake.table(ORDERS).create_version("id bigint", keys=["id"], partition_by=[], sort_by=[])
+    staged = made.create_stream("reload")
+    with lake.transaction() as transaction:
+        served = transaction.add_delta(ORDERS, (), delta("two", 1, 3), version=2)
+        other = transaction.add_delta(ORDERS, (), delta("staged", 1, 3), version=2, stream_id="reload")
+    with visitor(lake) as client:
+        page = client.get("/tables/sales.orders?table_version=2").text
+        assert 'href="/objects?name=sales%7Corders%7C2"' in page
+        assert 'href="/tables/sales.orders?table_version=2"' in client.get("/objects?name=sales%7Corders%7C2").text
+        for locator in (made.opened().stream_locator, staged.opened().stream_locator, served.parent, served):
+            found = client.get(f"/objects?{urlencode({'name': lake.resolve(locator).canonical})}").text
+            (address,) = re.findall(r'<p><a href="([^"]*)">Its page', found)
+            assert client.get(address).status_code == 200
+            assert "table_version=2" in address
+        for locator in (other.parent, other):
+            other_page = client.get(f"/objects?{urlencode({'name': lake.resolve(locator).canonical})}")
+            assert (other_page.status_code, "Its page" in other_page.text) == (200, False)
 
 
 def test_a_table_that_others_keep_shows_where_it_lies(client: TestClient) -> None:

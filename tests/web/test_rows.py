@@ -127,10 +127,9 @@ def test_the_rows_that_a_version_changed_are_shown_with_both_states(shop: Lakeho
 def test_a_profile_has_nulls_distinct_values_and_a_histogram_of_each_column(reader: TestClient) -> None:
     page = get(reader, f"{TABLE}/profile")
     assert "100 rows profiled." in page
-    columns = {line["name"]: line["profile"] for line in reader.get(f"/api{TABLE}/profile").json()["columns"]}
+    columns = {one["name"]: one for one in reader.get(f"/api{TABLE}/profile").json()["columns"]}
     assert (columns["customer"]["nulls"], columns["customer"]["distinct"]) == (10, 90)
-    assert columns["id"]["is_histogram"] is True
-    assert sum(bar["rows"] for bar in columns["id"]["bars"]) == 100
+    assert sum(columns["id"]["histogram"]["counts"]) == 100
     assert columns["place"]["distinct"] is None
 
 

@@ -49,12 +49,14 @@ if TYPE_CHECKING:
     from mangrove.inspect.summary import ColumnSummary, DeltaSummary
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.lakehouse.diff import Diff
+    from mangrove.lakehouse.table import Table as LakeTable
 
 
 __all__ = [
     "ColumnChange",
     "VersionDiff",
     "alias_command",
+    "alter_command",
     "build_list_table",
     "build_property_table",
     "create_command",
@@ -219,7 +221,7 @@ def render_table(table: TableSummary) -> RenderableType:
     if table.data is not None:
         lines.append(("data", _data_text(table.data)))
     if not table.columns:
-        return Group(build_property_table(lines), Text("\nno known columns", style="dim"))
+        return Group(build_property_table(lines), Text(f"\n{table.unavailable or 'no known columns'}", style="dim"))
     return Group(build_property_table(lines), Text(""), _columns_table(table.columns))
 
 
@@ -471,6 +473,70 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
         {"dropped": name, "kind": kind, "version": version},
         lambda: f"dropped {kind} {name} in version {version}; `mangrove rollback` to {version - 1} restores it",
     )
+
+
+@lake_command(
+    "alter",
+    "mangrove alter ./lake sales.orders --property owner=ana --remove note\n"
+    "mangrove alter ./lake sales.orders --add-column 'price decimal(8,2)'\n"
+    "mangrove alter ./lake --keep 30d",
+)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
+@click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property to set.")
+@click.option("--remove", multiple=True, metavar="KEY", help="Property to remove.")
+@click.option("--description", help="Description of a namespace, table or view.")
+@click.option("--add-column", multiple=True, metavar="'NAME TYPE'", help="Column to add to a table.")
+@click.option("--rename-column", multiple=True, metavar="OLD=NEW", help="Column of a table to rename.")
+@click.option("--drop-column", multiple=True, metavar="NAME", help="Column of a table to drop.")
+@click.option("--keep", metavar="DURATION", help="Retention period of the lakehouse's versions, such as 30d.")
+def alter_command(
+    session: CommandContext, lake: str, name: str | None, properties: Sequence[str], remove: Sequence[str],
+    description: str | None, add_column: Sequence[str], rename_column: Sequence[str], drop_column: Sequence[str],
+    keep: str | None,
+) -> None:  # fmt: skip
+    """Change properties, the description, columns or the retention, in one commit.
+
+    NAME is a namespace, a table or a view. Without it the lakehouse itself is changed.
+    """
+    put = parse_key_values(properties, "--property")
+    columns = (add_column, parse_key_values(rename_column, "--rename-column"), drop_column)
+    if not (put or remove or any(columns) or description is not None or keep is not None):
+        raise InvalidInputError("nothing to change; add an option such as --property KEY=VALUE")
+    if name is None and (any(columns) or description is not None):
+        raise InvalidInputError("columns and descriptions need the NAME of an object; give one")
+    if name is not None and keep is not None:
+        raise InvalidInputError("--keep is the retention of the whole lakehouse; remove NAME or --keep")
+    opened = session.open(lake)
+    kind = "lakehouse" if name is None else _kind_of(summarize_object(opened.reading(), name))
+    if kind != "table" and any(columns):
+        raise InvalidInputError(f"{name} is a {kind}; only tables have columns to change")
+    with opened.transaction(message=f"alter {kind}{'' if name is None else f' {name}'}") as transaction:
+        if name is None:
+            ages = {} if keep is None else {"maximum_version_age_millis": parse_duration_millis(keep)}
+            transaction.alter_settings(put, remove, **ages)
+        elif kind == "namespace":
+            transaction.alter_namespace(name, put, remove, description=description)
+        elif kind == "view":
+            transaction.alter_view(name, put, remove, description=description)
+        else:
+            transaction.alter_table(name, put, remove, description=description)
+            _change_columns(transaction.table(name), *columns)
+    version = transaction.version
+    session.answer(
+        {"altered": name, "kind": kind, "version": version},
+        lambda: f"altered {kind} {name or opened.uri} in version {version}",
+    )
+
+
+def _change_columns(table: LakeTable, added: Sequence[str], renamed: Mapping[str, str], dropped: Sequence[str]) -> None:
+    with table.update_schema() as update:
+        for column in added:
+            name, _, type_text = column.strip().partition(" ")
+            update.add_column(name, type_text)
+        for old, new in renamed.items():
+            update.rename_column(old, new)
+        for name in dropped:
+            update.drop_column(name)
 
 
 @lake_command("rename", "mangrove rename ./lake sales.orders sales.orders_2026")

@@ -1,4 +1,4 @@
-"""The log, diff and rollback commands."""
+"""The log, diff, rollback, undo and tag commands."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -20,12 +20,14 @@ from mangrove.inspect.formatting import format_time_millis
 from mangrove.inspect.summary import load_table_schema
 from mangrove.lakehouse.diff import ChangeKind, ObjectChange, build_diff
 from mangrove.lakehouse.time_travel import load_snapshot_at
+from mangrove.maintenance.exports import Export, list_exports
 from mangrove.maintenance.progress import format_bytes
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.json_codec import Json
 from mangrove.model.locators import Kind, parse_table_name
 from mangrove.model.schema import Schema
 from mangrove.transaction.history import HistoryEntry, history_entry_of
+from mangrove.wiring import LocalEngines
 
 __all__ = [
     "GraphRow",
@@ -36,6 +38,8 @@ __all__ = [
     "render_graph",
     "render_log",
     "rollback_command",
+    "tag_command",
+    "undo_command",
 ]
 
 
@@ -209,11 +213,16 @@ def diff_command(session: CommandContext, lake: str, before: str, after: str | N
     session.answer(_diff_to_json(diff), lambda: render_diff(diff, resolve_line_limit(None, as_json=session.as_json)))
 
 
+_message_option = click.option("--message", default="", help="Commit message.")
+_author_option = click.option("--author", default="", help="Author of the commit.")
+
+
 @lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
 @click.argument("to")
 @click.option("--dry-run", is_flag=True, help="Show what would change, without committing.")
-@click.option("--message", help="Commit message.")
-def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool, message: str | None) -> None:
+@_message_option
+@_author_option
+def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool, message: str, author: str) -> None:
     """Restore an earlier version as the newest one.
 
     TO is a version, a timestamp or an export name. The reverted versions stay in the
@@ -228,14 +237,69 @@ def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool,
         return
     if target.version == newest.version:
         raise InvalidInputError(f"version {target.version} is already the newest version; give an earlier one")
-    version = opened.rollback(target.version, message=message or "")
+    version = opened.rollback(target.version, message=message, author=author)
     rolled_back_from = opened.at(version).line.rolled_back_from
     session.answer(
         {"version": version, "to": target.version, "rolled_back_from": rolled_back_from},
         lambda: (
-            f"rolled back to version {target.version} in version {version}; the reverted versions stay in the history"
+            f"rolled back to version {target.version} in version {version}; the history keeps the reverted versions"
         ),
     )
+
+
+@lake_command("undo", "mangrove undo ./lake 41 --message 'the wrong file'")
+@click.argument("version", type=click.IntRange(min=0))
+@_message_option
+@_author_option
+def undo_command(session: CommandContext, lake: str, version: int, message: str, author: str) -> None:
+    """Revert the changes of one version, and keep those of later versions.
+
+    Fails if a later version changed the same objects; `mangrove rollback` reverts later
+    versions too.
+    """
+    opened = session.open(lake, LocalEngines)
+    made = opened.undo(version, message=message, author=author)
+    session.answer({"version": made, "undone": version}, lambda: f"undid version {version} in version {made}")
+
+
+@lake_command(
+    "tag",
+    "mangrove tag ./lake\nmangrove tag ./lake before-migration --at 41\n"
+    "mangrove read ./lake sales.orders --at before-migration\nmangrove tag ./lake before-migration --drop",
+)
+@click.argument("name", required=False, metavar="[NAME]")
+@click.option("--at", metavar="WHEN", help="Version or timestamp to name.  [default: the newest version]")
+@click.option("--drop", is_flag=True, help="Remove the name, so that its version may expire.")
+def tag_command(session: CommandContext, lake: str, name: str | None, at: str | None, drop: bool) -> None:
+    """List the names of versions, or give a version a name.
+
+    A named version does not expire. Every option --at accepts the name. `mangrove export`
+    names the version that it copies, so its names are listed too.
+    """
+    if drop and (name is None or at is not None):
+        raise InvalidInputError("--drop takes a NAME and no --at; give the name to remove")
+    if name is None:
+        if at is not None:
+            raise InvalidInputError("--at needs a NAME for the version; give one")
+        tags = list_exports(session.open_metastore(lake).metastore.latest().settings)
+        session.answer([asdict(one) for one in tags], lambda: _render_tags(tags))
+        return
+    opened = session.open(lake)
+    if drop:
+        dropped = opened.drop_tag(name)
+        session.answer({"dropped": asdict(dropped)}, lambda: f"dropped tag {name} of version {dropped.version}")
+        return
+    made = opened.tag(name, at)
+    session.answer({"tag": asdict(made)}, lambda: f"version {made.version} is tagged {name} and will not expire")
+
+
+def _render_tags(tags: Sequence[Export]) -> RenderableType:
+    if not tags:
+        return Text("no tags; name a version with `mangrove tag LAKE NAME`", style="dim")
+    table = build_list_table("tag", "version")
+    for one in tags:
+        table.add_row(one.name, Text(str(one.version), style="cyan"))
+    return table
 
 
 def _diff_versions(metastore: Metastore, before: MetastoreSnapshot, after: MetastoreSnapshot) -> VersionDiff:

@@ -4,6 +4,7 @@ Exit codes: 0 success, 1 a problem was found or the operation failed, 2 invalid 
 or input.
 """
 
+import difflib
 import gc
 import importlib
 import json
@@ -30,18 +31,24 @@ COMMANDS = {
     "drop-version": ("table_versions", "Drop a version of a table."),
     "streams": ("table_versions", "List the streams of a table version."),
     "ingest": ("rows", "Load files into a table."),
-    "read": ("rows", "Print rows of a table."),
+    "read": ("rows", "Print rows of a table, or write them to a file."),
+    "profile": ("rows", "Print statistics of each column of a table."),
+    "changes": ("rows", "Print the rows that differ between two versions of a table."),
     "files": ("rows", "List the data files of a table with type and size."),
-    "sql": ("sql", "Run SQL statements, separated by semicolons, on Spark."),
+    "remove-files": ("rows", "Remove files from a table without a schema."),
+    "sql": ("sql", "Run SQL statements, separated by semicolons."),
     "shell": ("shell", "Interactive SQL shell."),
     "delete": ("rows", "Delete the rows that match a predicate."),
     "update": ("rows", "Update columns of the rows that match a predicate."),
+    "alter": ("catalog", "Change properties, the description, columns or the retention."),
     "rename": ("catalog", "Rename a namespace, a table or a view."),
     "drop": ("catalog", "Drop a namespace, a table or a view."),
     "alias": ("catalog", "List the aliases, or give a namespace or table another name."),
     "log": ("history", "List the versions, newest first."),
     "diff": ("history", "Show what changed between two versions."),
     "rollback": ("history", "Restore an earlier version as the newest one."),
+    "undo": ("history", "Revert the changes of one version."),
+    "tag": ("history", "List the names of versions, or give a version a name."),
     "iceberg": ("rows", "Publish a table as Iceberg metadata."),
     "export": ("maintenance", "Export a version under a name, which also protects it from expiry."),
     "convert": ("maintenance", "Convert a lakehouse to another layout or format revision."),
@@ -84,6 +91,15 @@ class _LateGroup(click.Group):
             gc.enable()
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            closest = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"; did you mean {closest[0]!r}?" if closest else ""
+            raise click.UsageError(f"unknown command {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -1,16 +1,11 @@
 """Commands that read, ingest, update, delete and publish the rows of a table."""
 
-import datetime
-import decimal
-import json
-import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import click
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from mangrove.cli.catalog import build_list_table
@@ -18,9 +13,12 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.environment import check_installed
+from mangrove.cli.row_output import RowOutput, output_options
+from mangrove.cli.row_table import render_rows
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
+from mangrove.inspect.profile import ColumnProfile, profile_columns
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.local.import_files import (
@@ -30,9 +28,8 @@ from mangrove.local.import_files import (
     parse_partition_folders,
     read_row_file,
 )
-from mangrove.local.python_rows import to_python_rows
+from mangrove.local.row_formats import to_json_value
 from mangrove.maintenance.progress import Progress
-from mangrove.model.json_codec import Json
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import expand_location
@@ -40,88 +37,37 @@ from mangrove.tables.write_plan import RowCounts
 from mangrove.wiring import LocalEngines, open_as_of
 
 __all__ = [
+    "changes_command",
     "delete_command",
     "files_command",
-    "format_cell",
     "iceberg_command",
     "ingest_command",
+    "profile_command",
     "read_command",
-    "render_rows",
-    "to_json_value",
+    "remove_files_command",
     "update_command",
 ]
 
 
-def render_rows(names: Iterable[str], rows: Sequence[Sequence[Any]], footer: str) -> RenderableType:
-    """Return rows as a table with column names; numbers are right-aligned."""
-    table = build_list_table(*names)
-    for place, column in enumerate(table.columns):
-        known = [row[place] for row in rows if row[place] is not None]
-        if known and all(isinstance(value, int | float | decimal.Decimal) for value in known):
-            column.justify = "right"
-    for row in rows:
-        table.add_row(*(Text("null", style="dim") if value is None else Text(format_cell(value)) for value in row))
-    return Group(table, Text(footer, style="dim"))
-
-
-def format_cell(value: Any) -> str:
-    """Return a value as text; lists and structs are JSON.
-
-    >>> format_cell(decimal.Decimal("1.50")), format_cell(True), format_cell({"a": [1, None]})
-    ('1.50', 'true', '{"a": [1, null]}')
-    """
-    converted = to_json_value(value)
-    if isinstance(converted, str):
-        return converted
-    return json.dumps(converted, ensure_ascii=False)
-
-
-def to_json_value(value: Any) -> Json:
-    """Return a value of a row as JSON; types that JSON lacks become text.
-
-    >>> to_json_value([0.5, float("nan"), float("-inf")])
-    [0.5, 'NaN', '-Infinity']
-    """
-    match value:
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case None | bool() | int() | float() | str():
-            return value
-        case datetime.datetime() | datetime.date() | datetime.time():
-            return value.isoformat()
-        case decimal.Decimal():
-            return str(value)
-        case bytes() | bytearray():
-            return value.hex()
-        case dict():
-            return {str(key): to_json_value(inner) for key, inner in value.items()}
-        case tuple() if hasattr(value, "asDict"):
-            # A struct of Spark.
-            return {key: to_json_value(inner) for key, inner in value.asDict().items()}
-        case list() | tuple():
-            return [to_json_value(inner) for inner in value]
-        case _:
-            return str(value)
-
-
-_READ_ROWS_MAX = 20
+_columns_option = click.option("--columns", metavar="A,B", help="Columns to read.", shell_complete=offer_columns)
+_where_option = click.option(
+    "--where", metavar="PREDICATE", help='Row filter, such as "amount > 10".', shell_complete=offer_columns
+)
 _table_version_option = click.option(
     "--table-version", type=click.IntRange(1), metavar="N", help="Version of the table.  [default: the newest active]"
 )
 
 
-@lake_command("read", "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount")
+@lake_command(
+    "read",
+    "mangrove read ./lake sales.orders --where 'amount > 10' --columns id,amount\n"
+    "mangrove read ./lake sales.orders --format ndjson | head -3\n"
+    "mangrove read ./lake sales.orders -o orders.parquet",
+)
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--columns", metavar="A,B", help="Columns to read.", shell_complete=offer_columns)
-@click.option(
-    "--where",
-    metavar="PREDICATE",
-    help='Row filter, such as "amount > 10".',
-    shell_complete=offer_columns,
-)
-@click.option(
-    "--limit", type=click.IntRange(min=0), help="Maximum number of rows.  [default: 20, unlimited with --json]"
-)
+@_columns_option
+@_where_option
+@output_options
 @click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 @_table_version_option
 def read_command(
@@ -130,26 +76,101 @@ def read_command(
     table: str,
     columns: str | None,
     where: str | None,
+    row_format: str | None,
+    output: str | None,
     limit: int | None,
     at: str | None,
     table_version: int | None,
 ) -> None:
-    """Print rows of a table.
+    """Print rows of a table, or write them to a file.
 
-    In JSON, NaN, Infinity and -Infinity are strings.
+    Rows are written as they are read. In JSON, NaN, Infinity and -Infinity are strings.
+    """
+    written = RowOutput.of(session, row_format, output, limit)
+    catalog = open_as_of(session.open(lake, LocalEngines), at)
+    opened = catalog.table(table, version=table_version)
+    written.write(opened.to_reader(_split_names(columns), where, limit=written.read_max))
+
+
+def _split_names(columns: str | None) -> list[str] | None:
+    return None if columns is None else [name.strip() for name in columns.split(",")]
+
+
+@lake_command("profile", "mangrove profile ./lake sales.orders --columns amount,ts")
+@click.argument("table", shell_complete=offer_tables)
+@_columns_option
+@_where_option
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@_table_version_option
+def profile_command(
+    session: CommandContext,
+    lake: str,
+    table: str,
+    columns: str | None,
+    where: str | None,
+    at: str | None,
+    table_version: int | None,
+) -> None:
+    """Print statistics of each column of a table: nulls, distinct values and bounds.
+
+    With --json also histograms of numbers and times. More than 16,384 distinct values are
+    estimated, with an error of about 1 %.
     """
     catalog = open_as_of(session.open(lake, LocalEngines), at)
-    projection = None if columns is None else [name.strip() for name in columns.split(",")]
     with session.watching("reading"):
-        rows = catalog.table(table, version=table_version).to_arrow(projection, where)
-    rows_max = limit if limit is not None else rows.num_rows if session.as_json else _READ_ROWS_MAX
-    printed = to_python_rows(rows.slice(0, rows_max))
-    total = format_quantity(rows.num_rows, "row")
-    footer = total if len(printed) == rows.num_rows else f"{len(printed):,} of {total}; use --limit for more"
+        reader = catalog.table(table, version=table_version).to_reader(_split_names(columns), where)
+        profiles = profile_columns(reader, reader.schema)
     session.answer(
-        [{name: to_json_value(value) for name, value in row.items()} for row in printed],
-        lambda: render_rows(rows.column_names, [tuple(row.values()) for row in printed], footer),
+        [{name: to_json_value(value) for name, value in asdict(one).items()} for one in profiles],
+        lambda: _render_profiles(profiles),
     )
+
+
+def _render_profiles(profiles: Sequence[ColumnProfile]) -> str:
+    rows = [
+        (
+            one.name,
+            one.type,
+            one.nulls,
+            None if one.distinct is None else f"{'' if one.is_distinct_exact else '~'}{one.distinct}",
+            one.minimum,
+            one.maximum,
+        )
+        for one in profiles
+    ]
+    count = profiles[0].count if profiles else 0
+    return render_rows(("column", "type", "nulls", "distinct", "min", "max"), rows, format_quantity(count, "row"))
+
+
+@lake_command(
+    "changes", "mangrove changes ./lake sales.orders 41\nmangrove changes ./lake sales.orders 41 45 -o changes.parquet"
+)
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("from_version", metavar="FROM")
+@click.argument("to_version", required=False, metavar="[TO]")
+@output_options
+@_table_version_option
+def changes_command(
+    session: CommandContext,
+    lake: str,
+    table: str,
+    from_version: str,
+    to_version: str | None,
+    row_format: str | None,
+    output: str | None,
+    limit: int | None,
+    table_version: int | None,
+) -> None:
+    """Print the rows that differ between two versions of a table.
+
+    FROM and TO are versions, timestamps or export names. TO defaults to the newest version. The
+    column _change_type is insert, delete, update_before or update_after.
+    """
+    written = RowOutput.of(session, row_format, output, limit)
+    opened = session.open(lake, LocalEngines)
+    with session.watching("comparing rows"):
+        changed = opened.table(table, version=table_version).changes(from_version, to_version)
+    written.write(changed.slice(0, written.read_max).to_reader())
 
 
 @lake_command("delete", "mangrove delete ./lake sales.orders 'amount < 0'")
@@ -235,7 +256,7 @@ def ingest_command(
 ) -> None:
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
-    A table without a schema takes files of any type as they are.
+    A table without a schema takes files of any type as they are; `mangrove files` lists them.
 
     A folder stands for all such files in it. Hive-style folder names, such as
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
@@ -243,7 +264,7 @@ def ingest_command(
     opened = session.open(lake, LocalEngines)
     schema = opened.table(table, version=table_version).schema
     if schema is None:
-        _add_files(session, opened, table, files, mode)
+        _add_files(session, opened, str(opened.table(table, version=table_version)), files, mode)
         return
     inputs = [one for location in files for one in _list_row_files(session, location)]
     if mode.startswith("overwrite") and len(inputs) > 1:
@@ -315,6 +336,23 @@ def files_command(session: CommandContext, lake: str, table: str, at: str | None
             for one in files
         ],
         lambda: _render_files(files),
+    )
+
+
+@lake_command("remove-files", "mangrove remove-files ./lake sales.photos data/…/…-cat.png")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
+def remove_files_command(session: CommandContext, lake: str, table: str, locations: Sequence[str]) -> None:
+    """Remove files from a table without a schema, by their locations as `mangrove files` lists them.
+
+    Earlier versions of the lakehouse still have them.
+    """
+    opened = session.open(lake, LocalEngines)
+    removed = opened.table(table).remove_files(locations)
+    version = opened.version
+    session.answer(
+        {"table": table, "removed": [one.location for one in removed], "version": version},
+        lambda: f"removed {format_quantity(len(removed), 'file')} from {table}, as of version {version}",
     )
 
 

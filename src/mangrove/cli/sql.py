@@ -13,10 +13,11 @@ from rich.console import RenderableType
 from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
-from mangrove.cli.rows import format_cell, render_rows, to_json_value
+from mangrove.cli.row_table import render_rows
 from mangrove.cli.terminal import draw, format_quantity, supports_unicode
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.sql_port import SQL_ENGINES
+from mangrove.local.row_formats import format_cell, to_json_value
 
 if TYPE_CHECKING:
     from mangrove.sql.results import Result

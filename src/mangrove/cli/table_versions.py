@@ -15,6 +15,7 @@ from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.table_versions import TableVersionInfo, parse_state
 from mangrove.model.json_codec import Json
 from mangrove.model.objects import TableVersionState
+from mangrove.transaction.deltas import TableTarget
 from mangrove.wiring import open_as_of
 
 __all__ = [
@@ -87,25 +88,46 @@ def create_version_command(
     )
 
 
-@lake_command("set-state", "mangrove set-state ./lake sales.orders 2=active 1=deprecated")
+@lake_command(
+    "set-state",
+    "mangrove set-state ./lake sales.orders 2=active 1=deprecated\n"
+    "mangrove set-state ./lake sales.orders.version_2 active",
+)
 @click.argument("table", shell_complete=offer_tables)
-@click.argument("states", nargs=-1, required=True, metavar="VERSION=STATE...")
+@click.argument("states", nargs=-1, required=True, metavar="[VERSION=]STATE...")
 def set_state_command(session: CommandContext, lake: str, table: str, states: Sequence[str]) -> None:
     """Set the lifecycle states of table versions in one commit: unreleased, beta, active, deprecated or deleted.
 
-    The newest active version is the default.
+    A name or canonical string of a table version, such as sales.orders.version_2 or 'sales|orders|2', is followed
+    by its state. The newest active version is the default.
     """
-    requested = {_parse_number(name): parse_state(state) for name, state in parse_key_values(states, "STATE").items()}
     opened = session.open(lake)
-    with opened.transaction(message=f"set states of versions of {table}") as transaction:
+    target = opened.table(table).target
+    requested = _parse_states(target, states)
+    with opened.transaction(message=f"set states of versions of {target.locator}") as transaction:
         for number, state in requested.items():
-            transaction.table(table).version(number).set_state(state)
-    default = next((one.version for one in opened.table(table).versions() if one.is_default), None)
-    version = opened.version
-    served = f"table version {default} is the default of {table}" if default else f"{table} has no default version now"
+            transaction.table(target.locator).version(number).set_state(state)
+    default = next((one.version for one in opened.table(target.locator).versions() if one.is_default), None)
+    version, name = opened.version, str(target.locator)
+    served = f"table version {default} is the default of {name}" if default else f"{name} has no default version now"
     session.answer(
-        {"table": table, "default": default, "version": version}, lambda: f"{served}, as of version {version}"
+        {"table": name, "default": default, "version": version}, lambda: f"{served}, as of version {version}"
     )
+
+
+def _parse_states(target: TableTarget, states: Sequence[str]) -> dict[int, TableVersionState]:
+    """Return the requested states by the numbers of the table versions."""
+    if target.stream_id is not None:
+        raise InvalidInputError(f"{target} is not a table version; name one, as in {target.locator}.version_2")
+    if target.version is not None and not any("=" in text for text in states):
+        if len(states) > 1:
+            raise InvalidInputError(f"{target} can have one state, not {len(states)}: {' '.join(states)}")
+        return {target.version: parse_state(states[0])}
+    pairs = parse_key_values(states, "STATE").items()
+    requested = {_parse_number(number): parse_state(state) for number, state in pairs}
+    if target.version is not None and requested.keys() != {target.version}:
+        raise InvalidInputError(f"{target} names one table version; use {target.locator} to set states of others")
+    return requested
 
 
 @lake_command("drop-version", "mangrove drop-version ./lake sales.orders 1")

@@ -132,6 +132,13 @@ class DuckDbSqlEngine:
         """Return one row with one column."""
         return self.create_frame_of_arrow(pa.table({name: pa.array([0], pa.int64())}))
 
+    def create_constant_row(self, frame: DuckDbFrame, values: Sequence[Any]) -> DuckDbFrame:
+        """Return one row of these values with the columns of a frame, without computing the frame."""
+        types = frame.schema.types
+        arrays = [pa.array([value]).cast(to) for value, to in zip(values, types, strict=True)]
+        row = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+        return self.rename_columns(self.create_frame_of_arrow(row), frame.columns)
+
     def rename_columns(self, frame: DuckDbFrame, names: Sequence[str]) -> DuckDbFrame:
         """Rename all columns."""
         if len(names) != len(frame.columns):
@@ -176,7 +183,7 @@ class DuckDbSqlEngine:
 
     def collect_rows(self, frame: DuckDbFrame) -> list[tuple[Any, ...]]:
         """Compute all rows as Python values."""
-        return frame.collect()
+        return list(frame.iterate())
 
     def read_as_of_value(self, frame: DuckDbFrame) -> object:
         """Return the single value of a row; dates and timestamps as an offset from the Unix epoch."""

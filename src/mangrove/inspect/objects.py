@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.model.canonical import CanonicalName
 from mangrove.model.json_codec import to_json
+from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableVersionLocator
+from mangrove.model.objects import TableVersion
 
 __all__ = ["CanonicalObjectInfo", "load_object_info"]
 
@@ -21,11 +23,14 @@ class CanonicalObjectInfo:
     locator: str | None = None
     namespace: str = ""
     table: str | None = None
+    table_version: int | None = None
     partition_id: str | None = None
     position: int | None = None
     ancestors: tuple[str, ...] = ()
     """Outermost first."""
     fields: tuple[tuple[str, str], ...] = ()
+    has_page: bool = True
+    """False for a partition or delta of a stream that is not read, which only this page describes."""
 
 
 def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> CanonicalObjectInfo:
@@ -44,11 +49,20 @@ def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> Canonic
         str(found.locator),
         found.name.namespace,
         found.name.table,
+        found.name.version,
         found.name.partition_id,
         found.name.position,
         tuple(_list_ancestors(found.name)),
         tuple((key, json.dumps(value, ensure_ascii=False)) for key, value in fields),
+        _is_served(pinned, found.locator),
     )
+
+
+def _is_served(pinned: PinnedLakehouse, locator: Locator) -> bool:
+    if not isinstance(locator, PartitionLocator | DeltaLocator):
+        return True
+    version = pinned.snapshot.get(TableVersionLocator(locator.namespace_id, locator.table_id, locator.version))
+    return isinstance(version, TableVersion) and version.latest_stream_id == locator.stream_id
 
 
 def _list_ancestors(name: CanonicalName) -> list[str]:

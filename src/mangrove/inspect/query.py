@@ -15,7 +15,7 @@ from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.inspect.catalog import iterate_default_versions
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, version_comparer_of
 from mangrove.inspect.rows import RowColumn, bound_value
-from mangrove.local.row_export import encode_csv, encode_parquet
+from mangrove.local.row_formats import encode_parquet, encode_rows
 from mangrove.model.locators import Kind
 from mangrove.model.schema_text import format_type
 from mangrove.sql.parse.grammar import parse_statement
@@ -45,8 +45,8 @@ __all__ = [
 _SQL_ENGINE: Final = "duckdb"
 _NO_TYPE: Final = "void"
 _NAMES_MAX: Final = 2_000
-FILE_FORMATS: Final = {"csv": encode_csv, "parquet": encode_parquet}
-"""The formats of downloads with the functions that encode rows."""
+FILE_FORMATS: Final = ("csv", "parquet")
+"""The formats of downloads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def check_reads_only(text: str) -> None:
     statement = parse_statement(parts[0].text, computed=lambda _: "name")
     if not isinstance(statement, Query | Explain | Describe | ShowStatement):
         raise InvalidInputError(
-            "only SELECT, EXPLAIN, DESCRIBE and SHOW are accepted here; other statements need a writable server and its token"
+            "only SELECT, EXPLAIN, DESCRIBE and SHOW are accepted here; other statements need a writable server"
         )
 
 
@@ -216,7 +216,10 @@ class QueryRunner:
     def _encode(self, statement_id: str, text: str, file_format: str) -> Iterator[bytes]:
         with self._track(statement_id, self.limits.download_seconds_max) as running:
             _, frame = self._open(running, text)
-            yield from FILE_FORMATS[file_format](frame.schema, frame.to_batches())
+            if file_format == "parquet":
+                yield from encode_parquet(frame.to_batches(), frame.schema)
+            else:
+                yield from (part.encode() for part in encode_rows(frame.to_batches(), frame.columns, file_format))
 
     @contextmanager
     def _track(self, statement_id: str, seconds_max: float) -> Iterator[_RunningStatement]:

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import Any
 
+from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
 from mangrove.lakehouse.arguments import parse_namespace_argument, validate_prefix
 from mangrove.maintenance.exports import list_exports
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.canonical import parse_object_name
 from mangrove.model.json_codec import Json, to_json
 from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import split_name
@@ -19,10 +19,11 @@ from mangrove.model.partitioning import format_partition_field, format_sort_fiel
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.transaction.aliases import Named, list_aliases
-from mangrove.transaction.canonical_names import resolve_name
+from mangrove.transaction.canonical_names import resolve_text
 from mangrove.transaction.catalog import CatalogReader, find_namespace, find_table, load_table
 from mangrove.transaction.deltas import (
     TableTarget,
+    is_default_version,
     open_table,
     scan_deltas_of_partitions,
     scan_partitions,
@@ -138,6 +139,8 @@ class TableSummary:
     versions: tuple[str, ...] = ()
     """The table versions with their states, as in `2 active (default)`."""
     aliases: tuple[str, ...] = ()
+    unavailable: str | None = None
+    """Why the table cannot be read by its name, if it has no active version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +237,7 @@ def summarize_object(
     if version is not None:
         locator, table_entry = find_table(reading, TableLocator(*parts))
         return _summarize_table(reading, TableTarget(locator, version), table_entry)
-    resolved = resolve_name(reading, parse_object_name(name))
+    resolved = resolve_text(reading, name)
     match resolved.locator, resolved.value:
         case NamespaceLocator() as namespace, NamespaceEntry() as entry:
             return _summarize_namespace(namespace, entry, _list_alias_names(reading, namespace))
@@ -266,19 +269,23 @@ def _summarize_namespace(
 
 def _summarize_table(reading: CatalogReader, target: TableTarget, entry: TableEntry) -> TableSummary:
     """Return the summary of a table; this reads its columns and deltas."""
-    opened = open_table(reading, target) if entry.table_type is TableType.MANAGED else None
+    opened, unavailable = None, None
+    if entry.table_type is TableType.MANAGED:
+        try:
+            opened = open_table(reading, target)
+        except InvalidInputError as error:
+            unavailable = str(error)
     described = entry if opened is None else opened.version
     schema = described.schema
     keys = () if schema is None else tuple(schema.column_with_id(one).name for one in described.keys)
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
-    versions: tuple[str, ...] = ()
+    versions = tuple(
+        f"{one.version} {one.state.value}{' (default)' if is_default_version(entry, one) else ''}"
+        for one in load_table_versions(reading, entry).values()
+    )
     data = None
     if opened is not None:
-        versions = tuple(
-            f"{one.version} {one.state.value}{' (default)' if one.version == entry.default_version else ''}"
-            for one in load_table_versions(reading, entry).values()
-        )
         if schema is not None:
             fields = opened.version.partition_scheme.fields
             partition_by = tuple(format_partition_field(one, schema) for one in fields)
@@ -301,6 +308,7 @@ def _summarize_table(reading: CatalogReader, target: TableTarget, entry: TableEn
         data=data,
         versions=versions,
         aliases=_list_alias_names(reading, target.locator),
+        unavailable=unavailable,
     )
 
 

@@ -13,9 +13,10 @@ from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_versions import StreamInfo
 from mangrove.metastore import MetastoreSnapshot
+from mangrove.model.canonical import CanonicalName
 from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, parse_table_name
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
-from mangrove.model.objects import Delta, Partition, TableEntry, TableType, TableVersion
+from mangrove.model.objects import Delta, Partition, TableType, TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.values import Value
@@ -151,13 +152,16 @@ class TableInfo:
     """The views that read the table."""
     live_rows: LiveRowCount | None
     """None if the table has too many deltas for this page."""
+    canonical: str
+    unavailable: str | None
+    """Why the table or table version cannot be read, if it cannot."""
 
 
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
     """Return a table, with its partitions after the query's `after`."""
     table = find_requested_table(pinned, requested)
     locator, value = table.locator, table.value
-    opened = _open(table) if _has_rows(value) else None
+    opened, unavailable = _open(table) if value.table_type is TableType.MANAGED else (None, None)
     partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
     schema = value.schema if opened is None else opened.version.schema
     key_ids = value.keys if opened is None else opened.version.keys
@@ -186,6 +190,8 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         aliases=table.aliases,
         read_by=find_reading_views(pinned, locator),
         live_rows=count_live_rows(pinned.lake.effects.store, table.state()) if is_countable else None,
+        canonical=str(CanonicalName(locator.namespace, locator.name, table.target.version)),
+        unavailable=unavailable,
     )
 
 
@@ -203,16 +209,12 @@ def format_partition(opened: OpenTable, partition: Partition) -> str:
     return ", ".join(f"{field.name}={format_value(value)}" for field, value in named) or "all rows"
 
 
-def _open(table: TableSnapshot) -> OpenTable | None:
-    """Return the opened table; None if it has no active table version, so that the page can list the versions."""
+def _open(table: TableSnapshot) -> tuple[OpenTable | None, str | None]:
+    """Return the opened table, or why it cannot be read, for example because it has no active table version."""
     try:
-        return table.opened()
-    except InvalidInputError:
-        return None
-
-
-def _has_rows(table: TableEntry) -> bool:
-    return table.table_type is TableType.MANAGED and table.latest_table_version is not None
+        return table.opened(), None
+    except InvalidInputError as error:
+        return None, str(error)
 
 
 def _partitions(

@@ -35,8 +35,8 @@ def load_view_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> View
         raise InvalidInputError(
             f"the offset is {offset}; expected at most {_OFFSET_MAX}: query the view with SQL instead"
         )
-    # The locator quotes its names, and the numbers are validated.
-    text = f"SELECT * FROM {locator} LIMIT {_PAGE_ROWS + 1} OFFSET {offset} AT LAKE VERSION {pinned.snapshot.version}"
+    version = pinned.snapshot.version
+    text = f"SELECT * FROM {locator} LIMIT {_PAGE_ROWS + 1} OFFSET {offset} AT LAKE VERSION {version}"  # noqa: S608 - names are quoted
     answer = QueryRunner(pinned.lake, QueryLimits(rows_max=_PAGE_ROWS)).run("view", text)
     next_offset = offset + _PAGE_ROWS if answer.has_more else None
     page = RowPage(answer.rows, next_offset, 0)

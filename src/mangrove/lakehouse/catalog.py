@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.alias import Alias, build_alias, parse_named_argument
@@ -24,6 +25,7 @@ from mangrove.lakehouse.arguments import (
     validate_texts,
 )
 from mangrove.lakehouse.engine_port import SPARK_DIALECT, Engine, find_view_references, is_spark_frame, make_repeatable
+from mangrove.lakehouse.listing import Listing
 from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import build_schema, plan_new_table, plan_schemaless_table
 from mangrove.lakehouse.schema_update import validate_new_checks
@@ -31,9 +33,8 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
-from mangrove.model.canonical import parse_object_name
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, TableVersionState, ViewEntry
+from mangrove.model.objects import NamespaceEntry, Object, TableEntry, TableType, TableVersionState, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.transaction.aliases import (
@@ -45,7 +46,7 @@ from mangrove.transaction.aliases import (
     locate_table,
     locate_view,
 )
-from mangrove.transaction.canonical_names import ResolvedObject, resolve_locator, resolve_name
+from mangrove.transaction.canonical_names import ResolvedObject, resolve_locator, resolve_target, resolve_text
 from mangrove.transaction.catalog import (
     CatalogReader,
     alter_namespace,
@@ -68,7 +69,6 @@ from mangrove.transaction.catalog import (
     rename_view,
     replace_table,
 )
-from mangrove.transaction.deltas import TableTarget, parse_table_target
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
@@ -88,6 +88,14 @@ __all__ = [
     "list_written_versions",
 ]
 
+_DESCRIBED: Final[Mapping[str, Callable[[Any], object]]] = {
+    "name": lambda one: one.locator,
+    "description": lambda one: one.description,
+}
+_ALIASED: Final[Mapping[str, Callable[[Any], object]]] = {
+    "alias": lambda one: one.name,
+    "target": lambda one: one.target,
+}
 T = TypeVar("T")
 NamespaceT_co = TypeVar("NamespaceT_co", bound=NamespaceSnapshot, covariant=True)
 TableT_co = TypeVar("TableT_co", bound=TableSnapshot, covariant=True)
@@ -115,13 +123,30 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     @abstractmethod
     def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> ViewT_co: ...
 
+    def __getitem__(self, name: str) -> TableT_co:
+        """Return a table by name: `lake["shop.orders"]`."""
+        return self.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a namespace, table, view or alias with a name: `"shop.orders" in lake`."""
+        try:
+            return isinstance(name, str) and self.resolve(name) is not None
+        except NotFoundError:
+            return False
+
+    __iter__ = None
+    """Neither namespaces nor tables: `namespaces` and `tables` list them."""
+
     def namespaces(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = None
-    ) -> Iterator[NamespaceT_co]:
-        """Yield namespaces in order of their names: at most `limit`, starting with `prefix`, following `after`."""
+    ) -> Listing[NamespaceT_co]:
+        """Return namespaces in order of their names: at most `limit`, starting with `prefix`, following `after`."""
         following = None if after is None else NamespaceLocator(after)
         found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
+        return Listing(self._namespace_handles(islice(found, validate_limit(limit))), _DESCRIBED)
+
+    def _namespace_handles(self, found: Iterable[tuple[Locator, Object]]) -> Iterator[NamespaceT_co]:
+        for locator, value in found:
             assert isinstance(locator, NamespaceLocator)
             assert isinstance(value, NamespaceEntry)
             yield self._namespace_handle(locator, value)
@@ -137,27 +162,36 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         *,
         after: str | None = None,
         limit: int | None = None,
-    ) -> Iterator[TableT_co]:
-        """Yield the tables of a namespace in order of their names."""
+    ) -> Listing[TableT_co]:
+        """Return the tables of a namespace in order of their names."""
         reading = self.reading()
         parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
         following = None if after is None else TableLocator(parent.name, after)
         found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
+        return Listing(self._table_handles(islice(found, validate_limit(limit))), _DESCRIBED)
+
+    def _table_handles(self, found: Iterable[tuple[Locator, Object]]) -> Iterator[TableT_co]:
+        for locator, value in found:
             assert isinstance(locator, TableLocator)
             assert isinstance(value, TableEntry)
             yield self._table_handle(locator, value)
 
-    def table(self, name: str | TableLocator, *, version: int | None = None) -> TableT_co:
-        """Return a table, or one of its table versions: `shop.orders.version_2` and `shop|orders|2` name one too."""
-        target = TableTarget(name) if isinstance(name, TableLocator) else parse_table_target(name)
-        table = self._table_handle(*find_table(self.reading(), target.locator))
+    def table(self, name: str | Locator, *, version: int | None = None) -> TableT_co:
+        """Return a table, or a table version, stream, partition or delta of one, to read its rows and files.
+
+        `shop.orders.version_2` and `shop|orders|2` name a table version. Streams, partitions and
+        deltas are named by their canonical strings or locators; partitions and deltas are read-only.
+
+        >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
+        """
+        reading = self.reading()
+        target = resolve_target(reading, name)
         number = target.version if version is None else version
         if target.version not in (None, number):
             raise InvalidInputError(
                 f"{name!r} names table version {target.version}, but version is {version!r}; give one"
             )
-        return table if number is None else table.version(number)
+        return self._table_handle(*find_table(reading, target.locator)).bind(replace(target, version=number))
 
     def views(
         self,
@@ -166,13 +200,16 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         *,
         after: str | None = None,
         limit: int | None = None,
-    ) -> Iterator[ViewT_co]:
-        """Yield the views of a namespace in order of their names."""
+    ) -> Listing[ViewT_co]:
+        """Return the views of a namespace in order of their names."""
         reading = self.reading()
         parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
         following = None if after is None else ViewLocator(parent.name, after)
         found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
-        for locator, value in islice(found, validate_limit(limit)):
+        return Listing(self._view_handles(islice(found, validate_limit(limit))), _DESCRIBED)
+
+    def _view_handles(self, found: Iterable[tuple[Locator, Object]]) -> Iterator[ViewT_co]:
+        for locator, value in found:
             assert isinstance(locator, ViewLocator)
             assert isinstance(value, ViewEntry)
             yield self._view_handle(locator, value)
@@ -188,11 +225,11 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         """
         if isinstance(name, Locator):
             return resolve_locator(self.reading(), name)
-        return resolve_name(self.reading(), parse_object_name(name))
+        return resolve_text(self.reading(), name)
 
-    def aliases(self) -> Iterator[Alias]:
-        """Yield the aliases of namespaces and tables in order of their canonical strings."""
-        return map(build_alias, list_aliases(self.reading()))
+    def aliases(self) -> Listing[Alias]:
+        """Return the aliases of namespaces and tables in order of their canonical strings."""
+        return Listing(map(build_alias, list_aliases(self.reading())), _ALIASED)
 
 
 Catalog: TypeAlias = ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]
@@ -210,8 +247,18 @@ class WritableCatalog(ABC):
         """Return the catalog state that reads currently use."""
 
     @abstractmethod
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
-        """Run a statement in a transaction; `message` goes to the history if the statement is committed by itself."""
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",
+        *,
+        is_blind: bool = False,
+    ) -> T:
+        """Run a statement in a transaction; `message` goes to the history if the statement is committed by itself.
+
+        `is_blind` says that the result does not depend on rows, so that the statement need not
+        begin on the newest version.
+        """
 
     @abstractmethod
     def new_id(self) -> str:
@@ -220,6 +267,9 @@ class WritableCatalog(ABC):
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.
 
+        def table(self, name: str | TableLocator, *, version: int | None = None) -> Table:
+            """Return a table, or one of its table versions."""
+
         def tables(
             self,
             namespace: str | NamespaceLocator,
@@ -227,8 +277,8 @@ class WritableCatalog(ABC):
             *,
             after: str | None = None,
             limit: int | None = None,
-        ) -> Iterator[Table]:
-            """Yield the tables of a namespace in order of their names."""
+        ) -> Listing[Table]:
+            """Return the tables of a namespace in order of their names."""
 
         def views(
             self,
@@ -237,8 +287,8 @@ class WritableCatalog(ABC):
             *,
             after: str | None = None,
             limit: int | None = None,
-        ) -> Iterator[View]:
-            """Yield the views of a namespace in order of their names."""
+        ) -> Listing[View]:
+            """Return the views of a namespace in order of their names."""
 
     def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> Namespace:
         return Namespace(self, locator, value)

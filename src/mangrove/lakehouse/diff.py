@@ -4,6 +4,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
 
+from mangrove.lakehouse.listing import render_html
 from mangrove.metastore import Difference, Metastore, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator
 from mangrove.model.manifests import FileKind
@@ -74,6 +75,14 @@ class Diff:
     def __str__(self) -> str:
         lines = [f"from version {self.before} to version {self.after}:", *(f"  {change}" for change in self.changes)]
         return "\n".join(lines if self.changes else [*lines, "  nothing"])
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.change.value, one.kind.word, one.name, one.name_before, one.rows.rows_added, one.rows.rows_removed)
+            for one in self.changes
+        ]
+        headings = ("change", "kind", "name", "previous name", "rows added", "rows removed")
+        return render_html(f"from version {self.before} to version {self.after}", headings, rows)
 
 
 def build_diff(metastore: Metastore, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Diff:

@@ -84,10 +84,15 @@ def columns_of(rows: object) -> tuple[str, ...] | None:
 
 
 def make_repeatable(rows: object) -> object:
-    """Return rows that can be read more than once, for their columns or for a retry; a reader is consumed when read."""
+    """Return rows that can be read more than once, for their columns or for a retry; a reader is consumed when read.
+
+    Tables and scans of a lakehouse are read once, so that a retry writes the same rows.
+    """
+    source: Any = rows
+    if hasattr(source, "to_reader"):
+        return source.to_reader().read_all()
     if type(rows).__name__ == "RecordBatchReader" and type(rows).__module__.partition(".")[0] == "pyarrow":
-        reader: Any = rows
-        return reader.read_all()
+        return source.read_all()
     return rows
 
 
@@ -166,6 +171,16 @@ class RowReader(Protocol):
         self, state: TableState, columns: Sequence[str] | None = None, where: str | Predicate | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a table, or those that match `where`, in batches with bounded memory."""
+        ...
+
+    def open_reader(
+        self,
+        state: TableState,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a reader of the same rows, or of the first ones, which knows their schema."""
         ...
 
     def count(self, state: TableState, where: str | Predicate | None = None) -> int:

@@ -8,12 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.effects import Effects, build_effects
-from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.errors import ConflictError, InvalidInputError, MangroveError, StorageError
 from mangrove.lakehouse.arguments import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, build_diff
 from mangrove.lakehouse.engine_port import run_sql
 from mangrove.lakehouse.layouts import open_layout
+from mangrove.lakehouse.listing import SHOWN_MAX, Listing, render_html
 from mangrove.lakehouse.maintenance import Maintenance
 from mangrove.lakehouse.namespace import Namespace
 from mangrove.lakehouse.rollback import LakeRollback
@@ -21,11 +22,14 @@ from mangrove.lakehouse.shared_transaction import SharedTransaction
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import HISTORY_COLUMNS
 from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.lakehouse.transaction import Transaction, begin_idempotent, run_idempotent
 from mangrove.lakehouse.view import View
+from mangrove.maintenance.export import pin_version
 from mangrove.metastore import Isolation, MetastoreSnapshot
 from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.model.settings import time_limit_millis
 from mangrove.storage.opening import open_store
 from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
@@ -34,7 +38,7 @@ from mangrove.transaction.shared import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.layouts import OpenedLayout
     from mangrove.lakehouse.table_snapshot import CatalogClient
+    from mangrove.maintenance.exports import Export
     from mangrove.metastore import RowRange
     from mangrove.model.locators import PartitionLocator
     from mangrove.model.objects import SharedTransactionEntry
@@ -53,6 +58,8 @@ __all__ = ["Lakehouse", "reopen_lakehouse"]
 T = TypeVar("T")
 _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
+_FRESH_MILLIS: Final = 10_000
+"""How long ago the version in memory was the newest, at most, if a blind statement begins on it."""
 
 
 class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
@@ -94,6 +101,11 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     def __repr__(self) -> str:
         return f"<lakehouse {self.uri} in the {self.layout} layout>"
 
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.description) for one in self.namespaces(limit=SHOWN_MAX)]
+        note = f"{self.layout} layout, version {self.version}"
+        return render_html(f"lakehouse {self.uri}", ("namespace", "description"), rows, note=note)
+
     @property
     def uri(self) -> str:
         """URI of the lakehouse, ending in one `/`."""
@@ -118,12 +130,30 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return the newest version."""
         return self.metastore.latest()
 
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
+    def change(self, statement: Callable[[StagedTransaction], T], message: str = "", *, is_blind: bool = False) -> T:
         """Commit one statement as a transaction, and retry it after a conflict.
 
         The retry is safe because the statement read nothing before it began: a retry is
-        equivalent to a statement that started later.
+        equivalent to a statement that started later. A blind statement begins on the version in
+        memory, which saves a request. That is equivalent to the newest version, because
+        everything that it read is validated: a serializable transaction is, and its changes
+        become the next version. A statement that fails or changes nothing is no commit, so it
+        is repeated on the newest version.
         """
+        known = self.metastore.latest_since(self.effects.now_millis() - _FRESH_MILLIS) if is_blind else None
+        limit_millis = 0 if known is None else time_limit_millis(known.settings) - _FRESH_MILLIS
+        if known is not None and limit_millis > 0:
+            transaction = self._begin(known, Isolation.SERIALIZABLE, message=message, limit_millis=limit_millis)
+            try:
+                with transaction:
+                    result = statement(transaction.core)
+                    is_change = not transaction.reading().is_empty
+                if is_change:
+                    return result
+            except StorageError:
+                raise
+            except MangroveError:
+                pass  # the newest version decides
         return self.run(lambda transaction: statement(transaction.core), message=message)
 
     def new_id(self) -> str:
@@ -143,16 +173,18 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
         `message`, `author` and `properties` are recorded in the history.
         """
-        core = StagedTransaction(
-            self._commits,
+        return self._begin(
             self.metastore.latest(),
-            self.effects.new_id(),
-            self.effects.now_millis,
             _isolation(isolation),
             message=message,
             author=author,
             properties=properties,
             limit_millis=None if time_limit is None else parse_duration_millis(time_limit),
+        )
+
+    def _begin(self, snapshot: MetastoreSnapshot, isolation: Isolation, **options: Any) -> Transaction:
+        core = StagedTransaction(
+            self._commits, snapshot, self.effects.new_id(), self.effects.now_millis, isolation, **options
         )
         return Transaction(core, self.effects.new_id, self.clients, self.engines, self)
 
@@ -302,11 +334,14 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return the version that `where` selects."""
         return load_snapshot_at(self.metastore, where)
 
-    def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
-        """Yield at most `limit` retained versions, newest first, starting before the version `before`."""
-        wanted = validate_limit(limit)
+    def history(self, *, before: int | None = None, limit: int | None = None) -> Listing[HistoryEntry]:
+        """Return at most `limit` retained versions, newest first, starting before the version `before`.
+
+        A version is read when it is first used, so `lake.history()[0]` reads one.
+        """
         following = None if before is None else validate_count(before, "a version")
-        return (history_entry_of(commit) for commit in islice(self.metastore.history(before=following), wanted))
+        commits = islice(self.metastore.history(before=following), validate_limit(limit))
+        return Listing(map(history_entry_of, commits), HISTORY_COLUMNS)
 
     def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
         """Return the changes between two versions or points in time; by default until the newest version."""
@@ -322,6 +357,25 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
         """Revert the changes of one version if nothing later changed the same objects; return the new version."""
         return self._rollbacks.undo(validate_count(version, "the version to undo"), message, author)
+
+    def tag(self, name: str, at: int | str | datetime | None = None) -> Export:
+        """Give a version a name for `at`, by default the newest version; a named version does not expire.
+
+        A name is never moved: drop it first to give it to another version. Exports name their
+        versions in the same way.
+
+        >>> lake.tag("before-migration")  # doctest: +SKIP
+        """
+        version = None if at is None else self.snapshot_at(at).version
+        return pin_version(self.maintenance.context(), name, version)
+
+    def tags(self) -> list[Export]:
+        """Return the names of versions, including those of exports, in order."""
+        return self.maintenance.exports()
+
+    def drop_tag(self, name: str) -> Export:
+        """Remove a name, so that its version may expire."""
+        return self.maintenance.drop_export(name)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **settings: int

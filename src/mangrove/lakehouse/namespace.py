@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mangrove.model.locators import AliasLocator, NamespaceLocator
+from mangrove.lakehouse.listing import SHOWN_MAX, Listing, render_html
+from mangrove.model.locators import AliasLocator, NamespaceLocator, TableLocator
 from mangrove.model.objects import NamespaceEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.transaction.aliases import list_aliases
@@ -27,12 +28,16 @@ class NamespaceReader(Protocol):
         """Return the catalog state that reads currently use."""
         ...
 
-    def tables(self, namespace: str | NamespaceLocator, prefix: str = "") -> Iterator[TableSnapshot]:
-        """Yield the tables of a namespace."""
+    def tables(self, namespace: str | NamespaceLocator, prefix: str = "") -> Listing[TableSnapshot]:
+        """Return the tables of a namespace."""
         ...
 
-    def views(self, namespace: str | NamespaceLocator, prefix: str = "") -> Iterator[ViewSnapshot]:
-        """Yield the views of a namespace."""
+    def views(self, namespace: str | NamespaceLocator, prefix: str = "") -> Listing[ViewSnapshot]:
+        """Return the views of a namespace."""
+        ...
+
+    def table(self, name: str | TableLocator) -> TableSnapshot:
+        """Return a table by name."""
         ...
 
 
@@ -52,6 +57,16 @@ class NamespaceSnapshot:
 
     def __repr__(self) -> str:
         return f"<namespace {self.locator}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("table", one.name, one.description) for one in self.tables()[:SHOWN_MAX]]
+        rows += [("view", one.name, one.description) for one in self.views()[:SHOWN_MAX]]
+        title = f"namespace {self.locator}"
+        return render_html(title, ("kind", "name", "description"), rows, note=self.description or "")
+
+    def __getitem__(self, name: str) -> TableSnapshot:
+        """Return a table of the namespace by name: `shop["orders"]`."""
+        return self.catalog.table(TableLocator(self.name, name))
 
     @property
     def name(self) -> str:
@@ -78,12 +93,12 @@ class NamespaceSnapshot:
         """Description set by the user, or None."""
         return self.value.description
 
-    def tables(self, prefix: str = "") -> Iterator[TableSnapshot]:
-        """Yield the tables of the namespace in order of their names."""
+    def tables(self, prefix: str = "") -> Listing[TableSnapshot]:
+        """Return the tables of the namespace in order of their names."""
         return self.catalog.tables(self.locator, prefix=prefix)
 
-    def views(self, prefix: str = "") -> Iterator[ViewSnapshot]:
-        """Yield the views of the namespace in order of their names."""
+    def views(self, prefix: str = "") -> Listing[ViewSnapshot]:
+        """Return the views of the namespace in order of their names."""
         return self.catalog.views(self.locator, prefix=prefix)
 
 
@@ -95,12 +110,16 @@ class Namespace(NamespaceSnapshot):
     def __init__(self, catalog: WritableCatalog, locator: NamespaceLocator, value: NamespaceEntry) -> None:
         super().__init__(catalog, locator, value)
 
-    def tables(self, prefix: str = "") -> Iterator[Table]:
-        """Yield the tables of the namespace in order of their names."""
+    def __getitem__(self, name: str) -> Table:
+        """Return a table of the namespace by name: `shop["orders"]`."""
+        return self.catalog.table(TableLocator(self.name, name))
+
+    def tables(self, prefix: str = "") -> Listing[Table]:
+        """Return the tables of the namespace in order of their names."""
         return self.catalog.tables(self.locator, prefix=prefix)
 
-    def views(self, prefix: str = "") -> Iterator[View]:
-        """Yield the views of the namespace in order of their names."""
+    def views(self, prefix: str = "") -> Listing[View]:
+        """Return the views of the namespace in order of their names."""
         return self.catalog.views(self.locator, prefix=prefix)
 
     def alter(

@@ -7,6 +7,8 @@ from typing import Final
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot
+from mangrove.model.locators import TableIdentity
+from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.compare import (
     SupportsRollback,
     build_restore_changes,
@@ -63,11 +65,15 @@ class LakeRollback:
 
     def _undo_version(self, version: int, message: str, author: str) -> int:
         began_at_millis = self.effects.now_millis()
-        after = self.metastore.at_version(version)  # first, so that one that is not there is named as it was asked for
+        after = self.metastore.at_version(version)  # first, so that an error names the requested version
         before = self.metastore.at_version(version - 1)
         newest = self.metastore.latest()
         changed = select_undone(diff_snapshots(self.metastore, before, after))
-        check_undoable(changed, diff_snapshots(self.metastore, after, newest), version)
+
+        def name_table(identity: TableIdentity) -> str:
+            return load_table_names({identity}, newest, after, before).get(identity, f"the table {identity.table_id}")
+
+        check_undoable(changed, diff_snapshots(self.metastore, after, newest), version, name_table)
         if before.settings != after.settings:
             raise InvalidInputError(
                 f"version {version} changed the lakehouse's own settings, which undo leaves alone: set them again"

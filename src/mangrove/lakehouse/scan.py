@@ -7,6 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.arguments import validate_count, validate_limit
+from mangrove.lakehouse.listing import render_html
+from mangrove.tables.aggregates import count_rows
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 
 if TYPE_CHECKING:
@@ -41,6 +44,9 @@ class TableScan:
     def __repr__(self) -> str:
         return f"<scan of {self._state.name}>"
 
+    def _repr_html_(self) -> str:
+        return render_html(f"scan of {self._state.name}", ("plan",), [[line] for line in self.explain().splitlines()])
+
     @cached_property
     def plan(self) -> ScanPlan:
         """Files to read with their deletes, and the reasons why other files are skipped."""
@@ -55,10 +61,9 @@ class TableScan:
         return self.plan.explain()
 
     def count(self) -> int:
-        """Return the number of rows; without a condition and without deletes no data file is read."""
-        if self._predicate is None and all(scan.is_whole for scan in self.plan.scans):
-            return sum(scan.file.row_count for scan in self.plan.scans)
-        return self._engines().reader().count(self._state, self._predicate)
+        """Return the number of rows; no data file is read if no row is deleted and all rows of the files match."""
+        known = count_rows(self._state, self.plan, self._predicate)
+        return self._engines().reader().count(self._state, self._predicate) if known is None else known
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as a pyarrow Table, without a JVM."""
@@ -67,6 +72,20 @@ class TableScan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows as pyarrow RecordBatches; only a bounded number of row groups is in memory."""
         return self._engines().reader().read_batches(self._state, self._columns, self._predicate)
+
+    def to_reader(self, *, limit: int | None = None) -> pa.RecordBatchReader:
+        """Return a pyarrow RecordBatchReader, which reads all or the first rows on demand in bounded memory."""
+        reader = self._engines().reader()
+        return reader.open_reader(self._state, self._columns, self._predicate, validate_limit(limit))
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """Return the first rows as a pyarrow Table; later files are not read."""
+        return self.to_reader(limit=validate_count(rows, "the number of rows")).read_all()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow stream, so that other libraries read the scan without a conversion."""
+        reader: Any = self.to_reader()
+        return reader.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame."""

@@ -93,9 +93,15 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Return the state that the transaction reads: its own writes over its base version."""
         return self._work.reading()
 
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",
+        *,
+        is_blind: bool = False,
+    ) -> T:
         """Run a statement, to be published with all others."""
-        return self._work.change(statement, message)
+        return self._work.change(statement, message, is_blind=is_blind)
 
     def new_id(self) -> str:
         """Return an id for a new object."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.catalog import ReadableCatalog
 from mangrove.lakehouse.engine_port import Engines
+from mangrove.lakehouse.listing import SHOWN_MAX, render_html
 from mangrove.lakehouse.namespace import NamespaceSnapshot
 from mangrove.lakehouse.table_snapshot import CatalogClient, TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
@@ -50,6 +51,10 @@ class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
 
     def __repr__(self) -> str:
         return f"<lakehouse at version {self.version}>"
+
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.description) for one in self.namespaces(limit=SHOWN_MAX)]
+        return render_html(f"lakehouse at version {self.version}", ("namespace", "description"), rows)
 
     @property
     def version(self) -> int:

@@ -120,6 +120,10 @@ class SqlEngine(Protocol):
         """Return one row with one column."""
         ...
 
+    def create_constant_row(self, frame: Frame, values: Sequence[Any]) -> Frame:
+        """Return one row of these values with the columns of a frame, without computing the frame."""
+        ...
+
     def rename_columns(self, frame: Frame, names: Sequence[str]) -> Frame:
         """Rename all columns."""
         ...

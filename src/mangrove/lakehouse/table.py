@@ -67,11 +67,13 @@ from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
+from mangrove.tables.stored_files import load_live_files, plan_file_removal
 from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.deltas import (
     TableTarget,
     add_deltas,
+    check_writable,
     open_table,
     put_table_version,
 )
@@ -123,7 +125,7 @@ class Table(TableSnapshot):
         author: str | Author | None = None,
         position: int | None = None,
     ) -> RowCounts:
-        """Append rows: a Spark, pyarrow, pandas or polars frame, or a list of dicts.
+        """Append rows: a Spark, pyarrow, pandas or polars frame, any Arrow stream, or a list of dicts.
 
         Keys are not compared: existing rows remain, and every given row is added. With
         `ordered=False` the position of the rows among other writes does not matter, and
@@ -159,9 +161,11 @@ class Table(TableSnapshot):
     ) -> list[DataFile]:
         """Add files unchanged to a table without a schema, in one commit, and return the stored files.
 
-        `files` contains paths, or names with bytes. By default the content type is derived
-        from the file extension.
+        `files` contains paths, or names with bytes. Every file is accepted. By default the
+        content type is derived from the file extension; a file of an unknown extension, or with
+        that of Parquet and other content, is `application/octet-stream`.
         """
+        check_writable(self.target)
         given = read_new_files(files, content_type)
         added: list[DataFile] = []
 
@@ -180,6 +184,30 @@ class Table(TableSnapshot):
         self.catalog.change(statement, f"add files to {self.target}")
         return added
 
+    def remove_files(self, files: Iterable[str | DataFile]) -> list[DataFile]:
+        """Remove files from a table without a schema, in one commit, and return them.
+
+        `files` contains locations, or files as `files` lists them. Earlier versions still have them.
+
+        >>> table.remove_files([table.files()[0]])  # doctest: +SKIP
+        """
+        if isinstance(files, str | bytes | DataFile):
+            raise InvalidInputError(f"the files are {files!r}: give a list of locations or files")
+        locations = {one.location if isinstance(one, DataFile) else one for one in files}
+        if not locations:
+            raise InvalidInputError("there are no files to remove: give at least one")
+
+        def statement(transaction: StagedTransaction) -> list[DataFile]:
+            workspace = transaction.workspace
+            opened = open_table(workspace, self.target)
+            if opened.version.schema is not None:
+                raise InvalidInputError(f"{self.target} has a schema, so files cannot be removed: delete rows")
+            write, removed = plan_file_removal(load_live_files(workspace, opened), locations, str(self.target))
+            stage_into_opened_table(workspace, opened, write, transaction.id)
+            return removed
+
+        return self.catalog.change(statement, f"remove files from {self.target}")
+
     def upsert(
         self,
         rows: object,
@@ -196,6 +224,7 @@ class Table(TableSnapshot):
         rows, and get their default or null in new rows; only in this case is the table read.
         `properties`, `author` and `position` (a chosen stream position) are those of the delta.
         """
+        rows = make_repeatable(rows)
         describe = describe_deltas(properties, author, position)
         if isinstance(columns, str):
             raise InvalidInputError(f"the columns of an upsert are {columns!r}: give a list of names")
@@ -410,7 +439,7 @@ class Table(TableSnapshot):
         new_id = self.catalog.new_id() if stream_id is None else stream_id
         check_id(new_id, "stream id")
         check_id(stream_format, "stream format")
-        target = replace(self.target, stream_id=new_id)
+        target = TableTarget(self.locator, self.target.version, new_id)
         self.catalog.change(
             lambda transaction: create_stream(
                 transaction.workspace, replace(target, stream_id=None), new_id, stream_format
@@ -458,6 +487,8 @@ class Table(TableSnapshot):
         *,
         with_logs: bool | Callable[[TableState], bool] = True,
     ) -> RowCounts:
+        check_writable(self.target)
+
         def statement(transaction: StagedTransaction) -> tuple[RowCounts, TableState]:
             workspace = transaction.workspace
             opened = open_table(workspace, self.target)
@@ -471,7 +502,7 @@ class Table(TableSnapshot):
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return write.counts, state
 
-        counts, state = self.catalog.change(statement, f"{verb} {self.target}")
+        counts, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
         if (
             verb != _COMPACT
             and is_auto_compaction_enabled(state.properties)

@@ -5,7 +5,7 @@ Rows are read in this process, or by Spark with `to_spark`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -15,13 +15,14 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
-from mangrove.lakehouse.arguments import validate_count
+from mangrove.lakehouse.arguments import validate_count, validate_limit
 from mangrove.lakehouse.engine_port import (
     Engine,
     Engines,
     TimeTravelCatalog,
     publish_iceberg_metadata,
 )
+from mangrove.lakehouse.listing import Listing, render_html
 from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
 from mangrove.lakehouse.scan import TableScan
 from mangrove.lakehouse.table_staging import (
@@ -29,8 +30,10 @@ from mangrove.lakehouse.table_staging import (
     load_table_state,
 )
 from mangrove.lakehouse.table_versions import (
+    PartitionStats,
     StreamInfo,
     TableVersionInfo,
+    list_partition_stats,
     list_streams,
     list_table_versions,
 )
@@ -46,10 +49,11 @@ from mangrove.model.objects import (
 )
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
 from mangrove.tables.constraints import (
     check_constraints_of,
 )
-from mangrove.tables.stored_files import list_live_files
+from mangrove.tables.stored_files import load_live_files
 from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import scan_table_history
@@ -77,9 +81,16 @@ if TYPE_CHECKING:
     from mangrove.transaction.catalog import CatalogReader
 
 
-__all__ = ["CatalogClient", "TableReader", "TableSnapshot"]
+__all__ = ["HISTORY_COLUMNS", "CatalogClient", "TableReader", "TableSnapshot"]
 
 _ENGINES: Final = (None, "local", "spark")
+HISTORY_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "version": lambda entry: entry.version,
+    "committed (UTC)": lambda entry: entry.created_at.strftime("%Y-%m-%d %H:%M:%S"),
+    "author": lambda entry: entry.author,
+    "message": lambda entry: entry.message,
+}
+"""The columns of the HTML form of a history."""
 
 
 class CatalogClient(Protocol):
@@ -107,8 +118,8 @@ class _Historic(Protocol):
 
     metastore: Metastore
 
-    def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[HistoryEntry]:
-        """Yield the retained versions, newest first."""
+    def history(self, *, before: int | None = None, limit: int | None = None) -> Listing[HistoryEntry]:
+        """Return the retained versions, newest first."""
         ...
 
 
@@ -132,6 +143,14 @@ class TableSnapshot:
 
     def __repr__(self) -> str:
         return f"<{self.value.table_type.value} table {self.target}>"
+
+    def _repr_html_(self) -> str:
+        schema = self.schema
+        columns = () if schema is None else schema.columns
+        rows = [(one.name, format_type(one.type), "" if one.nullable else "not null", one.comment) for one in columns]
+        note = f"keys: {', '.join(self.keys)}" if self.keys else ""
+        notes = "; ".join(filter(None, (self.description, note)))
+        return render_html(f"table {self.target}", ("column", "type", "", "comment") if rows else (), rows, note=notes)
 
     @property
     def name(self) -> str:
@@ -218,31 +237,44 @@ class TableSnapshot:
             raise build_no_version_error(reading, self.locator, table, number)
         return type(self)(self.catalog, self.locator, table, TableTarget(self.locator, number))
 
+    def bind(self, target: TableTarget) -> Self:
+        """Return the table bound to the table version, stream, partition or delta that a target chooses."""
+        chosen = self if target.version is None else self.version(target.version)
+        if target.stream_id is None:
+            return chosen
+        return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
+
     def streams(self) -> list[StreamInfo]:
         """Return the streams of the table version, with their formats and states."""
-        return list_streams(self.catalog.reading(), replace(self.target, stream_id=None))
+        return list_streams(self.catalog.reading(), TableTarget(self.locator, self.target.version))
 
     def stream(self, stream_id: str) -> Self:
         """Return the table bound to a stream, such as a staged or replaced one."""
         check_id(stream_id, "stream id")
-        opened = open_table(self.catalog.reading(), replace(self.target, stream_id=stream_id))
+        opened = open_table(self.catalog.reading(), TableTarget(self.locator, self.target.version, stream_id))
         return type(self)(self.catalog, self.locator, opened.table, opened.target)
 
     def opened(self) -> OpenTable:
         """Return the table version and stream from which rows are planned."""
         return open_table(self.catalog.reading(), self.target)
 
-    def partitions(self) -> Iterator[tuple[PartitionLocator, Partition]]:
-        """Yield the partitions of the table."""
+    def partitions(self) -> Listing[tuple[PartitionLocator, Partition]]:
+        """Return the partitions of the table."""
         reading = self.catalog.reading()
-        return scan_partitions(reading, open_table(reading, self.target))
+        return Listing(scan_partitions(reading, open_table(reading, self.target)))
 
-    def deltas(self) -> Iterator[tuple[DeltaLocator, Delta]]:
-        """Yield the deltas, partition by partition, in the order in which they apply."""
+    def partition_stats(self) -> list[PartitionStats]:
+        """Return the partitions with their numbers of deltas, data files, rows and bytes.
+
+        >>> [(one.values, one.row_count) for one in table.partition_stats()]  # doctest: +SKIP
+        """
+        return list_partition_stats(self.catalog.reading(), self.target)
+
+    def deltas(self) -> Listing[tuple[DeltaLocator, Delta]]:
+        """Return the deltas, partition by partition, in the order in which they apply."""
         reading = self.catalog.reading()
-        return scan_deltas_of_partitions(
-            reading, [way for way, _ in scan_partitions(reading, open_table(reading, self.target))]
-        )
+        partitions = [locator for locator, _ in scan_partitions(reading, open_table(reading, self.target))]
+        return Listing(scan_deltas_of_partitions(reading, partitions, self.target.position))
 
     def state(self) -> TableState:
         """Return the state of the table for engines."""
@@ -254,13 +286,7 @@ class TableSnapshot:
         opened = open_table(reading, self.target)
         if opened.version.schema is not None:
             return self.scan().files()
-        partitions = [way for way, _ in scan_partitions(reading, opened)]
-        deltas = list(scan_deltas_of_partitions(reading, partitions))
-        return [
-            file
-            for way in partitions
-            for file in list_live_files([delta for at, delta in deltas if at.parent == way], str(self.target))
-        ]
+        return [file for _, files in load_live_files(reading, opened) for file in files]
 
     def _read_files(self, columns: Sequence[str] | None, where: object) -> pa.Table:
         """Return the rows of the files of a table without a schema."""
@@ -286,6 +312,35 @@ class TableSnapshot:
         if self.table_type is TableType.MANAGED and self.schema is None:
             return self._read_files(columns, where)
         return self.scan(where, columns).to_arrow()
+
+    def to_reader(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | Predicate | None = None,
+        *,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a pyarrow RecordBatchReader, which reads all or the first rows on demand in bounded memory."""
+        self._engines().reader()
+        if self.table_type is TableType.MANAGED and self.schema is None:
+            return self._read_files(columns, where).slice(0, validate_limit(limit)).to_reader()
+        return self.scan(where, columns).to_reader(limit=limit)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow stream, so that other libraries read the table without a conversion.
+
+        >>> polars.DataFrame(lake["shop.orders"])  # doctest: +SKIP
+        """
+        reader: Any = self.to_reader()
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def head(self, rows: int = 10, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the first rows as a pyarrow Table; later files are not read."""
+        return self.to_reader(columns, limit=validate_count(rows, "the number of rows")).read_all()
+
+    def count(self, where: str | Expr | Predicate | None = None) -> int:
+        """Return the number of rows, or of those that match `where`; only what the answer needs is read."""
+        return self.scan(where).count()
 
     def to_pandas(
         self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None
@@ -325,6 +380,8 @@ class TableSnapshot:
         writes do not change the metadata: call this again after them. Vacuum deletes the
         metadata of earlier states, after one day at the earliest.
         """
+        if self.target.partition_id is not None:
+            raise InvalidInputError(f"{self.target} is a part of a table; publish the table")
         return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.target)
 
     def changes(
@@ -359,18 +416,19 @@ class TableSnapshot:
         chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
         return chosen.changes(before, after)
 
-    def history(self, *, limit: int | None = None) -> Iterator[HistoryEntry]:
-        """Yield the versions that changed this table, its columns or its rows, newest first.
+    def history(self, *, limit: int | None = None) -> Listing[HistoryEntry]:
+        """Return the versions that changed this table, its columns or its rows, newest first.
 
-        Each version is compared with the previous one by reading only what differs, so the
-        newest few entries are cheap.
+        Each version is compared with the previous one when it is first used, by reading only
+        what differs, so the newest few entries are cheap.
         """
         if not isinstance(self.catalog, _Historic):
             raise InvalidInputError(
                 f"the history of {self.locator} is available from the lakehouse only; use lake.table(…).history"
             )
         table = load_table(self.catalog.reading(), self.locator)
-        return islice(scan_table_history(self.catalog.metastore, self.catalog.history(), table), limit)
+        entries = scan_table_history(self.catalog.metastore, self.catalog.history(), table)
+        return Listing(islice(entries, validate_limit(limit)), HISTORY_COLUMNS)
 
     def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
         """Return the table state and the predicate of a read."""

@@ -1,4 +1,4 @@
-"""Listing and planning of the table versions and streams of a table."""
+"""Listing and planning of the table versions, streams and partitions of a table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,22 @@ from dataclasses import dataclass
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
-from mangrove.model.locators import TableLocator
-from mangrove.model.objects import CHECK_PREFIX, Stream, TableEntry, TableVersion, TableVersionState
+from mangrove.model.locators import PartitionLocator, TableLocator
+from mangrove.model.objects import (
+    CHECK_PREFIX,
+    DROPPED_STREAMS,
+    Delta,
+    Stream,
+    TableEntry,
+    TableVersion,
+    TableVersionState,
+)
 from mangrove.model.partitioning import PartitionScheme, format_partition_field, format_sort_field
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
+from mangrove.model.values import Value
 from mangrove.tables.constraints import check_constraints_of
+from mangrove.tables.scan_plan import list_live_files
 from mangrove.transaction.catalog import CatalogReader, load_table
 from mangrove.transaction.deltas import (
     NAMED_PARTITIONS,
@@ -20,12 +30,21 @@ from mangrove.transaction.deltas import (
     build_no_version_error,
     is_default_version,
     open_table,
+    scan_deltas_of_partitions,
+    scan_partitions,
 )
-from mangrove.transaction.table_versions import load_streams, load_table_versions, load_versioned_table
+from mangrove.transaction.table_versions import (
+    find_last_number,
+    load_streams,
+    load_table_versions,
+    load_versioned_table,
+)
 
 __all__ = [
+    "PartitionStats",
     "StreamInfo",
     "TableVersionInfo",
+    "list_partition_stats",
     "list_streams",
     "list_table_versions",
     "parse_state",
@@ -64,6 +83,39 @@ class StreamInfo:
     partition_by: tuple[str, ...]
     watermark: int | None
     previous_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """A partition of a stream with the totals of its deltas and live data files."""
+
+    locator: PartitionLocator
+    values: tuple[Value | None, ...]
+    delta_count: int
+    file_count: int
+    row_count: int
+    """Rows in the data files; those that later deltas delete count until a compaction."""
+    size_bytes: int
+
+
+def list_partition_stats(reading: CatalogReader, target: TableTarget) -> list[PartitionStats]:
+    """Return the partitions of a table, table version or stream with their numbers of files and rows."""
+    opened = open_table(reading, target)
+    partitions = dict(scan_partitions(reading, opened))
+    deltas: dict[PartitionLocator, list[Delta]] = {locator: [] for locator in partitions}
+    for locator, delta in scan_deltas_of_partitions(reading, list(partitions), target.position):
+        deltas[locator.parent].append(delta)
+    return [_sum_partition(locator, one.values, deltas[locator]) for locator, one in partitions.items()]
+
+
+def _sum_partition(
+    locator: PartitionLocator, values: tuple[Value | None, ...], deltas: Sequence[Delta]
+) -> PartitionStats:
+    files = [live.file for live in list_live_files(deltas) if live.is_data]
+    return PartitionStats(
+        locator, values, len(deltas), len(files), sum(file.row_count for file in files),
+        sum(file.size_bytes for file in files),
+    )  # fmt: skip
 
 
 def list_table_versions(reading: CatalogReader, locator: TableLocator) -> list[TableVersionInfo]:
@@ -115,7 +167,11 @@ def plan_next_version(
     columns = before.schema if schema is None else parse_schema_argument(schema)
     if columns is None:
         raise InvalidInputError(f"table version {number} of {target.locator} has no schema; pass one")
-    following = max(versions) + 1 if version is None else validate_count(version, "the number of a table version", 1)
+    following = (
+        find_last_number(table, versions) + 1
+        if version is None
+        else validate_count(version, "the number of a table version", 1)
+    )
     return plan_table_version(
         target.locator,
         following,
@@ -140,7 +196,7 @@ def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionI
     own = {
         name: text
         for name, text in version.properties.items()
-        if not name.startswith(CHECK_PREFIX) and name != NAMED_PARTITIONS
+        if not name.startswith(CHECK_PREFIX) and name not in (DROPPED_STREAMS, NAMED_PARTITIONS)
     }
     return TableVersionInfo(
         version.version,

@@ -15,13 +15,14 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
-from mangrove.model.locators import DeltaLocator, TableLocator
+from mangrove.model.locators import DeltaLocator, Locator, TableLocator
 from mangrove.model.objects import Delta, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings, time_limit_millis
 from mangrove.model.values import Value
+from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.catalog import update_properties
-from mangrove.transaction.deltas import TableTarget, add_delta, put_table_version
+from mangrove.transaction.deltas import add_delta, put_table_version
 from mangrove.transaction.idempotency import QueryBatch, find_last_batch, stage_batch
 from mangrove.transaction.transaction import StagedTransaction, TransactionState
 from mangrove.transaction.workspace import Workspace
@@ -97,7 +98,13 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return the state that the transaction reads: its own writes over its base version."""
         return self.core.workspace
 
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "") -> T:  # noqa: ARG002 - for the history
+    def change(
+        self,
+        statement: Callable[[StagedTransaction], T],
+        message: str = "",  # noqa: ARG002 - for the history
+        *,
+        is_blind: bool = False,  # noqa: ARG002 - for a separate commit
+    ) -> T:
         """Run a statement, to be committed with all others."""
         self.reading()
         return statement(self.core)
@@ -108,7 +115,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     def add_delta(
         self,
-        table: str | TableLocator,
+        table: str | Locator,
         values: Sequence[Value | None],
         delta: Delta,
         *,
@@ -121,8 +128,10 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         `committed_as` has the final position after the commit. A delta that already has a
         position keeps it, and the commit conflicts with concurrent deltas of the partition.
         """
-        target = TableTarget(parse_table_argument(table), version, stream_id)
-        return add_delta(self.reading(), target, values, delta, self.id)
+        workspace = self.reading()
+        target = resolve_target(workspace, table)
+        chosen = replace(target, version=version or target.version, stream_id=stream_id or target.stream_id)
+        return add_delta(workspace, chosen, values, delta, self.id)
 
     def put_table_version(self, table: str | TableLocator, version: TableVersion, *, stops_writers: bool) -> None:
         """Replace the definition of the default table version; `stops_writers` makes concurrent writes conflict."""

@@ -95,54 +95,54 @@ def map_rows(function: Callable[..., Any], arrow: Any, *arrays: Any) -> Any:
     return pa.array(values, arrow)
 
 
-def cast_array(array: Any, wanted: Any) -> Any:
+def cast_array(array: Any, target_type: Any) -> Any:
     """Cast the values to another type; raise an error for a value that does not fit."""
-    if array.type == wanted:
+    if array.type == target_type:
         return array
     if pa.types.is_null(array.type):
-        return _PA.nulls(len(array), wanted)
+        return _PA.nulls(len(array), target_type)
     try:
-        return _cast(array, wanted)
+        return _cast(array, target_type)
     except (pa.ArrowInvalid, decimal.InvalidOperation, OverflowError, ValueError) as error:
         reason = _OF_TYPE.sub("", str(error).splitlines()[0])
-        raise InvalidInputError(f"a value does not fit into {format_sql_type(wanted)}: {reason}") from error
+        raise InvalidInputError(f"a value does not fit into {format_sql_type(target_type)}: {reason}") from error
     except pa.ArrowNotImplementedError as error:
-        raise build_requires_spark_error(f"{array.type} is taken for {wanted}") from error
+        raise build_requires_spark_error(f"{array.type} is taken for {target_type}") from error
 
 
-def _cast(array: Any, wanted: Any) -> Any:
+def _cast(array: Any, target_type: Any) -> Any:
     given = array.type
-    if pa.types.is_decimal(wanted):
-        return _to_decimal(array, wanted)
-    if pa.types.is_integer(wanted) and _is_number(given):
-        return (array if pa.types.is_integer(given) else _PC.trunc(array)).cast(wanted)
-    if pa.types.is_floating(wanted) and (_is_number(given) or pa.types.is_string(given)):
-        return array.cast(wanted)
-    if pa.types.is_string(given) and (pa.types.is_integer(wanted) or pa.types.is_date(wanted)):
-        return _PC.utf8_trim_whitespace(array).cast(wanted)
-    if pa.types.is_string(wanted):
+    if pa.types.is_decimal(target_type):
+        return _to_decimal(array, target_type)
+    if pa.types.is_integer(target_type) and _is_number(given):
+        return (array if pa.types.is_integer(given) else _PC.trunc(array)).cast(target_type)
+    if pa.types.is_floating(target_type) and (_is_number(given) or pa.types.is_string(given)):
+        return array.cast(target_type)
+    if pa.types.is_string(given) and (pa.types.is_integer(target_type) or pa.types.is_date(target_type)):
+        return _PC.utf8_trim_whitespace(array).cast(target_type)
+    if pa.types.is_string(target_type):
         return _to_text(array)
-    if pa.types.is_date(given) and pa.types.is_timestamp(wanted):
-        return array.cast(wanted)
-    if pa.types.is_timestamp(given) and pa.types.is_date(wanted):
-        return _PC.floor_temporal(array, unit=_MIDNIGHTS).cast(wanted)
-    raise build_requires_spark_error(f"{given} is taken for {wanted}")
+    if pa.types.is_date(given) and pa.types.is_timestamp(target_type):
+        return array.cast(target_type)
+    if pa.types.is_timestamp(given) and pa.types.is_date(target_type):
+        return _PC.floor_temporal(array, unit=_MIDNIGHTS).cast(target_type)
+    raise build_requires_spark_error(f"{given} is taken for {target_type}")
 
 
-def _to_decimal(array: Any, wanted: Any) -> Any:
+def _to_decimal(array: Any, target_type: Any) -> Any:
     given = array.type
     if pa.types.is_integer(given):
-        return array.cast(_PA.decimal256(76, 0)).cast(wanted)
+        return array.cast(_PA.decimal256(76, 0)).cast(target_type)
     if pa.types.is_decimal(given):
-        if given.scale > wanted.scale:
-            array = _PC.round(array, ndigits=wanted.scale, round_mode="half_towards_infinity")
-        return array.cast(wanted)
+        if given.scale > target_type.scale:
+            array = _PC.round(array, ndigits=target_type.scale, round_mode="half_towards_infinity")
+        return array.cast(target_type)
     if pa.types.is_floating(given) or pa.types.is_string(given):
-        return map_rows(lambda value: _round_to_decimal(str(value).strip(), wanted), wanted, array)
-    raise build_requires_spark_error(f"{given} is taken for {wanted}")
+        return map_rows(lambda value: _round_to_decimal(str(value).strip(), target_type), target_type, array)
+    raise build_requires_spark_error(f"{given} is taken for {target_type}")
 
 
-def _round_to_decimal(text: str, wanted: Any) -> decimal.Decimal:
+def _round_to_decimal(text: str, target_type: Any) -> decimal.Decimal:
     """Parse a number as a decimal of this type, rounded to its scale; raise an error if it is not a number."""
     try:
         value = decimal.Decimal(text)
@@ -150,9 +150,11 @@ def _round_to_decimal(text: str, wanted: Any) -> decimal.Decimal:
         raise ValueError(f"{text!r} is no number") from None
     if not value.is_finite():
         raise ValueError(f"{value} is given, and decimals have neither NaN nor infinity")
-    whole = wanted.precision - wanted.scale
+    whole = target_type.precision - target_type.scale
     rounded = (
-        value if value.adjusted() >= whole else value.quantize(decimal.Decimal(1).scaleb(-wanted.scale), context=_EXACT)
+        value
+        if value.adjusted() >= whole
+        else value.quantize(decimal.Decimal(1).scaleb(-target_type.scale), context=_EXACT)
     )
     if rounded and rounded.adjusted() >= whole:
         raise ValueError(f"{text} has more than {whole} digits before the point")
@@ -175,27 +177,27 @@ def _to_text(array: Any) -> Any:
     raise build_requires_spark_error(f"{given} is taken for text")
 
 
-def cast_for_assignment(array: Any, wanted: Any, column: str) -> Any:
+def cast_for_assignment(array: Any, target_type: Any, column: str) -> Any:
     """Cast the values of an expression to the type of a column, by SQL's rules of assignment.
 
     Numbers convert to numbers, dates to timestamps and back, and most types to text. Text
     converts to no other type without an explicit cast.
     """
     given = array.type
-    if given == wanted or pa.types.is_null(given):
-        return cast_array(array, wanted)
+    if given == target_type or pa.types.is_null(given):
+        return cast_array(array, target_type)
     is_time = pa.types.is_date(given) or pa.types.is_timestamp(given)
-    wants_time = pa.types.is_date(wanted) or pa.types.is_timestamp(wanted)
-    is_text = pa.types.is_string(wanted) and not pa.types.is_nested(given) and not pa.types.is_binary(given)
-    if pa.types.is_float64(given) and pa.types.is_float32(wanted):
+    is_target_time = pa.types.is_date(target_type) or pa.types.is_timestamp(target_type)
+    is_text = pa.types.is_string(target_type) and not pa.types.is_nested(given) and not pa.types.is_binary(given)
+    if pa.types.is_float64(given) and pa.types.is_float32(target_type):
         # Brought into the column's form where rows are written, which refuses what would become infinite.
         return array
-    if (_is_number(given) and _is_number(wanted)) or (is_time and wants_time) or is_text:
-        return cast_array(array, wanted)
-    if pa.types.is_nested(given) or pa.types.is_binary(given) or pa.types.is_fixed_size_binary(wanted):
+    if (_is_number(given) and _is_number(target_type)) or (is_time and is_target_time) or is_text:
+        return cast_array(array, target_type)
+    if pa.types.is_nested(given) or pa.types.is_binary(given) or pa.types.is_fixed_size_binary(target_type):
         # These are brought into the column's form as any written value is.
         return array
     raise InvalidInputError(
-        f"column {column!r} is {format_sql_type(wanted)} and is set to {format_sql_type(given)}: "
+        f"column {column!r} is {format_sql_type(target_type)} and is set to {format_sql_type(given)}: "
         "write cast(… as …) if that is meant"
     )

@@ -1,5 +1,6 @@
 """Compaction of data files with Arrow, including Z-order clustering."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +28,10 @@ def write_compacted_files(files: FileWriter, compaction: Compaction, report: Rep
     state = compaction.state
     if not compaction.merged.scans:
         return []
-    rows = run_scan(files.store, state, compaction.merged, state.schema.columns)
+    rows = run_scan(files.store, state, compaction.merged, state.schema.columns, vectors=files.vectors)
     report(_SHARE_OF_READING)
     rows = _cluster_rows(rows, state)
+    files = replace(files, threads=1)
     return [file for there in group_files_by_log(state, files.write(state, rows)).values() for file in there]
 
 

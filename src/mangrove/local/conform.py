@@ -72,8 +72,8 @@ def fill_null_types(rows: pa.Table, schema: Schema) -> pa.Table:
     for field in rows.schema:
         column = next((column for column in schema.columns if match_by_name(field, column)), None)
         fields.append(field if column is None else pa.field(field.name, _fill_null_type(field.type, column.type)))
-    told = pa.schema(fields)
-    return rows if told.equals(rows.schema) else rows.cast(told)
+    filled = pa.schema(fields)
+    return rows if filled.equals(rows.schema) else rows.cast(filled)
 
 
 def detect_column_types(rows: pa.Table) -> dict[str, DataType | None]:
@@ -131,9 +131,9 @@ def conform_rows(rows: pa.Table, schema: Schema, matching: Matching, *, is_check
 
 
 def _conform_array(array: Any, column: Column, matching: Matching, path: str, *, is_checked: bool) -> Any:
-    wanted = type_to_arrow(column.type)
+    arrow_type = type_to_arrow(column.type)
     if pa.types.is_null(array.type):
-        return _PA.nulls(len(array), wanted)
+        return _PA.nulls(len(array), arrow_type)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
@@ -143,10 +143,10 @@ def _conform_array(array: Any, column: Column, matching: Matching, path: str, *,
             children = [
                 _child(array, inner, matching, f"{path}.{inner.name}", is_checked=is_checked) for inner in columns
             ]
-            fields = [wanted.field(place) for place in range(wanted.num_fields)]
+            fields = [arrow_type.field(place) for place in range(arrow_type.num_fields)]
             return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
         case List(element):
-            return _list(array, element, matching, path, wanted, is_checked=is_checked)
+            return _list(array, element, matching, path, arrow_type, is_checked=is_checked)
         case Map(key, value):
             whole = _normalize_offsets(array)
             keys = _conform_array(whole.keys, key, matching, f"{path}.key", is_checked=is_checked)
@@ -154,9 +154,9 @@ def _conform_array(array: Any, column: Column, matching: Matching, path: str, *,
             offsets = _offsets(whole)
             if is_checked:
                 _check_keys(whole, keys, path)
-            return _PA.MapArray.from_arrays(offsets, keys, items, wanted)
+            return _PA.MapArray.from_arrays(offsets, keys, items, arrow_type)
         case _:
-            return _leaf(array, column.type, wanted, path, is_checked=is_checked)
+            return _leaf(array, column.type, arrow_type, path, is_checked=is_checked)
 
 
 def _child(array: Any, inner: Column, matching: Matching, path: str, *, is_checked: bool) -> Any:
@@ -171,14 +171,14 @@ def _child(array: Any, inner: Column, matching: Matching, path: str, *, is_check
     return shaped
 
 
-def _list(array: Any, element: Column, matching: Matching, path: str, wanted: Any, *, is_checked: bool) -> Any:
+def _list(array: Any, element: Column, matching: Matching, path: str, arrow_type: Any, *, is_checked: bool) -> Any:
     if not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
     whole = _normalize_offsets(array)
     values = _conform_array(whole.values, element, matching, f"{path}.element", is_checked=is_checked)
     if is_checked and not element.nullable and values.null_count:
         raise InvalidInputError(f"an element of column {path!r} has no value, and its elements are not null")
-    return _PA.ListArray.from_arrays(_offsets(whole), values, type=wanted)
+    return _PA.ListArray.from_arrays(_offsets(whole), values, type=arrow_type)
 
 
 def _normalize_offsets(array: Any) -> Any:
@@ -194,9 +194,9 @@ def _offsets(array: Any) -> Any:
     return pc.if_else(is_null, pa.scalar(None, pa.int32()), array.offsets)
 
 
-def _leaf(array: Any, data_type: DataType, wanted: Any, path: str, *, is_checked: bool) -> Any:
+def _leaf(array: Any, data_type: DataType, arrow_type: Any, path: str, *, is_checked: bool) -> Any:
     try:
-        cast = _cast(array, data_type, wanted)
+        cast = _cast(array, data_type, arrow_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
             f"column {path!r} is {format_type(data_type)}, and a value does not fit: {error}"
@@ -239,10 +239,10 @@ def _check_finite(array: Any, cast: Any, path: str) -> None:
         raise InvalidInputError(f"column {path!r} is float, which cannot hold {value!r}: make it double")
 
 
-def _cast(array: Any, data_type: DataType, wanted: Any) -> Any:
-    if array.type == wanted:
+def _cast(array: Any, data_type: DataType, arrow_type: Any) -> Any:
+    if array.type == arrow_type:
         return array
     if isinstance(data_type, Decimal) and pa.types.is_integer(array.type):
         # Arrow requires a precision for every integer of the type; the actual values may need less.
         array = array.cast(pa.decimal256(76, 0))
-    return array.cast(wanted)
+    return array.cast(arrow_type)

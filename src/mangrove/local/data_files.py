@@ -1,8 +1,6 @@
 """Writer of data files: partitioning, sorting, file size and column statistics."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,14 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.conform import FIELD_ID
 from mangrove.local.parallel import map_ahead
-from mangrove.local.parquet import encode_parquet
+from mangrove.local.parquet import encode_parquet, encode_with_metadata
 from mangrove.local.python_rows import to_plain_value
+from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds, list_leaf_fields
 from mangrove.local.row_numbers import build_row_numbers
-from mangrove.local.scan import build_position_delete_rows, get_column
+from mangrove.local.scan import RowMaskCache, build_position_delete_rows, get_column
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.partitioning import (
+    UNPARTITIONED,
     Days,
     Direction,
     Hours,
@@ -35,6 +36,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import DataType, Date, Float32, Float64, Timestamp, TimestampTz
 from mangrove.model.values import Value, normalize_value, restore_zone, truncate_lower_bound, truncate_upper_bound
 from mangrove.storage.port import Store
+from mangrove.tables.partition_folders import PartitionFolders
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
@@ -53,18 +55,27 @@ __all__ = [
 ]
 
 
-def compute_statistics(rows: pa.Table, columns: Iterable[tuple[Sequence[str], int]]) -> tuple[ColumnStatistics, ...]:
-    """Return counts and bounds of the columns at these paths, by column id."""
-    statistics = [_statistics(get_column(rows, tuple(path)), column_id) for path, column_id in columns]
+def compute_statistics(
+    rows: pa.Table, columns: Iterable[tuple[Sequence[str], int]], bounds: Mapping[int, Any] | None = None
+) -> tuple[ColumnStatistics, ...]:
+    """Return counts and bounds of the columns at these paths, by column id.
+
+    `bounds` has for some columns an array with the same minimum and maximum as the column.
+    """
+    known = bounds or {}
+    statistics = [
+        _compute_column_statistics(get_column(rows, tuple(path)), column_id, known.get(column_id))
+        for path, column_id in columns
+    ]
     return tuple(sorted(statistics, key=lambda one: one.column_id))
 
 
-def _statistics(array: Any, column_id: int) -> ColumnStatistics:
+def _compute_column_statistics(array: Any, column_id: int, bounds: Any | None) -> ColumnStatistics:
     nan_count = None
     if pa.types.is_floating(array.type):
         nan_count = pc.sum(pc.is_nan(array)).as_py() or 0
-    bounds = pc.min_max(array)
-    low, high = to_plain_value(bounds["min"]), to_plain_value(bounds["max"])
+    ends = pc.min_max(array if bounds is None else bounds)
+    low, high = to_plain_value(ends["min"]), to_plain_value(ends["max"])
     if low is not None and high is not None:
         low, high = truncate_lower_bound(low), truncate_upper_bound(high)
     return ColumnStatistics(
@@ -75,6 +86,22 @@ def _statistics(array: Any, column_id: int) -> ColumnStatistics:
         minimum=low,
         maximum=high,
     )
+
+
+def _read_bounds(metadata: Any, schema: pa.Schema) -> dict[int, Any]:
+    """Return the bounds of the row groups of a new file by column id, without columns that have none in a row group."""
+    bounds: dict[int, Any] = {}
+    for place, field in enumerate(list_leaf_fields(schema)):
+        if field is None or not has_comparable_bounds(field.type):
+            continue
+        chunks = [metadata.row_group(number).column(place) for number in range(metadata.num_row_groups)]
+        if all(chunk.statistics is not None and chunk.statistics.has_min_max for chunk in chunks):
+            try:
+                ends = [end for chunk in chunks for end in (chunk.statistics.min, chunk.statistics.max)]
+                bounds[int(field.metadata[FIELD_ID])] = pa.array(ends, field.type)
+            except BOUND_ERRORS:
+                continue
+    return bounds
 
 
 _MICROS_PER_DAY: Final = 86_400_000_000
@@ -194,7 +221,8 @@ _BYTES_PER_BATCH_MAX: Final = 32 * 1024 * 1024
 
 _ENCODED_BYTES_MAX: Final = 1024 * 1024 * 1024
 """The size in memory of the rows that are encoded in parallel."""
-_THREAD_BYTES_MIN: Final = 4 * 1024 * 1024
+_LARGE_BYTES_MIN: Final = 4 * 1024 * 1024
+"""The size from which a file is written alone, and the size in memory from which bounds are read from its footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +232,17 @@ class FileWriter:
     store: Store
     new_id: Callable[[], str]
     file_size_bytes: int = FILE_SIZE_BYTES
+    threads: int = 1
+    """The number of threads that encode large files, for which rows are split into more files."""
+    vectors: RowMaskCache | None = None
+    """The cached deletion vectors for the rows that a write reads."""
 
     def write(self, state: TableState, rows: pa.Table) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         """Write rows with all columns of the table; return each file with its partition values."""
         version = state.version
         parts = split_by_partition(rows, version.partition_scheme, state.schema)
         ordered = ((values, sort_rows(part, version.sort_scheme, state.schema)) for values, part in parts)
-        return [*self._write_parts(state, ordered)]
+        return [*self._write_parts(state, ordered, version.partition_scheme)]
 
     def write_keys(self, state: TableState, keys: pa.Table) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
         """Write an equality delete file; return each file with the values of its log."""
@@ -224,21 +256,45 @@ class FileWriter:
         return DataFile(path, len(data), len(positions), kind=FileKind.POSITION_DELETES, applies_to=location)
 
     def _write_parts(
-        self, state: TableState, parts: Iterable[tuple[tuple[Value | None, ...], pa.Table]]
+        self,
+        state: TableState,
+        parts: Iterable[tuple[tuple[Value | None, ...], pa.Table]],
+        scheme: PartitionScheme = UNPARTITIONED,
     ) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
-        """Encode the files of all parts in parallel, and write them in batched store calls."""
+        """Encode the files of all parts in parallel, and write them in batched store calls.
+
+        The files of a part are in the folder of its partition in `scheme`.
+        """
         waiting: dict[str, bytes] = {}
         written: list[tuple[tuple[Value | None, ...], DataFile]] = []
         size = 0
         encoder = _FileEncoder.of(state)
+        folders = PartitionFolders(scheme, state.schema)
         files = (
-            (values, build_data_file_path(state.table_id, self.new_id()), rows.slice(start, count))
+            (
+                values,
+                build_data_file_path(state.table_id, self.new_id(), folder, state.path_bytes_max),
+                rows.slice(start, count),
+            )
             for values, rows in parts
-            for start, count in split_row_ranges(rows.num_rows, rows.nbytes, self.file_size_bytes)
+            for folder in (folders.build_folder(values),)
+            for start, count in split_row_ranges(rows.num_rows, rows.nbytes, self.file_size_bytes, self.threads)
         )
-        for values, file, data in map_ahead(encoder.encode, files, lambda item: item[2].nbytes, _ENCODED_BYTES_MAX):
-            waiting[file.location] = data
+
+        def encode(
+            item: tuple[tuple[Value | None, ...], str, pa.Table],
+        ) -> tuple[tuple[Value | None, ...], DataFile, bytes | None]:
+            values, file, data = encoder.encode(item)
+            if len(data) < _LARGE_BYTES_MIN:
+                return values, file, data
+            self.store.put(file.location, data)
+            return values, file, None
+
+        for values, file, data in map_ahead(encode, files, lambda item: item[2].nbytes, _ENCODED_BYTES_MAX):
             written.append((values, file))
+            if data is None:
+                continue
+            waiting[file.location] = data
             size += len(data)
             if len(waiting) == FILES_PER_BATCH_MAX or size >= _BYTES_PER_BATCH_MAX:
                 self.store.put_many(waiting)
@@ -246,7 +302,7 @@ class FileWriter:
                 waiting, written, size = {}, [], 0
         if waiting:
             self.store.put_many(waiting)
-            yield from written
+        yield from written
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +326,10 @@ class _FileEncoder:
         values, path, rows = item
         present = set(rows.column_names)
         columns = [(names, column_id) for names, column_id in self.columns if names[0] in present]
-        # A second thread pays off only for many rows.
-        with ThreadPoolExecutor(1) if rows.nbytes > _THREAD_BYTES_MIN else nullcontext() as pool:
-            pending = None if pool is None else pool.submit(compute_statistics, rows, columns)
-            data = encode_parquet(rows)
-            statistics = compute_statistics(rows, columns) if pending is None else pending.result()
+        data, metadata = encode_with_metadata(rows)
+        # Bounds of few rows are computed in less time than they are read from the footer.
+        bounds = _read_bounds(metadata, rows.schema) if rows.nbytes > _LARGE_BYTES_MIN else None
+        statistics = compute_statistics(rows, columns, bounds)
         sort_scheme = self.state.version.sort_scheme
         file = DataFile(
             path,

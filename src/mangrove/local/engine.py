@@ -29,6 +29,7 @@ from mangrove.local.row_changes import (
     plan_overwrite,
     plan_update,
     read_target_rows,
+    set_column_values,
 )
 from mangrove.local.row_comparison import have_rows_changed
 from mangrove.local.scan import (
@@ -39,10 +40,11 @@ from mangrove.local.scan import (
     select_columns,
     stream_scan,
 )
-from mangrove.local.stored_files import count_file_rows, read_stored_files
+from mangrove.local.stored_files import describe_new_file, read_stored_files
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import RowRange
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.locators import PartitionLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
@@ -53,7 +55,7 @@ from mangrove.storage.port import Store
 from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.stored_files import NewFile, build_stored_file_path, detect_content_type
+from mangrove.tables.stored_files import NewFile, build_stored_file_path
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
@@ -63,6 +65,7 @@ from mangrove.tables.write_plan import (
     build_delete_delta,
     build_partition_predicate,
     build_upsert_delta,
+    find_upsert_columns,
     group_files_by_log,
     plan_full_overwrite,
     plan_write,
@@ -103,6 +106,19 @@ class LocalReader:
         for rows in stream_scan(self._store, state, plan, selected, predicate, self._vectors):
             yield from rows.to_batches()
 
+    def open_reader(
+        self,
+        state: TableState,
+        columns: Sequence[str] | None = None,
+        where: str | Predicate | None = None,
+        limit: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Return a reader of the same rows, or of the first ones, which knows their schema."""
+        selected = select_columns(state, columns)
+        arrow = schema_to_arrow(Schema(selected)) if selected else pa.schema([])
+        batches = self.read_batches(state, columns, where)
+        return pa.RecordBatchReader.from_batches(arrow, batches if limit is None else _limit_rows(batches, limit))
+
     def count(self, state: TableState, where: str | Predicate | None = None) -> int:
         """Return the number of rows of a table, or of those that match `where`."""
         predicate = bind_predicate(where, state.schema)
@@ -127,6 +143,13 @@ class LocalReader:
         return have_rows_changed(self._store, rows, partitions, before, after)
 
 
+def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows, and read no batch after the last of them."""
+    while limit > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, limit)
+        limit -= batch.num_rows
+
+
 _EXAMPLES_MAX: Final = 3
 
 
@@ -135,15 +158,13 @@ class LocalEngine(LocalReader):
 
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
-        self._files = FileWriter(store, new_id, file_size_bytes)
+        self._files = FileWriter(store, new_id, file_size_bytes, pa.cpu_count(), self._vectors)
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
         """Write files unchanged, under new names, without a commit."""
         added: dict[str, tuple[DataFile, bytes]] = {}
         for file in files:
-            detected, encoding = detect_content_type(file.name)
-            content_type = file.content_type or detected
-            rows = count_file_rows(file.data, content_type)
+            content_type, encoding, rows = describe_new_file(file)
             path = build_stored_file_path(table_id, self._files.new_id(), file.name)
             stored = DataFile(path, len(file.data), rows, content_type=content_type, content_encoding=encoding)
             added[path] = (stored, file.data)
@@ -152,7 +173,7 @@ class LocalEngine(LocalReader):
 
     def changes(self, before: TableState, after: TableState) -> pa.Table:
         """Return the rows that differ, with the type of each change."""
-        return compute_changed_rows(self._store, before, after)
+        return compute_changed_rows(self._store, before, after, self._vectors)
 
     def polars_frame(self, rows: pa.Table) -> "polars.DataFrame":
         """Return rows as a polars DataFrame."""
@@ -207,7 +228,7 @@ class LocalEngine(LocalReader):
         if where is not None:
             return self._overwritten(state, checked, where)
         by_log = group_files_by_log(state, self._files.write(state, checked))
-        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible_rows(self._store, state))
+        counts = RowCounts(inserted=checked.num_rows, deleted=count_visible_rows(self._store, state, self._vectors))
         return plan_full_overwrite(state, by_log, counts)
 
     def overwrite_partitions(self, state: TableState, rows: object) -> PlannedWrite:
@@ -233,12 +254,20 @@ class LocalEngine(LocalReader):
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
         """Plan a merge: the first matching clause applies to each row of the source and of the table."""
-        return plan_merge(self._files, state, to_arrow_table(source, state.schema), plan)
+        rows = to_arrow_table(source, state.schema)
+        columns = find_upsert_columns(
+            state, plan, rows.column_names, lambda name: detect_column_types(rows.select([name]))[name]
+        )
+        if columns is None:
+            return plan_merge(self._files, state, rows, plan)
+        return self.upsert(
+            state, set_column_values(state.schema, rows, {name: rows.column(own) for name, own in columns.items()})
+        )
 
     def examples(self, state: TableState, where: str) -> Sequence[Mapping[str, Any]]:
         """Return a few of the rows that match a condition."""
         condition = parse_condition(where, state.schema)
-        rows = read_target_rows(self._store, state, state.schema.columns, condition.predicate).rows
+        rows = read_target_rows(self._files, state, state.schema.columns, condition.predicate).rows
         matching = rows.filter(evaluate_where(rows, condition, state.schema)).select(list(state.schema.names))
         return to_python_rows(matching.slice(0, _EXAMPLES_MAX))
 

@@ -82,8 +82,8 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
     if pa.types.is_null(left.type) and pa.types.is_null(right.type):
         return left
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
-        wanted = find_common_type(left.type, right.type)
-        left, right = cast_array(left, wanted), cast_array(right, wanted)
+        target_type = find_common_type(left.type, right.type)
+        left, right = cast_array(left, target_type), cast_array(right, target_type)
     for array in (left, right):
         if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
             raise build_requires_spark_error(f"`{sign}` of {left.type} and {right.type}")
@@ -91,8 +91,8 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
     is_floating = pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
     if is_decimal and not is_floating:
         return _decimals(sign, _as_decimal(left), _as_decimal(right))
-    wanted = pa.float64() if sign == "/" else find_common_type(left.type, right.type)
-    left, right = cast_array(left, wanted), cast_array(right, wanted)
+    target_type = pa.float64() if sign == "/" else find_common_type(left.type, right.type)
+    left, right = cast_array(left, target_type), cast_array(right, target_type)
     if sign in _CHECKED:
         return _PC.call_function(_CHECKED[sign], [left, right])
     _check_divisor(left, right)
@@ -121,32 +121,32 @@ def _decimals(sign: str, left: Any, right: Any) -> Any:
     p1, s1, p2, s2 = left.type.precision, left.type.scale, right.type.precision, right.type.scale
     scale = max(s1, s2)
     if sign in "+-":
-        wanted = compute_decimal_type(max(p1 - s1, p2 - s2) + scale + 1, scale)
+        target_type = compute_decimal_type(max(p1 - s1, p2 - s2) + scale + 1, scale)
         wide = _PA.decimal256(60, scale)
-        return cast_array(_PC.call_function(_CHECKED[sign], [left.cast(wide), right.cast(wide)]), wanted)
+        return cast_array(_PC.call_function(_CHECKED[sign], [left.cast(wide), right.cast(wide)]), target_type)
     if sign == "*":
-        wanted = compute_decimal_type(p1 + p2 + 1, s1 + s2)
+        target_type = compute_decimal_type(p1 + p2 + 1, s1 + s2)
         if p1 + p2 <= _PRODUCT_DIGITS_MAX:
             wide_left, wide_right = left.cast(_PA.decimal256(p1, s1)), right.cast(_PA.decimal256(p2, s2))
             exact = _PC.call_function(_CHECKED[sign], [wide_left, wide_right])
-            return cast_array(exact, wanted)
-        return _round_rows(operator.mul, wanted, left, right)
+            return cast_array(exact, target_type)
+        return _round_rows(operator.mul, target_type, left, right)
     _check_divisor(left, right)
     if sign == "%":
-        wanted = compute_decimal_type(min(p1 - s1, p2 - s2) + scale, scale)
-        return _round_rows(_EXACT.remainder, wanted, left, right)
+        target_type = compute_decimal_type(min(p1 - s1, p2 - s2) + scale, scale)
+        return _round_rows(_EXACT.remainder, target_type, left, right)
     digits = max(6, s1 + p2 + 1)
     return _round_rows(_EXACT.divide, compute_decimal_type(p1 - s1 + s2 + digits, digits), left, right)
 
 
-def _round_rows(function: Callable[..., decimal.Decimal], wanted: Any, *arrays: Any) -> Any:
-    unit = decimal.Decimal(1).scaleb(-wanted.scale)
+def _round_rows(function: Callable[..., decimal.Decimal], target_type: Any, *arrays: Any) -> Any:
+    unit = decimal.Decimal(1).scaleb(-target_type.scale)
 
     def one(*values: decimal.Decimal) -> decimal.Decimal:
         with decimal.localcontext(_EXACT):
             return function(*values).quantize(unit)
 
-    return map_rows(one, wanted, *arrays)
+    return map_rows(one, target_type, *arrays)
 
 
 def negate_array(array: Any) -> Any:
@@ -190,14 +190,14 @@ def compare_arrays(sign: str, left: Any, right: Any) -> Any:
     if sign == "<=>":
         both = pc.and_(pc.is_null(left), pc.is_null(right))
         return pc.or_(both, _PC.fill_null(compare_arrays("=", left, right), pa.scalar(value=False)))
-    wanted = find_common_type(left.type, right.type)
-    if pa.types.is_nested(wanted):
-        raise build_requires_spark_error(f"values of {wanted} are compared")
-    if pa.types.is_null(wanted):
+    target_type = find_common_type(left.type, right.type)
+    if pa.types.is_nested(target_type):
+        raise build_requires_spark_error(f"values of {target_type} are compared")
+    if pa.types.is_null(target_type):
         return _PA.nulls(len(left), pa.bool_())
-    left, right = cast_array(left, wanted), cast_array(right, wanted)
+    left, right = cast_array(left, target_type), cast_array(right, target_type)
     found = _PC.call_function(_COMPARE[sign], [left, right])
-    if not pa.types.is_floating(wanted):
+    if not pa.types.is_floating(target_type):
         return found
     nan_left, nan_right = _PC.is_nan(left), _PC.is_nan(right)
     for mask, answers in (
@@ -260,8 +260,8 @@ def evaluate_expression(expression: Expression, rows: pa.Table, naming: ColumnLo
             return _PC.invert(found) if is_negated else found
         case Case(branches, otherwise):
             return _case(branches, otherwise, rows, naming)
-        case Cast(operand, wanted):
-            return cast_array(of(operand), type_to_arrow(wanted))
+        case Cast(operand, target_type):
+            return cast_array(of(operand), type_to_arrow(target_type))
         case ScalarFunction(name, arguments):
             return _call_function(name, arguments, rows, naming)
         case _:
@@ -342,8 +342,8 @@ def _case(
         left = left.filter(_PC.invert(takes))
     places.append(left)
     parts.append(evaluate_expression(otherwise, rows.take(left), naming))
-    wanted = functools.reduce(find_common_type, [part.type for part in parts])
-    joined = pa.concat_arrays([cast_array(part, wanted) for part in parts])
+    target_type = functools.reduce(find_common_type, [part.type for part in parts])
+    joined = pa.concat_arrays([cast_array(part, target_type) for part in parts])
     return joined.take(_PC.sort_indices(pa.concat_arrays(places)))
 
 
@@ -368,11 +368,11 @@ def _call_function(name: str, arguments: tuple[Expression, ...], rows: pa.Table,
     if name == "concat":
         return _concatenate(values)
     if name in ("greatest", "least"):
-        wanted = functools.reduce(find_common_type, [value.type for value in values])
-        if pa.types.is_floating(wanted):
+        target_type = functools.reduce(find_common_type, [value.type for value in values])
+        if pa.types.is_floating(target_type):
             raise build_requires_spark_error(f"{name} of floating-point numbers")
         function = _PC.max_element_wise if name == "greatest" else _PC.min_element_wise
-        return function(*(cast_array(value, wanted) for value in values), skip_nulls=True)
+        return function(*(cast_array(value, target_type) for value in values), skip_nulls=True)
     if name == "abs":
         return _PC.abs_checked(values[0]) if pa.types.is_integer(values[0].type) else _PC.abs(values[0])
     text = cast_array(values[0], pa.string())

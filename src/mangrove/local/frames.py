@@ -38,7 +38,7 @@ def to_duckdb(rows: pa.Table, connection: "duckdb.DuckDBPyConnection | None" = N
 
 
 def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
-    """Return pyarrow, pandas or polars frames, or a list of dicts, as an Arrow table."""
+    """Return pyarrow, pandas or polars frames, another Arrow stream, or a list of dicts, as an Arrow table."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):
@@ -54,9 +54,11 @@ def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
         return found
     if isinstance(rows, list | tuple):
         return _from_dicts(_check_dicts(rows), schema)
+    if hasattr(rows, "__arrow_c_stream__") and origin not in ("pandas", "polars"):
+        return pa.RecordBatchReader.from_stream(rows).read_all()
     raise InvalidInputError(
-        f"rows are given as {type(rows).__name__}: {_advice(rows, origin)}a Spark, pyarrow, pandas or polars frame, or "
-        "a list of dicts"
+        f"rows are given as {type(rows).__name__}: {_advice(rows, origin)}a Spark, pyarrow, pandas or polars frame, "
+        "an Arrow stream, or a list of dicts"
     )
 
 
@@ -122,16 +124,16 @@ def _from_pandas(frame: Any) -> pa.Table:
 
 def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    wanted = {column.name.casefold(): column.type for column in (schema.columns if schema else ())}
+    types = {column.name.casefold(): column.type for column in (schema.columns if schema else ())}
     arrays: list[Any] = []
     for name in names:
-        data_type = wanted.get(str(name).casefold())
+        data_type = types.get(str(name).casefold())
         values = _exact([row.get(name) for row in rows], data_type)
-        # Arrow takes a dict for a struct unless it is told that it is a map; all else it finds out by itself,
+        # Arrow takes a dict for a struct unless its type is a map; all else it finds out by itself,
         # and converting it afterwards loses nothing silently.
-        told = type_to_arrow(data_type) if data_type is not None and _holds_map(data_type) else None
+        arrow_type = type_to_arrow(data_type) if data_type is not None and _holds_map(data_type) else None
         try:
-            arrays.append(pa.array(values, told))
+            arrays.append(pa.array(values, arrow_type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
             raise build_value_error(str(name), values, data_type, error) from error
         except OverflowError as error:
@@ -145,9 +147,9 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
     return pa.table(arrays, names=[str(name) for name in names])
 
 
-def _exact(values: list[Any], wanted: DataType | None) -> list[Any]:
+def _exact(values: list[Any], data_type: DataType | None) -> list[Any]:
     """Convert integers for a decimal column to decimals, because Arrow's conversion is limited to 64 bits."""
-    if not isinstance(wanted, Decimal) or not any(type(value) is int and abs(value) >> 63 for value in values):
+    if not isinstance(data_type, Decimal) or not any(type(value) is int and abs(value) >> 63 for value in values):
         return values
     return [decimal.Decimal(value) if type(value) is int else value for value in values]
 

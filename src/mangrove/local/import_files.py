@@ -43,26 +43,32 @@ _ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
 
 def _csv(data: bytes, types: _Types) -> Any:
     # Columns are known in any case of letters, and Arrow knows types by the names of the heading alone.
-    known_types = {name.casefold(): wanted for name, wanted in types.items()}
+    known_types = {name.casefold(): arrow_type for name, arrow_type in types.items()}
     heading = _heading(data)
     types = {name: known_types[name.casefold()] for name in heading if name.casefold() in known_types}
     # Arrow takes NaN for null in all columns or in none, and a moment only with its zone: those are read as text.
-    numbers = {name for name, wanted in types.items() if pa.types.is_floating(wanted)} if _NAN.search(data) else set()
-    moments = {name for name, wanted in types.items() if pa.types.is_timestamp(wanted) and wanted.tz is not None}
-    told = {name: pa.string() if name in numbers | moments else wanted for name, wanted in types.items()}
+    numbers = (
+        {name for name, arrow_type in types.items() if pa.types.is_floating(arrow_type)} if _NAN.search(data) else set()
+    )
+    timestamps = {
+        name for name, arrow_type in types.items() if pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None
+    }
+    column_types = {
+        name: pa.string() if name in numbers | timestamps else arrow_type for name, arrow_type in types.items()
+    }
     # Quoted or not, an empty field of a text column is text; elsewhere it is null.
-    options = pa.csv.ConvertOptions(column_types=told, strings_can_be_null=False)
+    options = pa.csv.ConvertOptions(column_types=column_types, strings_can_be_null=False)
     rows = _read_csv(data, options, types)
     nulls: list[str] = options.null_values or []
     number_nulls = [text for text in nulls if text not in _NAN_TEXTS]
     for place, name in enumerate(rows.column_names):
-        if name not in numbers | moments:
+        if name not in numbers | timestamps:
             continue
         texts = _PC.utf8_trim_whitespace(rows.column(place))
-        is_null = _PC.is_in(texts, pa.array(nulls if name in moments else number_nulls, pa.string()))
+        is_null = _PC.is_in(texts, pa.array(nulls if name in timestamps else number_nulls, pa.string()))
         known = _PC.if_else(is_null, None, texts)
         try:
-            read = _in_utc(known, types[name]) if name in moments else known.cast(types[name])
+            read = _in_utc(known, types[name]) if name in timestamps else known.cast(types[name])
         except pa.ArrowInvalid as error:
             raise pa.ArrowInvalid(f"column {name}: {error}") from error
         rows = rows.set_column(place, name, read)
@@ -87,30 +93,30 @@ def _read_csv(data: bytes, options: Any, types: _Types) -> Any:
     try:
         return pa.csv.read_csv(_open_buffer(data), read_options=_one_thread(), convert_options=options)
     except pa.ArrowInvalid as error:
-        told = _CSV_VALUE.match(str(error))
-        if told is None:
+        match = _CSV_VALUE.match(str(error))
+        if match is None:
             raise
-        name = _heading(data)[int(told["column"])]
-        value = _CSV_QUOTED.search(told["why"])
-        why = f"holds {value['text']!r}" if value else told["why"]
-        wanted = f", which is {format_sql_type(types[name])}" if name in types else ""
-        raise pa.ArrowInvalid(f"row {int(told['row']) - 1} of column {name!r}{wanted}: {why}") from error
+        name = _heading(data)[int(match["column"])]
+        value = _CSV_QUOTED.search(match["why"])
+        why = f"holds {value['text']!r}" if value else match["why"]
+        column_type = f", which is {format_sql_type(types[name])}" if name in types else ""
+        raise pa.ArrowInvalid(f"row {int(match['row']) - 1} of column {name!r}{column_type}: {why}") from error
 
 
-def _in_utc(texts: Any, wanted: Any) -> Any:
+def _in_utc(texts: Any, arrow_type: Any) -> Any:
     """Return timestamps of which some have a zone; the others are UTC."""
     has_zone = _PC.match_substring_regex(texts, _ZONE)
-    zoned = _PC.if_else(has_zone, texts, None).cast(wanted)
-    bare = _PC.if_else(has_zone, None, texts).cast(pa.timestamp(wanted.unit)).cast(wanted)
+    zoned = _PC.if_else(has_zone, texts, None).cast(arrow_type)
+    bare = _PC.if_else(has_zone, None, texts).cast(pa.timestamp(arrow_type.unit)).cast(arrow_type)
     return _PC.coalesce(zoned, bare)
 
 
 def _json_lines(data: bytes, types: _Types) -> Any:
-    named = {name: wanted for name, wanted in types.items() if f'"{name}"'.encode() in data}
+    named = {name: arrow_type for name, arrow_type in types.items() if f'"{name}"'.encode() in data}
     # Arrow's reader parses dates and times of day as numbers, so they are read as text.
-    texts = {name for name, wanted in named.items() if pa.types.is_date(wanted) or pa.types.is_time(wanted)}
-    told = pa.schema([(name, pa.string() if name in texts else wanted) for name, wanted in named.items()])
-    options = pa.json.ParseOptions(explicit_schema=told, unexpected_field_behavior="infer")
+    texts = {name for name, arrow_type in named.items() if pa.types.is_date(arrow_type) or pa.types.is_time(arrow_type)}
+    explicit = pa.schema([(name, pa.string() if name in texts else arrow_type) for name, arrow_type in named.items()])
+    options = pa.json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior="infer")
     rows = pa.json.read_json(_open_buffer(data), parse_options=options)
     for place, name in enumerate(rows.column_names):
         if name in texts:
@@ -142,7 +148,7 @@ def read_row_file(name: str, data: bytes, schema: Schema) -> pa.Table:
     ending = next((ending for ending in ROW_FILE_SUFFIXES if name.lower().endswith(ending)), None)
     if ending is None:
         remedy = next(
-            (said for end, said in _REMEDIES.items() if name.lower().endswith(end)), "name it after what it is"
+            (text for end, text in _REMEDIES.items() if name.lower().endswith(end)), "name it after what it is"
         )
         raise InvalidInputError(f"{name} ends in none of {', '.join(ROW_FILE_SUFFIXES)}: {remedy}")
     if ending in _TEXT_ENDINGS:
@@ -207,12 +213,13 @@ def add_partition_columns(rows: pa.Table, values: Mapping[str, str | None], sche
     for name, text in values.items():
         if name.casefold() in there:
             continue
-        wanted = types.get(name.casefold(), pa.string())
+        arrow_type = types.get(name.casefold(), pa.string())
         try:
-            value: Any = pa.scalar(text, pa.string()).cast(wanted)
+            value: Any = pa.scalar(text, pa.string()).cast(arrow_type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(
-                f"the folder {name}={text} holds no {wanted} as the table's column {name!r} does ({error}): rename it"
+                f"the folder {name}={text} holds no {arrow_type} as the table's column {name!r} does ({error}): "
+                "rename it"
             ) from error
         rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
     return rows

@@ -1,6 +1,6 @@
 """Key comparison on Arrow tables: duplicates, anti-joins and key-based deletes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _EXAMPLES_MAX: Final = 3
+_POSITION: Final = "position"
 
 
 def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
@@ -65,52 +66,78 @@ def filter_keys_not_in(rows: pa.Table, excluded: pa.Table, keys: Sequence[Column
     return _join_keys(rows, excluded, keys, "left anti")
 
 
-def find_visible_rows(
-    parts: Sequence[tuple[pa.Table, int]], deletes: Sequence[tuple[pa.Table, int]], keys: Sequence[Column]
-) -> list[Any]:
-    """Return a mask for each part, which is true for rows whose keys occur in no delete at a later position.
+_Part = tuple[pa.Table, int]
+"""The key columns of some rows, and their position."""
 
-    Parts and deletes are tables with the key columns, and their positions.
-    """
-    newest_first = sorted(deletes, key=itemgetter(1), reverse=True)
-    find = _find_by_index if len(keys) == 1 and not isinstance(keys[0].type, Float32 | Float64) else _find_by_join
+
+def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Sequence[Column]) -> list[Any]:
+    """Return a mask for each part, which is true for rows whose keys occur in no delete at a later position."""
     names = [column.name for column in keys]
+    newest_first = sorted(deletes, key=itemgetter(1), reverse=True)
     delete_keys = _select_keys(pa.concat_tables([rows.select(names) for rows, _ in newest_first]), names)
-    positions = pa.concat_arrays(
-        [pa.repeat(pa.scalar(position, pa.int64()), len(rows)) for rows, position in newest_first]
+    delete_keys = delete_keys.append_column(
+        _POSITION,
+        pa.concat_arrays([pa.repeat(pa.scalar(position, pa.int64()), len(rows)) for rows, position in newest_first]),
     )
+    if len(keys) > 1 or isinstance(keys[0].type, Float32 | Float64):
+        return _find_masks(parts, delete_keys, names, _find_by_join)
+    tasks = _split_by_range(parts, delete_keys, names) or _split_evenly(parts, delete_keys)
+    masks = map_parallel(lambda task: _find_masks(*task, names, _find_by_index), tasks)
+    return [mask for some in masks for mask in some]
 
-    def find_masks(some: Sequence[tuple[pa.Table, int]]) -> list[Any]:
-        compared = _select_keys(pa.concat_tables([rows.select(names) for rows, _ in some]), names)
-        newest = find(compared, delete_keys, positions)
-        masks, start = [], 0
-        for rows, position in some:
-            is_older = pc.less_equal(newest.slice(start, len(rows)), pa.scalar(position, pa.int64()))
-            masks.append(pc.fill_null(is_older, pa.scalar(value=True)))
-            start += len(rows)
-        return masks
 
-    # Each bucket builds its own hash table of the delete keys; a join is parallel by itself.
-    count = min(pa.cpu_count(), len(parts)) if find is _find_by_index else 1
+def _split_by_range(
+    parts: Sequence[_Part], delete_keys: pa.Table, names: Sequence[str]
+) -> list[tuple[Sequence[_Part], pa.Table]] | None:
+    """Return each part with the delete keys between its bounds; None if most keys are between those of most parts.
+
+    A small hash table fits in the processor's caches.
+    """
+    column = delete_keys.column(0)
+    if not pa.types.is_primitive(column.type):
+        return None
+    tasks: list[tuple[Sequence[_Part], pa.Table]] = []
+    for rows, position in parts:
+        bounds = pc.min_max(rows.column(names[0]))
+        near = pc.and_(pc.greater_equal(column, bounds["min"]), pc.less_equal(column, bounds["max"]))
+        tasks.append(([(rows, position)], delete_keys.filter(near)))
+    size_max = pa.cpu_count() * delete_keys.num_rows
+    return tasks if sum(near.num_rows for _, near in tasks) <= size_max else None
+
+
+def _split_evenly(parts: Sequence[_Part], delete_keys: pa.Table) -> list[tuple[Sequence[_Part], pa.Table]]:
+    """Return as many buckets of parts as processors, because each one builds a hash table of all delete keys."""
+    count = min(pa.cpu_count(), len(parts))
     ends = [len(parts) * place // count for place in range(count + 1)]
-    buckets = [parts[start:end] for start, end in pairwise(ends)]
-    return [mask for masks in map_parallel(find_masks, buckets) for mask in masks]
+    return [(parts[start:end], delete_keys) for start, end in pairwise(ends)]
 
 
-def _find_by_index(rows: pa.Table, delete_keys: pa.Table, positions: Any) -> Any:
+def _find_masks(
+    parts: Sequence[_Part], delete_keys: pa.Table, names: Sequence[str], find: Callable[[pa.Table, pa.Table], Any]
+) -> list[Any]:
+    newest = find(_select_keys(pa.concat_tables([rows.select(names) for rows, _ in parts]), names), delete_keys)
+    masks, start = [], 0
+    for rows, position in parts:
+        is_older = pc.less_equal(newest.slice(start, len(rows)), pa.scalar(position, pa.int64()))
+        masks.append(pc.fill_null(is_older, pa.scalar(value=True)))
+        start += len(rows)
+    return masks
+
+
+def _find_by_index(rows: pa.Table, delete_keys: pa.Table) -> Any:
     """Return for each row the position of the first delete with its key, null if there is none."""
     value_set = delete_keys.column(0).combine_chunks()
     indices: Any = pc.index_in(rows.column(0), value_set=value_set, skip_nulls=True)
-    return pc.take(positions, indices.combine_chunks())
+    return pc.take(delete_keys.column(_POSITION).combine_chunks(), indices.combine_chunks())
 
 
-def _find_by_join(rows: pa.Table, delete_keys: pa.Table, positions: Any) -> Any:
+def _find_by_join(rows: pa.Table, delete_keys: pa.Table) -> Any:
     """Return the same for keys of several columns."""
-    names = delete_keys.column_names
-    newest = delete_keys.append_column("position", positions).group_by(names).aggregate([("position", "max")])
+    names = rows.column_names
+    newest = delete_keys.group_by(names).aggregate([(_POSITION, "max")])
     matches = _number_rows(rows).join(newest, names, join_type="inner").combine_chunks()
     indices = pc.index_in(build_row_numbers(rows.num_rows), value_set=matches.column("row").combine_chunks())
-    return pc.take(matches.column("position_max").combine_chunks(), indices)
+    return pc.take(matches.column(f"{_POSITION}_max").combine_chunks(), indices)
 
 
 def _join_keys(rows: pa.Table, other: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:

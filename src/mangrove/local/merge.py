@@ -154,16 +154,16 @@ def _equal_columns(
     if pair is None:
         return None
     ours, theirs = _own_name(target, pair[0]), _own_name(source, pair[1])
-    wanted = find_common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
-    return None if pa.types.is_floating(wanted) or pa.types.is_nested(wanted) else (ours, theirs)
+    common_type = find_common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
+    return None if pa.types.is_floating(common_type) or pa.types.is_nested(common_type) else (ours, theirs)
 
 
 def _join_on_equalities(target: pa.Table, source: pa.Table, equal: list[tuple[str, str]]) -> pa.Table:
     left, right = {}, {}
     for place, (ours, theirs) in enumerate(equal):
-        wanted = find_common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
-        left[f"key{place}"] = cast_array(_flat(target.column(ours)), wanted)
-        right[f"key{place}"] = cast_array(_flat(source.column(theirs)), wanted)
+        common_type = find_common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
+        left[f"key{place}"] = cast_array(_flat(target.column(ours)), common_type)
+        right[f"key{place}"] = cast_array(_flat(source.column(theirs)), common_type)
     ours_table = pa.table({**left, "t": build_row_numbers(target.num_rows)})
     theirs_table = pa.table({**right, "s": build_row_numbers(source.num_rows)})
     return (
@@ -268,7 +268,7 @@ def plan_merge(files: FileWriter, state: TableState, source: pa.Table, plan: Mer
     on = parse_expression(plan.on)
     reads_all = bool(plan.of_kinds(MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE))
     pruning = None if reads_all else build_source_range_predicate(state, source, on, plan)
-    target = read_target_rows(files.store, state, state.schema.columns, pruning)
+    target = read_target_rows(files, state, state.schema.columns, pruning)
     pairs = find_pairs(target.rows, source, on, plan)
     matched = _by_pairs(state, target, source, pairs, plan)
     left = _by_table_alone(state, target, source, pairs, plan)

@@ -12,6 +12,7 @@ checksum of the footer. A footer without the placeholder, or with the zeros, is 
 other programs write no checksum, and not every file can be changed.
 """
 
+import io
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,10 +37,10 @@ __all__ = [
     "FOOTER_TAIL_BYTES",
     "DataFileReader",
     "ParquetBytes",
-    "add_footer_checksum",
     "copy_to_arrow_buffer",
     "count_rows",
     "encode_parquet",
+    "encode_with_metadata",
     "find_footer_checksum",
     "is_footer_checksum_valid",
     "parse_footer_size",
@@ -95,14 +96,14 @@ def find_footer_checksum(end: bytes | memoryview) -> tuple[int, bytes] | None:
     return len(footer) - start, b"%08x" % checksum
 
 
-def add_footer_checksum(data: memoryview) -> bytes:
-    """Return a whole file with the checksum in place of the zeros in its footer."""
-    located = find_footer_checksum(data)
-    if located is None:
-        return bytes(data)
-    before_end, checksum = located
-    start = len(data) - before_end
-    return b"".join([data[:start], checksum, data[start + len(checksum) :]])
+def _write_footer_checksum(file: io.BytesIO) -> None:
+    """Overwrite the zeros in the footer of a whole file with the checksum."""
+    with file.getbuffer() as data:
+        located = find_footer_checksum(data)
+        if located is not None:
+            before_end, checksum = located
+            start = len(data) - before_end
+            data[start : start + len(checksum)] = checksum
 
 
 def is_footer_checksum_valid(end: bytes) -> bool:
@@ -235,11 +236,17 @@ _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 def encode_parquet(rows: pa.Table) -> bytes:
     """Encode rows as a Parquet file with column ids, page checksums and a footer checksum."""
-    sink = pa.BufferOutputStream()
-    stored = pa.schema([field.with_type(_storage_type(field.type)) for field in rows.schema])
-    written = rows.cast(stored)
-    _write(written, sink, **_statistics_options(written))
-    return add_footer_checksum(memoryview(sink.getvalue()))
+    return encode_with_metadata(rows)[0]
+
+
+def encode_with_metadata(rows: pa.Table) -> tuple[bytes, Any]:
+    """Return the same file, and its metadata with the statistics of each row group."""
+    stored = rows.cast(pa.schema([field.with_type(_storage_type(field.type)) for field in rows.schema]))
+    # Its content is returned without a copy.
+    sink = io.BytesIO()
+    metadata = _write(stored, sink, **_statistics_options(stored))
+    _write_footer_checksum(sink)
+    return sink.getvalue(), metadata
 
 
 class DataFileReader:
@@ -313,11 +320,16 @@ def count_rows(store: Store, file: DataFile) -> int:
         raise FormatError(f"a data file cannot be read: {_reason(error)}") from error
 
 
-def _write(rows: pa.Table, sink: Any, **aids: Any) -> None:
+def _write(rows: pa.Table, sink: Any, **aids: Any) -> Any:
+    """Write a file and return its metadata."""
     settings: dict[str, Any] = {"compression": "zstd", "version": "2.6", "store_schema": False, **aids}
-    with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **settings) as writer:
+    collected: list[Any] = []
+    with pq.ParquetWriter(
+        sink, rows.schema, write_page_checksum=True, metadata_collector=collected, **settings
+    ) as writer:
         writer.write_table(rows)
         writer.add_key_value_metadata({"mangrove": CHECKSUM_PLACEHOLDER})
+    return collected[0]
 
 
 def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
@@ -330,8 +342,8 @@ def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
     """
     floats = [leaf for name in rows.column_names for leaf in _floats(name, rows[name])]
     unbounded = {path for path, array in floats if pc.any(pc.is_nan(array)).as_py()}
-    plain = {path for path, array in floats if any(map(_has_negative_zero, array.chunks))}
-    plain |= {name for name in rows.column_names if _is_mostly_distinct(rows[name])}
+    plain = {name for name in rows.column_names if _is_mostly_distinct(rows[name])}
+    plain |= {path for path, array in floats if path not in plain and any(map(_has_negative_zero, array.chunks))}
     if not unbounded and not plain:
         return {"write_statistics": True, "use_dictionary": True}
     sample = pa.BufferOutputStream()

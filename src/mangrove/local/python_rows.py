@@ -14,17 +14,26 @@ from mangrove.model.types import DataType, Map
 from mangrove.model.values import Value, normalize_value
 from mangrove.tables.conversion import describe_invalid_decimal
 
-__all__ = ["build_value_error", "list_representable_values", "to_plain_value", "to_python_rows", "to_python_value"]
+__all__ = [
+    "build_value_error",
+    "list_representable_values",
+    "to_plain_value",
+    "to_python_rows",
+    "to_python_value",
+    "to_python_values",
+]
 
 
-def build_value_error(name: str, values: Sequence[Any], wanted: DataType | None, error: Exception) -> InvalidInputError:
+def build_value_error(
+    name: str, values: Sequence[Any], data_type: DataType | None, error: Exception
+) -> InvalidInputError:
     """Return the error for a column with invalid values, as precise as the values allow."""
     for value in _inside(values):
         fault = describe_invalid_decimal(value) if isinstance(value, decimal.Decimal) else None
         if fault is not None:
             return InvalidInputError(f"column {name!r} holds {fault}")
-    if isinstance(wanted, Map):
-        fault = _map_fault(name, values, wanted)
+    if isinstance(data_type, Map):
+        fault = _map_fault(name, values, data_type)
         if fault is not None:
             return InvalidInputError(fault)
     return InvalidInputError(f"column {name!r} holds values that are not of one type: {error}")
@@ -40,29 +49,31 @@ def _inside(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def _map_fault(name: str, values: Sequence[Any], wanted: Map) -> str | None:
+def _map_fault(name: str, values: Sequence[Any], data_type: Map) -> str | None:
     for value in values:
         if value is None:
             continue
         if not isinstance(value, Mapping | list | tuple):
-            return f"column {name!r} is {format_type(wanted)} and holds {value!r}: give a dict"
+            return f"column {name!r} is {format_type(data_type)} and holds {value!r}: give a dict"
         pairs = [*value.items()] if isinstance(value, Mapping) else [*value]
         for key, inner in (pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2):
             if key is None:
                 return f"a map in column {name!r} has the key null: leave that entry out"
-            if not _fits(key, wanted.key.type):
-                return f"a map in column {name!r} has the key {key!r}, and its keys are {format_type(wanted.key.type)}"
-            if not _fits(inner, wanted.value.type):
+            if not _fits(key, data_type.key.type):
+                return (
+                    f"a map in column {name!r} has the key {key!r}, and its keys are {format_type(data_type.key.type)}"
+                )
+            if not _fits(inner, data_type.value.type):
                 return (
                     f"a map in column {name!r} has {inner!r} for the key {key!r}, and its values are "
-                    f"{format_type(wanted.value.type)}"
+                    f"{format_type(data_type.value.type)}"
                 )
     return None
 
 
-def _fits(value: Any, wanted: DataType) -> bool:
+def _fits(value: Any, data_type: DataType) -> bool:
     try:
-        pa.array([value], type_to_arrow(wanted))
+        pa.array([value], type_to_arrow(data_type))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError):
         return False
     return True
@@ -73,8 +84,16 @@ def to_python_rows(rows: pa.Table) -> list[dict[str, Any]]:
     try:
         return rows.to_pylist()
     except (OverflowError, ValueError):
-        columns = [[to_python_value(value) for value in column] for column in rows.columns]
+        columns = map(to_python_values, rows.columns)
         return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def to_python_values(column: Any) -> list[Any]:
+    """Convert the values of an Arrow column; times outside the years 1 to 9999 become text."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return [to_python_value(value) for value in column]
 
 
 def list_representable_values(column: Any) -> list[Any]:

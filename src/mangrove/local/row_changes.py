@@ -33,7 +33,6 @@ from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Struct
 from mangrove.model.values import Value
-from mangrove.storage.port import Store
 from mangrove.tables.constraints import build_check_violation_error, check_constraints_of
 from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
@@ -94,19 +93,23 @@ class TargetRows:
 
 
 def read_target_rows(
-    store: Store, state: TableState, columns: Sequence[Column], pruning: Predicate | None = None
+    files: FileWriter, state: TableState, columns: Sequence[Column], pruning: Predicate | None = None
 ) -> TargetRows:
     """Return the visible rows of all files that can contain matching rows, including rows that do not match."""
-    found = run_scan_by_file(store, state, plan_scan(state, pruning), columns)
+    found = run_scan_by_file(files.store, state, plan_scan(state, pruning), columns, vectors=files.vectors)
     names = [*(column.name for column in columns), ROW]
     empty = schema_to_arrow(Schema(tuple(columns))).empty_table() if columns else pa.table({})
-    empty = empty.append_column(ROW, pa.array([], pa.int64())).append_column(FILE, pa.array([], pa.string()))
+    empty = empty.append_column(ROW, pa.array([], pa.int64())).append_column(FILE, _repeat_text("", 0))
     parts = [
-        part.select(names).append_column(FILE, pa.array([scan.file.location] * part.num_rows, pa.string()))
-        for scan, part in found
+        part.select(names).append_column(FILE, _repeat_text(scan.file.location, part.num_rows)) for scan, part in found
     ]
     scans = tuple(scan for scan, _ in found)
     return TargetRows(scans, tuple(part.num_rows for part in parts), pa.concat_tables([empty, *parts]))
+
+
+def _repeat_text(text: str, count: int) -> Any:
+    """Return a dictionary-encoded array, because a location is longer than most rows."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([text]))
 
 
 def evaluate_where(rows: pa.Table, condition: Condition, schema: Schema) -> Any:
@@ -246,38 +249,45 @@ def _by_keys(
     written again, an upsert is sufficient.
     """
     keys = state.checked_keys("a change of rows")
-    wanted = deduplicate_keys(deleted_rows, keys)
-    retained = _read_retained_rows(files, state, deleted_rows, wanted, keys)
+    deleted_keys = deduplicate_keys(deleted_rows, keys)
+    retained = _read_retained_rows(files, state, deleted_rows, deleted_keys, keys)
     kept = _write_retained_rows(files, state, retained)
     names = [column.name for column in keys]
-    back = pa.concat_tables([new.select(names).cast(wanted.schema), retained.select(names).cast(wanted.schema)])
-    if not filter_keys_not_in(wanted, back, keys).num_rows:
+    back = pa.concat_tables(
+        [new.select(names).cast(deleted_keys.schema), retained.select(names).cast(deleted_keys.schema)]
+    )
+    if not filter_keys_not_in(deleted_keys, back, keys).num_rows:
         return build_upsert_delta([*kept, *coming], state.version.keys)
-    key_files = [file for _, file in files.write_keys(state, wanted)]
+    key_files = [file for _, file in files.write_keys(state, deleted_keys)]
     return build_delete_delta(key_files, state.version.keys, [*kept, *coming])
 
 
 def _read_retained_rows(
-    files: FileWriter, state: TableState, deleted_rows: pa.Table, wanted: pa.Table, keys: Sequence[Column]
+    files: FileWriter, state: TableState, deleted_rows: pa.Table, deleted_keys: pa.Table, keys: Sequence[Column]
 ) -> pa.Table:
     """Return retained rows with deleted keys; usually there are none, and only keys are read."""
-    near = build_key_range_predicate(wanted, keys)
-    beside = filter_keys_in(read_target_rows(files.store, state, keys, near).rows, wanted, keys)
+    near = build_key_range_predicate(deleted_keys, keys)
+    beside = filter_keys_in(read_target_rows(files, state, keys, near).rows, deleted_keys, keys)
     if beside.num_rows == deleted_rows.num_rows:
         return schema_to_arrow(state.schema).empty_table()
-    rows = filter_keys_in(read_target_rows(files.store, state, state.schema.columns, near).rows, wanted, keys)
-    numbered = rows.select([FILE, ROW]).append_column("place", build_row_numbers(rows.num_rows))
-    places = numbered.join(deleted_rows.select([FILE, ROW]), [FILE, ROW], join_type="left anti").column("place")
+    rows = filter_keys_in(read_target_rows(files, state, state.schema.columns, near).rows, deleted_keys, keys)
+    numbered = _select_addresses(rows).append_column("place", build_row_numbers(rows.num_rows))
+    places = numbered.join(_select_addresses(deleted_rows), [FILE, ROW], join_type="left anti").column("place")
     return rows.take(pc.take(places, pc.sort_indices(places)))
 
 
-def build_key_range_predicate(wanted: pa.Table, keys: Sequence[Column]) -> Predicate:
+def _select_addresses(rows: pa.Table) -> pa.Table:
+    """Return file and row number of each row, as columns that can be joined."""
+    return pa.table({FILE: rows.column(FILE).cast(pa.string()), ROW: rows.column(ROW)})
+
+
+def build_key_range_predicate(rows: pa.Table, keys: Sequence[Column]) -> Predicate:
     """Return a predicate that every row with one of these keys satisfies, for pruning files."""
-    if not wanted.num_rows:
+    if not rows.num_rows:
         return ConstantPredicate(holds=False)
     bounds: list[Predicate] = []
     for column in keys:
-        ends = pc.min_max(wanted.column(column.name))
+        ends = pc.min_max(rows.column(column.name))
         for operator, end in ((Operator.GREATER_OR_EQUAL, ends["min"]), (Operator.LESS_OR_EQUAL, ends["max"])):
             value = to_plain_value(end)
             if value is not None:
@@ -293,7 +303,7 @@ def check_new_keys(files: FileWriter, state: TableState, deleted_rows: pa.Table,
     coming = new.select(names)
     fresh = filter_keys_not_in(coming, deleted_rows.select(names).cast(coming.schema), keys)
     near = build_key_range_predicate(fresh, keys)
-    there = run_scan(files.store, state, plan_scan(state, near), keys, near)
+    there = run_scan(files.store, state, plan_scan(state, near), keys, near, files.vectors)
     taken = filter_keys_in(there, fresh, keys)
     if taken.num_rows:
         raise InvalidInputError(
@@ -320,7 +330,7 @@ def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, r
     not that one matches.
     """
     keys = state.key_columns if rows is not None else ()
-    wanted = {
+    read_columns = {
         column.id: column
         for column in (*select_delete_columns(state), *select_condition_columns(state.schema, condition), *keys)
     }
@@ -328,8 +338,8 @@ def plan_overwrite(files: FileWriter, state: TableState, condition: Condition, r
     if rows is not None:
         _check_inside(state, condition, rows)
         pruning = AnyOf((pruning, build_key_range_predicate(rows, keys))) if keys and pruning is not None else pruning
-    columns = [column for column in state.schema.columns if column.id in wanted]
-    target = read_target_rows(files.store, state, columns, pruning)
+    columns = [column for column in state.schema.columns if column.id in read_columns]
+    target = read_target_rows(files, state, columns, pruning)
     mask = evaluate_where(target.rows, condition, state.schema)
     if rows is not None and keys:
         mask = pc.or_(mask, build_key_mask(target.rows, rows, keys))
@@ -352,7 +362,7 @@ def plan_update(
     files: FileWriter, state: TableState, values: dict[str, Expression], condition: Condition
 ) -> PlannedWrite:
     """Plan an update of columns of the matching rows."""
-    target = read_target_rows(files.store, state, state.schema.columns, condition.predicate)
+    target = read_target_rows(files, state, state.schema.columns, condition.predicate)
     mask = evaluate_where(target.rows, condition, state.schema)
     deleted_rows = target.rows.filter(mask)
     arrays = {

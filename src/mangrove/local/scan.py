@@ -167,7 +167,7 @@ def _compare_column(array: Any, column: Column, operator: Operator, value: Value
 ROW: Final = "mangrove row"
 """The column that numbers the rows of a file from 0; the space avoids a clash with table columns."""
 _IN_FLIGHT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""The uncompressed size of the row groups that are decoded ahead of the reader, which bounds memory."""
+"""The size in memory of the row groups that are decoded ahead of the reader."""
 _COMPARED_ROWS_MAX: Final = 16 * 1024 * 1024
 """The number of rows whose keys are compared with delete keys at once, which bounds memory."""
 _VECTORS_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -183,23 +183,38 @@ def select_columns(state: TableState, names: Sequence[str] | None) -> tuple[Colu
     return tuple(state.schema.column(name) for name in names)
 
 
+_Deletes = frozenset[tuple[str, tuple[int, ...]]]
+"""Delete files by location and key columns; position delete files have none."""
+
+
 class RowMaskCache:
     """Deletion vectors of row groups by the delete files that apply to them; an LRU cache bounded by bytes.
 
     Data and delete files never change, so an entry stays valid. A vector is a mask that is true for
-    visible rows.
+    visible rows. A newer state of a table usually has the deletes of an older one and some more, so
+    that the vector of the older one is extended.
     """
 
     def __init__(self, bytes_max: int = _VECTORS_BYTES_MAX) -> None:
-        self._vectors: LruCache[pa.BooleanArray] = LruCache(bytes_max)
+        self._entries: LruCache[tuple[_Deletes, pa.BooleanArray]] = LruCache(bytes_max)
 
-    def get(self, group: "_RowGroup") -> "pa.BooleanArray | None":
-        """Return the vector of a row group, or None if it is not cached."""
-        return self._vectors.get(group.key)
+    def apply(self, group: "_RowGroup") -> "_RowGroup":
+        """Return the row group with the best cached vector, and only those deletes that the vector does not include."""
+        deletes = group.deletes
+        for key in ((*group.key, deletes), group.key):
+            entry = self._entries.get(key)
+            if entry is not None and entry[0] <= deletes:
+                return replace(group, scan=_exclude_deletes(group.scan, entry[0]), visible=entry[1])
+        return group
 
     def put(self, group: "_RowGroup", vector: "pa.BooleanArray") -> None:
-        """Cache the vector of a row group."""
-        self._vectors.put(group.key, vector, vector.nbytes + _KEY_BYTES * len(group.key))
+        """Cache the vector of a row group, also for states with more deletes."""
+        deletes = group.deletes
+        size_bytes = vector.nbytes + _KEY_BYTES * (1 + len(deletes))
+        self._entries.put((*group.key, deletes), (deletes, vector), size_bytes)
+        newest = self._entries.get(group.key)
+        if newest is None or not deletes < newest[0]:
+            self._entries.put(group.key, (deletes, vector), size_bytes)
 
 
 _KEY_BYTES: Final = 200
@@ -213,6 +228,7 @@ class _RowGroup:
     place: int
     """The index of the file in the plan."""
     scan: FileScan
+    """The file with the deletes that `visible` does not include."""
     reader: DataFileReader | None
     number: int
     start: int
@@ -221,13 +237,27 @@ class _RowGroup:
     keys: pa.Table | None = None
     """The key columns, if they are read already."""
     visible: Any = None
-    """The deletion vector; None if no deletes apply."""
+    """The deletion vector; None if no deletes are applied."""
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """The cache key of the deletion vector."""
-        deletes = [(one.file.location, one.key_ids) for one in self.scan.equality_deletes]
-        return self.scan.file.location, self.number, *deletes, *(file.location for file in self.scan.position_deletes)
+    def key(self) -> tuple[str, int]:
+        """The identity of the row group in all states of the table."""
+        return self.scan.file.location, self.number
+
+    @property
+    def deletes(self) -> _Deletes:
+        """The deletes of the scan."""
+        by_keys = [(one.file.location, one.key_ids) for one in self.scan.equality_deletes]
+        return frozenset([*by_keys, *((file.location, ()) for file in self.scan.position_deletes)])
+
+
+def _exclude_deletes(scan: FileScan, deletes: _Deletes) -> FileScan:
+    """Return the scan without some of its deletes."""
+    return replace(
+        scan,
+        equality_deletes=tuple(one for one in scan.equality_deletes if (one.file.location, one.key_ids) not in deletes),
+        position_deletes=tuple(file for file in scan.position_deletes if (file.location, ()) not in deletes),
+    )
 
 
 def run_scan(
@@ -273,16 +303,21 @@ def count_matching_rows(
     return sum(count for _, count in scanner.map_row_groups(scanner.count))
 
 
-def count_visible_rows(store: Store, state: TableState) -> int:
+def count_visible_rows(store: Store, state: TableState, vectors: RowMaskCache | None = None) -> int:
     """Return the number of rows of a table; only keys are read, and only where deletes apply."""
-    return count_matching_rows(store, state, plan_scan(state))
+    return count_matching_rows(store, state, plan_scan(state), vectors=vectors)
 
 
 def run_scan_by_file(
-    store: Store, state: TableState, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None = None
+    store: Store,
+    state: TableState,
+    plan: ScanPlan,
+    columns: Sequence[Column],
+    predicate: Predicate | None = None,
+    vectors: RowMaskCache | None = None,
 ) -> list[tuple[FileScan, pa.Table]]:
     """Return the rows of each file that are visible and match, with these columns and their row numbers."""
-    scanner = _Scanner(store, state, plan, tuple(columns), predicate, None)
+    scanner = _Scanner(store, state, plan, tuple(columns), predicate, vectors)
     arrow = schema_to_arrow(Schema(tuple(columns))) if columns else pa.schema([])
     empty = arrow.append(pa.field(ROW, pa.int64())).empty_table()
     parts: list[list[pa.Table]] = [[empty] for _ in plan.scans]
@@ -312,7 +347,7 @@ class _Scanner:
         self._predicate_columns = _select_predicate_columns(state.schema, predicate)
         self._key_file_locks = {one.file.location: Lock() for one in plan.key_files}
         self._key_file_readers: WeakValueDictionary[str, DataFileReader] = WeakValueDictionary()
-        self._deletes: dict[_DeleteGroup, list[tuple[pa.Table, int]]] = {}
+        self._delete_keys: dict[tuple[str, tuple[int, ...]], pa.Table] = {}
 
     def map_row_groups(self, work: Callable[[_RowGroup], T]) -> Iterator[tuple[_RowGroup, T]]:
         """Yield each row group of the plan with the result of `work`, in order."""
@@ -372,12 +407,13 @@ class _Scanner:
             # Nothing of the file is read: the manifest has the number of its rows.
             return [_RowGroup(place, scan, None, _WHOLE_FILE, 0, scan.file.row_count, 0)]
         reader = self._open_file(scan.file)
-        sizes = [reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups)]
-        starts = [0, *accumulate(size.num_rows for size in sizes)]
+        groups = [reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups)]
+        starts = [0, *accumulate(group.num_rows for group in groups)]
+        row_bytes = (scan.file.source_size_bytes or 0) // max(1, scan.file.row_count)
+        # Dictionaries make the encoded size several times smaller than the size in memory.
+        sizes = [max(group.total_byte_size, group.num_rows * row_bytes) for group in groups]
         return [
-            _RowGroup(
-                place, scan, reader, number, starts[number], sizes[number].num_rows, sizes[number].total_byte_size
-            )
+            _RowGroup(place, scan, reader, number, starts[number], groups[number].num_rows, sizes[number])
             for number in prune_row_groups(reader, scan.file, self._schema, self._predicate)
         ]
 
@@ -395,64 +431,65 @@ class _Scanner:
         waiting: list[_RowGroup] = []
         row_count = 0
         for group in groups:
-            cached = None if group.scan.is_whole or self._vectors is None else self._vectors.get(group)
-            is_ready = group.scan.is_whole or cached is not None
-            waiting.append(replace(group, visible=cached))
-            row_count += 0 if is_ready else group.count
+            extended = group if group.scan.is_whole or self._vectors is None else self._vectors.apply(group)
+            waiting.append(extended)
+            row_count += 0 if extended.scan.is_whole else group.count
             if not row_count or row_count >= _COMPARED_ROWS_MAX:
                 yield from self._compute_vectors(waiting)
                 waiting, row_count = [], 0
         yield from self._compute_vectors(waiting)
 
     def _compute_vectors(self, groups: Sequence[_RowGroup]) -> list[_RowGroup]:
-        """Return the row groups with those vectors that are missing; keys that are read stay with the row group."""
+        """Return the row groups with all deletes applied; keys that are read stay with the row group."""
         completed = list(groups)
-        missing = [place for place, group in enumerate(groups) if group.visible is None and not group.scan.is_whole]
+        missing = [place for place, group in enumerate(groups) if not group.scan.is_whole]
         numbered = {groups[place].scan.file.location: groups[place].scan for place in missing}
         positions = dict(zip(numbered, map_parallel(self._read_positions, list(numbered.values())), strict=True))
         by_keys: dict[_DeleteGroup, list[int]] = {}
         for place in missing:
             group = groups[place]
-            visible = _mask_positions(group, positions[group.scan.file.location])
-            completed[place] = replace(group, visible=visible)
+            completed[place] = _mask_positions(group, positions[group.scan.file.location])
             for key_ids in dict.fromkeys(one.key_ids for one in group.scan.equality_deletes):
                 by_keys.setdefault((group.scan.log_values, key_ids), []).append(place)
-        for which, places in by_keys.items():
-            for place, group in zip(places, self._compare_keys(which, [completed[one] for one in places]), strict=True):
+        for (_, key_ids), places in by_keys.items():
+            compared = self._compare_keys(key_ids, [completed[one] for one in places])
+            for place, group in zip(places, compared, strict=True):
                 completed[place] = group
         if self._vectors is not None:
             for place in missing:
-                self._vectors.put(completed[place], completed[place].visible)
+                whole = replace(completed[place], scan=self._plan.scans[completed[place].place])
+                self._vectors.put(whole, whole.visible)
         return completed
 
-    def _compare_keys(self, which: "_DeleteGroup", groups: Sequence[_RowGroup]) -> Iterator[_RowGroup]:
-        """Yield row groups without the rows that equality deletes with the same key columns remove."""
-        keys = self._key_columns(which[1])
+    def _compare_keys(self, key_ids: tuple[int, ...], groups: Sequence[_RowGroup]) -> Iterator[_RowGroup]:
+        """Yield row groups of one log without the rows that equality deletes with these key columns remove."""
+        keys = self._key_columns(key_ids)
         tables = map_parallel(lambda group: self._load(group, group.keys, keys), groups)
         parts = [(rows, group.scan.position) for group, rows in zip(groups, tables, strict=True)]
-        masks = find_visible_rows(parts, self._read_delete_keys(which), keys)
+        masks = find_visible_rows(parts, self._read_delete_keys(key_ids, groups), keys)
         for group, rows, mask in zip(groups, tables, masks, strict=True):
-            visible = mask if group.visible is None else pc.and_(group.visible, mask)
-            yield replace(group, keys=rows, visible=visible)
+            yield replace(_mask(group, mask), keys=rows)
 
     def _read_positions(self, scan: FileScan) -> Any:
         return read_deleted_positions(self._store, scan) if scan.position_deletes else None
 
-    def _read_delete_keys(self, which: "_DeleteGroup") -> list[tuple[pa.Table, int]]:
-        """Return the keys and positions of the files whose keys are compared, read once for the plan."""
-        if which not in self._deletes:
-            log_values, key_ids = which
-            files = {
-                (one.file.location, one.position): one
-                for scan in self._plan.scans
-                if scan.log_values == log_values
-                for one in scan.equality_deletes
-                if one.key_ids == key_ids
-            }
-            keys = self._key_columns(key_ids)
-            tables = map_parallel(lambda one: self._open_file(one.file).read_all(keys), list(files.values()))
-            self._deletes[which] = [(rows, one.position) for rows, one in zip(tables, files.values(), strict=True)]
-        return self._deletes[which]
+    def _read_delete_keys(self, key_ids: tuple[int, ...], groups: Sequence[_RowGroup]) -> list[tuple[pa.Table, int]]:
+        """Return the keys and positions of the deletes of some row groups; each file is read once for the plan."""
+        deletes = {
+            (one.file.location, one.position): one
+            for group in groups
+            for one in group.scan.equality_deletes
+            if one.key_ids == key_ids
+        }
+        keys = self._key_columns(key_ids)
+        files = {
+            (one.file.location, key_ids): one.file
+            for one in deletes.values()
+            if (one.file.location, key_ids) not in self._delete_keys
+        }
+        tables = map_parallel(lambda file: self._open_file(file).read_all(keys), list(files.values()))
+        self._delete_keys |= dict(zip(files, tables, strict=True))
+        return [(self._delete_keys[one.file.location, key_ids], one.position) for one in deletes.values()]
 
     def _key_columns(self, key_ids: Iterable[int]) -> list[Column]:
         return [self._schema.column_with_id(key_id) for key_id in key_ids]
@@ -463,11 +500,16 @@ _DeleteGroup = tuple[tuple[Value | None, ...], tuple[int, ...]]
 _WHOLE_FILE: Final = -1
 
 
-def _mask_positions(group: _RowGroup, positions: Any) -> Any:
-    """Return a mask that is false for the rows at these positions; None without positions."""
+def _mask_positions(group: _RowGroup, positions: Any) -> _RowGroup:
+    """Return the row group without the rows at these positions."""
     if positions is None:
-        return None
-    return pc.invert(pc.is_in(build_row_numbers(group.count, group.start), positions))
+        return group
+    return _mask(group, pc.invert(pc.is_in(build_row_numbers(group.count, group.start), positions)))
+
+
+def _mask(group: _RowGroup, mask: Any) -> _RowGroup:
+    """Return the row group with only those of its visible rows for which the mask is true."""
+    return replace(group, visible=mask if group.visible is None else pc.and_(group.visible, mask))
 
 
 def _select_predicate_columns(schema: Schema, predicate: Predicate | None) -> tuple[Column, ...]:

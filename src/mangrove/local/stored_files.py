@@ -14,8 +14,9 @@ from mangrove.errors import FormatError, InvalidInputError
 from mangrove.local.parquet import copy_to_arrow_buffer
 from mangrove.model.manifests import IDENTITY_ENCODING, PARQUET, DataFile
 from mangrove.storage.port import Store
+from mangrove.tables.stored_files import BINARY, NewFile, detect_content_type
 
-__all__ = ["count_file_rows", "read_stored_files"]
+__all__ = ["describe_new_file", "read_stored_files"]
 
 
 def _delimited(delimiter: str) -> Callable[[Any], pa.Table]:
@@ -34,14 +35,24 @@ _READERS: Final[Mapping[str, Callable[[Any], pa.Table]]] = {
 }
 
 
-def count_file_rows(data: bytes, content_type: str) -> int:
-    """Return the number of rows that a Parquet file states; 0 for other formats."""
+def describe_new_file(file: NewFile) -> tuple[str, str, int]:
+    """Return the content type, the encoding and the number of rows, which only Parquet states, of a file to add.
+
+    Raise an error if the content type is given as Parquet and the data is not.
+    """
+    detected, encoding = detect_content_type(file.name)
+    content_type = file.content_type or detected
     if content_type != PARQUET:
-        return 0
+        return content_type, encoding, 0
     try:
-        return int(pa.parquet.read_metadata(pa.BufferReader(copy_to_arrow_buffer(data))).num_rows)
+        rows = int(pa.parquet.read_metadata(pa.BufferReader(copy_to_arrow_buffer(file.data))).num_rows)
     except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidInputError(f"the content type is {PARQUET}, but the data is not Parquet ({error})") from error
+        if file.content_type is None:
+            return BINARY, encoding, 0
+        raise InvalidInputError(
+            f"the content type of {file.name!r} is {PARQUET}, but the data is not Parquet ({error}); give another one"
+        ) from error
+    return content_type, encoding, rows
 
 
 def read_stored_files(store: Store, files: Sequence[DataFile], table: str) -> pa.Table:

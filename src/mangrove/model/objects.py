@@ -8,6 +8,7 @@ the way to itself: that is its locator, which a rename or a rebase may change.
 """
 
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -24,6 +25,8 @@ from mangrove.model.values import Value
 
 __all__ = [
     "CHECK_PREFIX",
+    "DROPPED_STREAMS",
+    "LAST_TABLE_VERSION",
     "STREAM_FORMAT",
     "AliasEntry",
     "Delta",
@@ -45,6 +48,10 @@ __all__ = [
 
 CHECK_PREFIX: Final = "mangrove.check."
 """The prefix of the table version properties with check constraints; the rest is the name."""
+DROPPED_STREAMS: Final = "mangrove.dropped-streams"
+"""The table version property with the chosen ids of dropped streams, separated by spaces."""
+LAST_TABLE_VERSION: Final = "mangrove.last-table-version"
+"""The table property with the largest number of a table version, set when that version is dropped."""
 STREAM_FORMAT: Final = "deltacat"
 """The stream format, by DeltaCAT's name."""
 
@@ -142,6 +149,12 @@ class TableEntry:
     def default_version(self) -> int | None:
         """The table version that is read and written by the table's name: the newest active one, else the newest."""
         return self.latest_active_table_version or self.latest_table_version
+
+    @property
+    def last_table_version(self) -> int:
+        """The largest number that a table version has or had; 0 if there was none."""
+        recorded = re.fullmatch("[0-9]{1,18}", self.properties.get(LAST_TABLE_VERSION, ""))
+        return max(self.latest_table_version or 0, int(recorded[0]) if recorded else 0)
 
     def __post_init__(self) -> None:
         check_id(self.id, "table id")
@@ -250,6 +263,11 @@ class TableVersion:
         _check_ordinal(self.previous_version, "previous table version")
         if self.latest_stream_id is not None:
             check_id(self.latest_stream_id, "stream id")
+
+    @property
+    def dropped_streams(self) -> frozenset[str]:
+        """The chosen ids of dropped streams, which no other stream may have."""
+        return frozenset(self.properties.get(DROPPED_STREAMS, "").split())
 
     @property
     def schemas(self) -> tuple[Schema, ...]:

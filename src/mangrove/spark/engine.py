@@ -27,6 +27,7 @@ from mangrove.spark.change_feed import compute_changed_rows, create_frame_from_a
 from mangrove.spark.compaction import write_compacted_files
 from mangrove.spark.delete_update import (
     apply_defaults_and_checks,
+    build_assignments,
     plan_delete_keys,
     plan_delete_where,
     plan_dynamic_overwrite,
@@ -44,11 +45,13 @@ from mangrove.spark.merge import plan_merge
 from mangrove.spark.row_changes import SparkFileContext, translate_spark_errors
 from mangrove.spark.scan import run_scan
 from mangrove.spark.session import local_session
-from mangrove.spark.types import detect_column_types
+from mangrove.spark.targets import column_of
+from mangrove.spark.types import detect_column_types, from_spark_type, to_spark_type
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import write_rows
 from mangrove.spark.write_checks import check_distinct_keys
 from mangrove.storage.port import Store
+from mangrove.tables.aggregates import count_rows
 from mangrove.tables.compaction import UNBOUNDED, Compaction, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merge import Assignable, MergePlan
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
@@ -59,6 +62,7 @@ from mangrove.tables.write_plan import (
     RowCounts,
     build_append_delta,
     build_upsert_delta,
+    find_upsert_columns,
     group_files_by_log,
     plan_full_overwrite,
     plan_write,
@@ -203,8 +207,13 @@ class SparkEngine:
 
     def merge(self, state: TableState, source: object, plan: MergePlan) -> PlannedWrite:
         """Merge a source into the table; the first matching clause applies to each row."""
+        rows = self._frame(state, source)
         with translate_spark_errors():
-            return plan_merge(self._files, state, self._frame(state, source), plan)
+            columns = find_upsert_columns(state, plan, rows.columns, lambda name: _find_column_type(rows, name))
+            if columns is None:
+                return plan_merge(self._files, state, rows, plan)
+            values = build_assignments(state, rows, {name: column_of(own) for name, own in columns.items()})
+            return self.upsert(state, rows.select(*values.values()))
 
     def changes(self, before: TableState, after: TableState) -> DataFrame:
         """Return the changed rows with their change type."""
@@ -269,11 +278,16 @@ class SparkEngine:
         )
 
     def _count_visible(self, state: TableState) -> int:
-        plan = plan_scan(state)
-        if all(scan.is_whole for scan in plan.scans):
-            return sum(scan.file.row_count for scan in plan.scans)
-        return self.read(state, []).count()
+        known = count_rows(state, plan_scan(state), None)
+        return self.read(state, []).count() if known is None else known
 
 
 def _count_inserted(by_log: Mapping[tuple[Value | None, ...], Sequence[DataFile]]) -> RowCounts:
     return RowCounts(inserted=sum(file.row_count for files in by_log.values() for file in files))
+
+
+def _find_column_type(rows: DataFrame, name: str) -> DataType | None:
+    """Return the type of a column, or None if Spark compares its values in another way, such as by a collation."""
+    given = rows.schema[name].dataType
+    found = from_spark_type(given, name)
+    return found if found is not None and to_spark_type(found) == given else None

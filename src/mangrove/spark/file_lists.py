@@ -5,6 +5,10 @@ line for each file, with its size. Spark trusts it and makes no request before i
 The format is internal to Spark, so the first list is verified, and plain paths are used
 if Spark sees other files.
 
+Without the option `recursiveFileLookup` Spark reads the values of partition columns from
+the names of the folders, and prunes partitions itself. The files with such folders are
+therefore one relation for each folder that contains them, and all others are one more.
+
 A list also has the modification time of each file, which is irrelevant for immutable
 files. It is set to a file number instead, which Spark returns with every row, so that
 one scan distinguishes many files.
@@ -47,6 +51,13 @@ class ListedFile:
     """The file number in `FileLists.read_numbered`."""
     has_ids: bool = True
     """Whether its columns have field ids."""
+    folder: str = ""
+    """The end of its folder that has the values of partition columns, such as `day=3/`."""
+
+    @property
+    def partitioned_folder(self) -> str:
+        """The folder that contains the partition folders, or an empty string without these."""
+        return self.uri.rpartition("/")[0].removesuffix(self.folder[:-1]) if self.folder else ""
 
 
 @dataclass
@@ -67,7 +78,8 @@ class FileLists:
     roots_of: RootsOf | None = None
     """The root of each path where roots differ: a shallow export references files of its source."""
     _folder: Path | None = None
-    _is_trusted: bool | None = field(default=None)
+    _is_trusted: dict[bool, bool] = field(default_factory=dict)
+    """Whether Spark sees the files of a list, without and with partition folders."""
     _count: int = 0
 
     def read(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
@@ -80,7 +92,7 @@ class FileLists:
         if others:
             rows = self._foreign_rows(others, schema)
             return rows.unionByName(self.read(own, schema)) if own else rows
-        return self._listed(files, schema) if self._trusts(files, schema) else self._plain(files, schema)
+        return _union_frames(self._relations(files, schema))
 
     def read_numbered(
         self, files: Sequence[ListedFile], schema: StructType, number: str, row_index: str | None = None
@@ -93,13 +105,12 @@ class FileLists:
             rows = self._foreign_rows(others, schema, number, row_index)
             return rows.unionByName(self.read_numbered(own, schema, number, row_index)) if own else rows
         numbers = list(dict.fromkeys(file.number for file in files))
-        if len(numbers) > 1 and self._trusts(files, schema):
-            return _with_numbers(self._listed(files, schema), number, row_index)
-        parts = [
-            _with_numbers(self.read([file for file in files if file.number == one], schema), number, row_index, one)
-            for one in numbers
-        ]
-        return reduce(lambda left, right: left.unionByName(right), parts)
+        if len(numbers) == 1 or self._trusts(files, schema):
+            known = numbers[0] if len(numbers) == 1 else None
+            relations = self._relations(files, schema)
+            return _union_frames([_with_numbers(rows, number, row_index, known) for rows in relations])
+        groups = [[file for file in files if file.number == one] for one in numbers]
+        return _union_frames([self.read_numbered(group, schema, number, row_index) for group in groups])
 
     def can_number_files(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         """Return whether one scan can number many files."""
@@ -121,11 +132,26 @@ class FileLists:
         return [(file.uri.removeprefix(self.root_uri), file.size_bytes, file.number) for file in files]
 
     def _trusts(self, files: Sequence[ListedFile], schema: StructType) -> bool:
-        if self._is_trusted is None:
-            self._is_trusted = self._can_trust_files(files[:1], schema)
-        return self._is_trusted
+        kinds = {bool(file.folder): file for file in files}
+        for kind, file in kinds.items():
+            if kind not in self._is_trusted:
+                self._is_trusted[kind] = self._can_trust_file(file, schema)
+        return all(self._is_trusted[kind] for kind in kinds)
+
+    def _relations(self, files: Sequence[ListedFile], schema: StructType) -> list[DataFrame]:
+        """Return the rows of the files as scans of Spark's own reader, those with partition columns first.
+
+        Of a union Spark takes only the first relation to find out whether joins can prune partitions.
+        """
+        if not self._trusts(files, schema):
+            return [self._plain(files, schema)]
+        groups: dict[str, list[ListedFile]] = {}
+        for file in self._located(files):
+            groups.setdefault(file.partitioned_folder, []).append(file)
+        return [self._listed(groups[folder], schema) for folder in sorted(groups, reverse=True)]
 
     def _listed(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
+        """Return the rows of files that are all without partition folders, or all below one folder with these."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="mangrove-scans-"))
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
@@ -134,9 +160,10 @@ class FileLists:
         folder = self._folder / str(self._count)
         log = folder / "_spark_metadata" / "0"
         log.parent.mkdir(parents=True)
-        log.write_text(encode_file_log(self._located(files)), "utf-8")
-        # Without recursive lookup Spark takes folders for partitions and finds no rows.
-        return self.session.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder.as_uri())
+        log.write_text(encode_file_log(files), "utf-8")
+        # Without recursive lookup Spark takes folders for partitions, and finds no rows if there are none.
+        is_flat = str(not files[0].folder).lower()
+        return self.session.read.schema(schema).option("recursiveFileLookup", is_flat).parquet(folder.as_uri())
 
     def _plain(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
         # Without the option Spark would expand `{` and `*` in paths.
@@ -152,13 +179,18 @@ class FileLists:
         uris = [root + quote(path) for path, root in zip(paths, roots, strict=True)]
         return [file if file.uri == uri else replace(file, uri=uri) for file, uri in zip(files, uris, strict=True)]
 
-    def _can_trust_files(self, files: Sequence[ListedFile], schema: StructType) -> bool:
+    def _can_trust_file(self, file: ListedFile, schema: StructType) -> bool:
+        located = self._located([file])
         try:
-            seen = [_plain_uri(unquote(uri)) for uri in self._listed(files, schema).inputFiles()]
+            seen = [_plain_uri(unquote(uri)) for uri in self._listed(located, schema).inputFiles()]
         except PySparkException:
             # A Spark driver on another machine does not see the folder.
             return False
-        return seen == [_plain_uri(unquote(file.uri)) for file in self._located(files)]
+        return seen == [_plain_uri(unquote(file.uri)) for file in located]
+
+
+def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda left, right: left.unionByName(right), frames)
 
 
 def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None = None) -> DataFrame:

@@ -4,6 +4,9 @@ Spark resolves columns by field id, but pushed-down filters and expected types b
 current column name. In a file that was written before two columns swapped names, that is
 the other column, and matching rows would be skipped. Such columns are read under unused
 names, which are never pushed down.
+
+Partition columns are read from folder names (see `tables.partition_folders`), under the
+names that they have there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,6 +27,7 @@ from mangrove.model.types import Column, DataType, List, Map, Struct
 from mangrove.spark.deletion_vectors import FILE, ROW
 from mangrove.spark.file_lists import FileLists, ListedFile
 from mangrove.spark.types import to_spark_schema, to_spark_type
+from mangrove.tables.partition_folders import PartitionFolders
 from mangrove.tables.scan_plan import EqualityDelete, FileScan, ScanPlan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import has_column_ids
@@ -115,13 +119,14 @@ def run_scan(
     Files without deletes are scanned directly; only the others are compared with keys
     or positions.
     """
-    aliased = alias_reused_columns(state.schema, state.version.earlier_schemas)
+    folders = _find_partition_folders(state)
+    aliased = _use_folder_names(alias_reused_columns(state.schema, state.version.earlier_schemas), folders)
     by_id = {column.id: column for column in aliased.columns}
     selected = [by_id[column.id] for column in columns]
     # Spark prunes columns itself, but the Python worker does not.
-    schema = _narrow_schema(aliased, plan, selected, predicate)
+    schema = _narrow_schema(aliased, plan, selected, predicate, folders)
     requested = frozenset[int]() if predicate is None else collect_column_ids(predicate)
-    rows = _union_frames(_parts(lists, root_uri, schema, plan.scans, requested))
+    rows = _union_frames(_parts(_ScanFiles(lists, root_uri, schema, folders), plan.scans, requested))
     if predicate is not None:
         rows = rows.where(render_predicate_sql(predicate, aliased))
     if tuple(selected) != schema.columns:
@@ -130,30 +135,84 @@ def run_scan(
     return restore_column_names(rows, aliased, state.schema)
 
 
-def _parts(
-    lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan], requested: frozenset[int]
-) -> list[DataFrame]:
+def _find_partition_folders(state: TableState) -> PartitionFolders | None:
+    """Return the folders from which Spark can read partition columns; None if there are none.
+
+    A name in a folder must never have been the name of another column, which Spark would
+    use to filter the rows of files outside of such folders.
+    """
+    scheme = state.log_scheme if state.log_scheme.fields else state.file_scheme
+    if scheme is None:
+        return None
+    folders = PartitionFolders(scheme, state.schema)
+    ids = {name.casefold(): column_id for name, column_id in folders.columns.items()}
+    columns = [column for schema in state.version.schemas for column in schema.columns]
+    is_reused = any(ids.get(column.name.casefold(), column.id) != column.id for column in columns)
+    return None if is_reused or not ids else folders
+
+
+def _use_folder_names(schema: Schema, folders: PartitionFolders | None) -> Schema:
+    """Return the schema with the names that partition columns have in folders."""
+    names = {} if folders is None else {column_id: name for name, column_id in folders.columns.items()}
+    if all(names.get(column.id, column.name) == column.name for column in schema.columns):
+        return schema
+    return replace(
+        schema, columns=tuple(replace(column, name=names.get(column.id, column.name)) for column in schema.columns)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ScanFiles:
+    """What the scans of one table have in common."""
+
+    lists: FileLists
+    root_uri: str
+    schema: Schema
+    folders: PartitionFolders | None
+
+    def to_listed_file(self, scan: FileScan, number: int = 0) -> ListedFile:
+        """Return the file of a scan for Spark, with its partition folder."""
+        listed = _to_listed_file(scan.file, self.root_uri, number)
+        if self.folders is None:
+            return listed
+        # A file of a log has no values of its own, or none that are known to be right.
+        values = scan.log_values + (scan.file.partition_values or ())
+        folder = self.folders.find_folder(scan.file.location, values)
+        return replace(listed, folder=folder) if folder else listed
+
+    def read(self, scans: Iterable[FileScan]) -> DataFrame:
+        """Return the rows of the files of scans."""
+        return self.lists.read([self.to_listed_file(scan) for scan in scans], to_spark_schema(self.schema))
+
+    def read_numbered(
+        self, numbered: Iterable[tuple[FileScan, int]], number: str, row_index: str | None = None
+    ) -> DataFrame:
+        """Return the rows with a column for the number of their file and optionally one for their position."""
+        files = [self.to_listed_file(scan, file_number) for scan, file_number in numbered]
+        return self.lists.read_numbered(files, to_spark_schema(self.schema), number, row_index)
+
+
+def _parts(files: _ScanFiles, scans: Sequence[FileScan], requested: frozenset[int]) -> list[DataFrame]:
     """Return the visible rows of the files, with one scan per kind of deletes."""
+    lists = files.lists
     whole = [scan for scan in scans if scan.is_whole]
     touched = [scan for scan in scans if not scan.is_whole]
-    columns = to_spark_schema(schema)
     parts: list[DataFrame] = []
-    split = _split(lists, root_uri, schema, touched, requested)
+    split = _split(files, touched, requested)
     if split.by_keys:
         assert split.is_visible is not None
-        rows = lists.read(to_listed_files((scan.file for scan in split.by_keys), root_uri), columns)
-        parts.append(rows.where(split.is_visible))
+        parts.append(files.read(split.by_keys).where(split.is_visible))
     if split.by_numbers:
         assert lists.row_bits is not None
-        vectors = lists.row_bits.load(split.by_numbers, schema)
+        vectors = lists.row_bits.load(split.by_numbers, files.schema)
         whole += vectors.whole
         if vectors.numbered:
-            files = [_to_listed_file(scan.file, root_uri, number) for scan, number in vectors.numbered]
-            parts.append(lists.read_numbered(files, columns, FILE, ROW).where(vectors.is_visible).drop(FILE, ROW))
+            rows = files.read_numbered(vectors.numbered, FILE, ROW)
+            parts.append(rows.where(vectors.is_visible).drop(FILE, ROW))
     if split.joined:
-        parts.append(_visible(lists, root_uri, schema, split.joined))
+        parts.append(_visible(files, split.joined))
     if whole or not parts:
-        parts.insert(0, lists.read(to_listed_files((scan.file for scan in whole), root_uri), columns))
+        parts.insert(0, files.read(whole))
     return parts
 
 
@@ -167,9 +226,16 @@ def quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _narrow_schema(schema: Schema, plan: ScanPlan, columns: Sequence[Column], predicate: Predicate | None) -> Schema:
-    """Return the columns that the projection, filter and deletes need; at least one."""
+def _narrow_schema(
+    schema: Schema,
+    plan: ScanPlan,
+    columns: Sequence[Column],
+    predicate: Predicate | None,
+    folders: PartitionFolders | None,
+) -> Schema:
+    """Return the columns that the projection, filter, deletes and partition folders need; at least one."""
     requested = {column.id for column in columns} | {one for key_file in plan.key_files for one in key_file.key_ids}
+    requested.update(() if folders is None else folders.columns.values())
     looked_into = {schema.path_of(one)[0] for one in (collect_column_ids(predicate) if predicate is not None else ())}
     needed = [column for column in schema.columns if column.id in requested or column.name in looked_into]
     return replace(schema, columns=tuple(needed or schema.columns[:1]))
@@ -195,13 +261,12 @@ class _Split:
     """By anti-join with keys and positions."""
 
 
-def _split(
-    lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan], requested: frozenset[int]
-) -> _Split:
+def _split(files: _ScanFiles, scans: Sequence[FileScan], requested: frozenset[int]) -> _Split:
     """Decide how deletes apply to each file.
 
     A filter on keys narrows both sides of a join, whereas a bitmap needs all keys.
     """
+    lists, schema = files.lists, files.schema
     delete_files = ScanPlan(tuple(scans)).key_files
     oldest = min((key_file.position for key_file in delete_files), default=0)
     older = [scan for scan in scans if scan.position < oldest and not scan.position_deletes]
@@ -216,7 +281,7 @@ def _split(
         is_advertised = row_bits is not None and row_bits.can_build([*by_numbers, *group])
         (by_numbers if is_advertised else joined).extend(group)
     if by_numbers and not lists.can_number_files(
-        to_listed_files((scan.file for scan in by_numbers), root_uri), to_spark_schema(schema)
+        [files.to_listed_file(scan) for scan in by_numbers], to_spark_schema(schema)
     ):
         by_numbers, joined = [], [*by_numbers, *joined]
     return _Split(older if is_visible is not None else [], is_visible, by_numbers, joined)
@@ -230,7 +295,7 @@ def _key_condition(lists: FileLists, schema: Schema, delete_files: Sequence[Equa
     return lists.key_bits.is_visible(delete_files, [schema.column_with_id(key_id) for key_id in next(iter(key_ids))])
 
 
-def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
+def _visible(files: _ScanFiles, scans: Sequence[FileScan]) -> DataFrame:
     """Return the visible rows of files with deletes.
 
     A later key file that does not apply to a data file has none of its keys, so all keys
@@ -238,17 +303,17 @@ def _visible(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[Fi
     """
     delete_files = list(dict.fromkeys(key_file for scan in scans for key_file in scan.equality_deletes))
     numbered = [scan for scan in scans if scan.position_deletes]
-    keyed = [_to_listed_file(scan.file, root_uri, scan.position) for scan in scans if not scan.position_deletes]
-    parts = [lists.read_numbered(keyed, to_spark_schema(schema), _POSITION)] if keyed else []
+    keyed = [(scan, scan.position) for scan in scans if not scan.position_deletes]
+    parts = [files.read_numbered(keyed, _POSITION)] if keyed else []
     for position in dict.fromkeys(scan.position for scan in numbered):
         at_position = [scan for scan in numbered if scan.position == position]
-        found = _without_numbers(lists, root_uri, schema, at_position)
+        found = _without_numbers(files, at_position)
         parts.append(found.withColumn(_POSITION, f.lit(position).cast("bigint")))
     rows = _union_frames(parts)
     newest = max(scan.position for scan in scans)
     for key_ids in dict.fromkeys(key_file.key_ids for key_file in delete_files):
         chosen = [key_file for key_file in delete_files if key_file.key_ids == key_ids]
-        rows = _without_keys(lists, root_uri, rows, schema, chosen, newest)
+        rows = _without_keys(files.lists, files.root_uri, rows, files.schema, chosen, newest)
     return rows.drop(_POSITION)
 
 
@@ -284,15 +349,14 @@ def _without_keys(
     return rows.join(keys, is_deleted, "left_anti")
 
 
-def _without_numbers(lists: FileLists, root_uri: str, schema: Schema, scans: Sequence[FileScan]) -> DataFrame:
+def _without_numbers(files: _ScanFiles, scans: Sequence[FileScan]) -> DataFrame:
     """Return the rows that no position delete references."""
-    files = [_to_listed_file(scan.file, root_uri, number) for number, scan in enumerate(scans)]
-    rows = lists.read_numbered(files, to_spark_schema(schema), FILE, ROW)
+    rows = files.read_numbered([(scan, number) for number, scan in enumerate(scans)], FILE, ROW)
     delete_files = dict.fromkeys(file for scan in scans for file in scan.position_deletes)
-    position_deletes = lists.read(
-        to_listed_files(delete_files, root_uri), to_spark_schema(Schema((FILE_PATH, ROW_NUMBER)))
+    position_deletes = files.lists.read(
+        to_listed_files(delete_files, files.root_uri), to_spark_schema(Schema((FILE_PATH, ROW_NUMBER)))
     )
-    names = lists.session.createDataFrame(
+    names = files.lists.session.createDataFrame(
         [(scan.file.location, number) for number, scan in enumerate(scans)], "location string, file bigint"
     )
     deleted = position_deletes.join(f.broadcast(names), f.col(FILE_PATH.name) == f.col("location")).select(

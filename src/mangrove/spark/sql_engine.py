@@ -90,6 +90,10 @@ class SparkSqlEngine:
         """Return one row with one column."""
         return statements.create_one_row(self.engine.session, name)
 
+    def create_constant_row(self, frame: Frame, values: Sequence[Any]) -> Frame:
+        """Return one row of these values with the columns of a frame, without computing the frame."""
+        return statements.create_constant_row(frame, values)
+
     def rename_columns(self, frame: Frame, names: Sequence[str]) -> Frame:
         """Rename all columns."""
         return statements.rename_columns(frame, names)

@@ -43,6 +43,7 @@ __all__ = [
     "SessionNames",
     "add_literal_columns",
     "cache_rows",
+    "create_constant_row",
     "create_frame",
     "create_frame_of_arrow",
     "create_one_row",
@@ -319,6 +320,15 @@ def read_as_of_value(frame: Frame) -> object:
 def create_frame(session: SparkSession, schema: str, rows: Sequence[tuple[Any, ...]]) -> Frame:
     """Return a DataFrame of local rows; `schema` is text such as "version bigint, message string"."""
     return session.createDataFrame(list(rows), schema)
+
+
+def create_constant_row(frame: Frame, values: Sequence[Any]) -> Frame:
+    """Return a DataFrame with the columns of `frame` and one row, which needs no job."""
+    schema = frame.schema
+    row = pa.Table.from_arrays([pa.array([value]) for value in values], names=[str(n) for n in range(len(values))])
+    return frame.sparkSession.createDataFrame(row).select(
+        *(f.col(str(n)).cast(field.dataType).alias(field.name) for n, field in enumerate(schema.fields))
+    )
 
 
 def create_frame_of_arrow(session: SparkSession, rows: pa.Table) -> Frame:

@@ -1,7 +1,7 @@
 """Name resolution for one statement in a catalog version, with suggestions for unknown names."""
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -12,6 +12,7 @@ from mangrove.lakehouse.sql_port import Arguments
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import join_name, quote_name
 from mangrove.sql.parse.tokens import SqlName
+from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.deltas import TableTarget, split_version
 from mangrove.transaction.history import HistoryEntry
 
@@ -77,9 +78,9 @@ class NameResolver:
 
     catalog: Catalog
     at: Callable[[int | str], Catalog]
-    history: Callable[[], Iterator[HistoryEntry]]
+    history: Callable[[], Iterable[HistoryEntry]]
     namespace: str
-    table_history: Callable[[TableLocator], Iterator[HistoryEntry]]
+    table_history: Callable[[TableLocator], Iterable[HistoryEntry]]
     new_id: Callable[[], str]
     text: str = ""
     """The statement for error positions, if it references several objects."""
@@ -94,7 +95,12 @@ class NameResolver:
         return (self.namespace, name.parts[0]) if len(name.parts) == 1 else (name.parts[0], name.parts[1])
 
     def target(self, name: SqlName) -> TableTarget:
-        """Return what a table name opens: a table, or with a third part such as `version_2` a version of it."""
+        """Return what a table name opens: a table, or with a third part such as `version_2` a version of it.
+
+        A single part with a bar is a canonical string.
+        """
+        if len(name.parts) == 1 and "|" in name.parts[0]:
+            return resolve_target(self.catalog.reading(), name.parts[0])
         parts, version = split_version(name.parts)
         return TableTarget(self.table(replace(name, parts=parts)), version)
 

@@ -370,7 +370,7 @@ class SqlSession:
         if plan.startswith(_NO_PLAN):
             self._bind(statement.query, source)  # EXPLAIN does not raise errors; binding the query does.
         lines = [plan.rstrip(), "", "== Files of the lakehouse =="]
-        lines += [scan.explain() for scan in bound.scans]
+        lines += [scan.explain() for scan in bound.scans] or ["none is read"]
         return Result("information", answer=InlineResult("plan string", (("\n".join(lines),),)), scans=bound.scans)
 
     def _execute_dml(self, statement: DmlStatement, source: StatementSource) -> Result:

@@ -13,7 +13,7 @@ from mangrove.expressions.parse import check_not_empty, parse_expression
 from mangrove.expressions.sql_expression import Expr, LiteralExpr, format_literal
 from mangrove.model.names import suggest_name
 from mangrove.model.schema import Schema
-from mangrove.model.types import Struct
+from mangrove.model.types import Column, Struct
 from mangrove.tables.conversion import describe_invalid_decimal
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "MergeKind",
     "MergePlan",
     "find_equality_columns",
+    "find_matched_keys",
+    "find_source_column",
     "match_equality",
     "parenthesize",
     "resolve_assignments",
@@ -189,6 +191,34 @@ def match_equality(condition: Expression, plan: MergePlan) -> tuple[str, str] | 
         case BinaryOp("=", ColumnPath((first, one)), ColumnPath((second, other))):
             sides = (first.casefold(), second.casefold())
             return (one, other) if sides == (target, source) else (other, one) if sides == (source, target) else None
+        case _:
+            return None
+
+
+def find_matched_keys(plan: MergePlan, keys: Sequence[Column]) -> dict[str, str] | None:
+    """Return the case-folded source column of each key if `on` is exactly the equality of all keys, else None."""
+    try:
+        conditions = split_conjuncts(parse_expression(plan.on))
+    except InvalidInputError:
+        return None
+    pairs = [pair for pair in (match_equality(one, plan) for one in conditions) if pair is not None]
+    found = {ours.casefold(): theirs.casefold() for ours, theirs in pairs}
+    if not len(keys) == len(conditions) == len(pairs) or found.keys() != {key.name.casefold() for key in keys}:
+        return None
+    return {key.name: found[key.name.casefold()] for key in keys}
+
+
+def find_source_column(value: Assignable, plan: MergePlan) -> str | None:
+    """Return the case-folded name of the source column that a value is, or None for any other value."""
+    if not isinstance(value, Expr):
+        return None
+    try:
+        expression = to_expression(value)
+    except InvalidInputError:
+        return None
+    match expression:
+        case ColumnPath((qualifier, name)) if qualifier.casefold() == plan.source_name.casefold():
+            return name.casefold()
         case _:
             return None
 

@@ -16,6 +16,7 @@ from mangrove.expressions.predicates import (
     Operator,
     Predicate,
     StartsWith,
+    negate_predicate,
 )
 from mangrove.model.partitioning import (
     Bucket,
@@ -38,6 +39,7 @@ __all__ = [
     "can_match_stats",
     "can_partition_match",
     "enumerate_partition_values",
+    "must_match_stats",
 ]
 
 
@@ -81,6 +83,19 @@ def can_match_stats(predicate: Predicate, stats_of: Callable[[int], ColumnPrunin
             return facts.may_be_value and _value_may_match(predicate, facts)
         case _:
             assert_never(predicate)
+
+
+def must_match_stats(predicate: Predicate, stats_of: Callable[[int], ColumnPruningStats]) -> bool:
+    """Return whether every row satisfies `predicate`, as far as the statistics tell."""
+    match predicate:
+        case AllOf(parts):
+            return all(must_match_stats(part, stats_of) for part in parts)
+        case AnyOf(parts):
+            return any(must_match_stats(part, stats_of) for part in parts)
+        case ColumnComparison() | IsIn() | StartsWith() if stats_of(predicate.column_id).may_be_null:
+            return False
+        case _:
+            return not can_match_stats(negate_predicate(predicate), stats_of)
 
 
 def can_match_partition_values(predicate: Predicate, partition: Iterable[PartitionFieldValue]) -> bool:

@@ -23,10 +23,25 @@ from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import Float32, Float64
 from mangrove.model.values import Value, restore_zone
-from mangrove.tables.pruning import UNKNOWN_STATS, ColumnPruningStats, can_match_stats, can_partition_match
+from mangrove.tables.pruning import (
+    UNKNOWN_STATS,
+    ColumnPruningStats,
+    can_match_stats,
+    can_partition_match,
+    must_match_stats,
+)
 from mangrove.tables.table_state import PartitionLog, TableState
 
-__all__ = ["EqualityDelete", "FileScan", "LiveFile", "ScanPlan", "SkippedFile", "list_live_files", "plan_scan"]
+__all__ = [
+    "EqualityDelete",
+    "FileScan",
+    "LiveFile",
+    "ScanPlan",
+    "SkippedFile",
+    "can_read_whole_files",
+    "list_live_files",
+    "plan_scan",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +203,14 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
             by_number = numbered.of(live.file.location)
             scans.append(FileScan(live.file, live.position, log.values, delete_files.of(live), by_number))
     return ScanPlan(tuple(scans), tuple(skipped), len(state.logs) if state.is_part else None)
+
+
+def can_read_whole_files(state: TableState, plan: ScanPlan, predicate: Predicate | None) -> bool:
+    """Return whether all rows of all files of a plan are visible and satisfy the predicate of the plan."""
+    if not all(scan.is_whole for scan in plan.scans):
+        return False
+    columns = _Columns(state)
+    return predicate is None or all(must_match_stats(predicate, columns.stats_in(scan.file)) for scan in plan.scans)
 
 
 def _may_match(state: TableState, log: PartitionLog, predicate: Predicate) -> bool:

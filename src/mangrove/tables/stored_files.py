@@ -1,17 +1,32 @@
 """Files of tables without a schema: content types, paths, and which files a table has."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mangrove.errors import InvalidInputError
-from mangrove.model.manifests import IDENTITY_ENCODING, PARQUET, DataFile, FileKind
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.locators import PartitionLocator
+from mangrove.model.manifests import IDENTITY_ENCODING, PARQUET, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.values import Value
+from mangrove.tables.scan_plan import list_live_files
+from mangrove.tables.table_state import PartitionLog
+from mangrove.tables.write_plan import PlannedWrite, plan_write
+from mangrove.transaction.catalog import CatalogReader
+from mangrove.transaction.deltas import OpenTable, scan_deltas_of_partitions, scan_partitions
 
-__all__ = ["NewFile", "build_stored_file_path", "detect_content_type", "list_live_files"]
+__all__ = [
+    "BINARY",
+    "NewFile",
+    "build_stored_file_path",
+    "detect_content_type",
+    "load_live_files",
+    "plan_file_removal",
+]
 
-_BINARY: Final = "application/octet-stream"
+BINARY: Final = "application/octet-stream"
+"""The content type of a file of an unknown format."""
 _CONTENT_TYPES: Final[Mapping[str, str]] = {
     "parquet": PARQUET,
     "pq": PARQUET,
@@ -56,7 +71,7 @@ def detect_content_type(name: str) -> tuple[str, str]:
     *_, before, last = ("", "", *name.lower().split("."))
     if last in _ENCODINGS and before in _CONTENT_TYPES:
         return _CONTENT_TYPES[before], _ENCODINGS[last]
-    return _CONTENT_TYPES.get(last, _BINARY) if before else _BINARY, IDENTITY_ENCODING
+    return _CONTENT_TYPES.get(last, BINARY) if before else BINARY, IDENTITY_ENCODING
 
 
 def build_stored_file_path(table_id: str, file_id: str, name: str) -> str:
@@ -68,23 +83,36 @@ def build_stored_file_path(table_id: str, file_id: str, name: str) -> str:
     return f"data/{table_id}/{file_id}-{_NOT_IN_PATHS.sub('-', name)[-_NAME_CHARACTERS_MAX:]}"
 
 
-def list_live_files(deltas: Iterable[Delta], table: str) -> list[DataFile]:
-    """Return the files of the deltas of one partition, given in the order in which they apply."""
-    live: dict[str, tuple[int, DataFile]] = {}
-    for delta in deltas:
-        if delta.type is DeltaType.REPLACE:
-            live = {name: found for name, found in live.items() if not _is_replaced(name, found[0], delta)}
-        elif delta.type not in (DeltaType.APPEND, DeltaType.ADD):
+def load_live_files(reading: CatalogReader, opened: OpenTable) -> list[tuple[PartitionLog, list[DataFile]]]:
+    """Return the log and the files of each partition of a table without a schema, in the order of their deltas."""
+    partitions = dict(scan_partitions(reading, opened))
+    deltas: dict[PartitionLocator, list[Delta]] = {locator: [] for locator in partitions}
+    for locator, delta in scan_deltas_of_partitions(reading, list(partitions), opened.target.position):
+        if delta.type not in (DeltaType.APPEND, DeltaType.ADD, DeltaType.REPLACE):
             raise InvalidInputError(
-                f"{table} has no schema and a delta of type {delta.type.value}; its files cannot be listed without keys"
+                f"{opened.target} has no schema and a delta of type {delta.type.value}; its files cannot be listed "
+                "without keys"
             )
-        live |= {
-            file.location: (delta.position or 0, file) for file in delta.manifest.entries if file.kind is FileKind.DATA
-        }
-    return [file for _, file in live.values()]
+        deltas[locator.parent].append(delta)
+    logs = [PartitionLog(partition.values, tuple(deltas[locator])) for locator, partition in partitions.items()]
+    return [(log, [live.file for live in list_live_files(log.deltas) if live.is_data]) for log in logs]
 
 
-def _is_replaced(location: str, position: int, delta: Delta) -> bool:
-    if delta.replaced_locations:
-        return location in delta.replaced_locations
-    return delta.replaces_through is None or position <= delta.replaces_through
+def plan_file_removal(
+    live: Iterable[tuple[PartitionLog, list[DataFile]]], locations: Collection[str], table: str
+) -> tuple[PlannedWrite, list[DataFile]]:
+    """Return the write that removes files by location, and the removed files.
+
+    The remaining files replace the deltas so far, so that no delta needs the removed files.
+    """
+    deltas: dict[tuple[Value | None, ...], Delta] = {}
+    removed: list[DataFile] = []
+    for log, files in live:
+        remaining = Manifest(tuple(file for file in files if file.location not in locations))
+        if len(remaining.entries) < len(files):
+            deltas[log.values] = Delta(DeltaType.REPLACE, remaining, replaces_through=log.last_position)
+        removed += [file for file in files if file.location in locations]
+    missing = set(locations) - {file.location for file in removed}
+    if missing:
+        raise NotFoundError(f"{table} has no file {min(missing)!r}; list its files with their locations")
+    return plan_write(deltas), removed

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import ALL_ROWS, RowRange
 from mangrove.model.locators import PartitionLocator, StreamLocator, TableLocator, TableVersionLocator
-from mangrove.model.objects import CHECK_PREFIX, Delta, Partition, Stream, TableEntry, TableVersion
+from mangrove.model.objects import (
+    CHECK_PREFIX,
+    DROPPED_STREAMS,
+    Delta,
+    Partition,
+    Stream,
+    TableEntry,
+    TableVersion,
+)
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
+from mangrove.model.paths import SEGMENT_BYTES_MAX
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Float32, Float64, is_nested
@@ -82,6 +91,8 @@ class TableState:
     """The table properties."""
     is_part: bool = False
     """Whether logs were pruned because they have no matching rows."""
+    path_bytes_max: int = SEGMENT_BYTES_MAX
+    """The maximum size of the path of a data file."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
@@ -184,7 +195,7 @@ def load_opened_table_state(
         reading.read_rows(RowRange(opened.stream_locator, predicate or ALL_ROWS))
     located = reading.unrecorded() if isinstance(reading, Workspace) else reading
     partitions = _load_partitions(located, opened, requested) if with_logs else {}
-    logs = _load_logs(located, scheme, partitions)
+    logs = _load_logs(located, scheme, partitions, opened.target.position)
     return TableState(
         str(opened.target),
         table.id,
@@ -192,7 +203,8 @@ def load_opened_table_state(
         scheme,
         logs,
         properties_of(table, opened.version),
-        is_part=requested is not None,
+        is_part=requested is not None or opened.target.partition_id is not None,
+        path_bytes_max=min(SEGMENT_BYTES_MAX, reading.settings.file_path_max_size_bytes),
     )
 
 
@@ -221,7 +233,7 @@ def properties_of(table: TableEntry, version: TableVersion) -> Mapping[str, str]
     own = {
         name: text
         for name, text in version.properties.items()
-        if not name.startswith(CHECK_PREFIX) and name != NAMED_PARTITIONS
+        if not name.startswith(CHECK_PREFIX) and name not in (DROPPED_STREAMS, NAMED_PARTITIONS)
     }
     return {**table.properties, **own} if own else table.properties
 
@@ -231,7 +243,7 @@ def _load_partitions(
 ) -> dict[PartitionLocator, Partition]:
     """Return the partitions, or those that can match a predicate; they are looked up if it enumerates them."""
     schema, scheme = opened.version.schema, opened.partition_scheme
-    if predicate is None or schema is None:
+    if predicate is None or schema is None or opened.target.partition_id is not None:
         return dict(scan_partitions(reading, opened))
     named = enumerate_partition_values(scheme, schema, predicate)
     locators = None if named is None else locate_partitions(opened, named)
@@ -240,11 +252,14 @@ def _load_partitions(
 
 
 def _load_logs(
-    reading: CatalogReader, scheme: PartitionScheme, partitions: Mapping[PartitionLocator, Partition]
+    reading: CatalogReader,
+    scheme: PartitionScheme,
+    partitions: Mapping[PartitionLocator, Partition],
+    position: int | None = None,
 ) -> tuple[PartitionLog, ...]:
-    """Return the logs of partitions, whose deltas are read in one pass."""
+    """Return the logs of partitions, whose deltas, or those at a position, are read in one pass."""
     deltas: dict[str, list[Delta]] = {locator.partition_id: [] for locator in partitions}
-    for locator, delta in scan_deltas_of_partitions(reading, list(partitions)):
+    for locator, delta in scan_deltas_of_partitions(reading, list(partitions), position):
         deltas[locator.partition_id].append(delta)
     # DeltaCAT's partition scheme may be unsupported; then its values are ignored.
     is_divided = bool(scheme.fields)

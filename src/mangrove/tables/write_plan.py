@@ -20,6 +20,7 @@ from mangrove.model.manifests import Author, DataFile, FileKind, Manifest
 from mangrove.model.names import suggest_name
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.partitioning import Days, Hours, Identity, Months, Transform, Years
+from mangrove.model.paths import SEGMENT_BYTES_MAX
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
@@ -34,6 +35,7 @@ from mangrove.model.types import (
     Float32,
     Int16,
     Int32,
+    Int64,
     List,
     Map,
     Struct,
@@ -41,13 +43,21 @@ from mangrove.model.types import (
     is_nested,
 )
 from mangrove.model.values import Value
-from mangrove.tables.merge import MergeClause, MergeKind, MergePlan
+from mangrove.tables.merge import (
+    MergeClause,
+    MergeKind,
+    MergePlan,
+    find_matched_keys,
+    find_source_column,
+    resolve_clause_values,
+)
 from mangrove.tables.table_state import TableState
 
 __all__ = [
     "DELETE_MODE",
     "FILE_SIZE_BYTES",
     "NO_ROWS",
+    "PARALLEL_FILE_SIZE_BYTES_MIN",
     "STATISTICS_COLUMNS_MAX",
     "DeleteMode",
     "PlannedDelta",
@@ -69,6 +79,7 @@ __all__ = [
     "estimate_row_bytes",
     "estimate_rows_per_file",
     "find_missing_columns",
+    "find_upsert_columns",
     "group_files_by_log",
     "has_column_ids",
     "plan_full_overwrite",
@@ -259,12 +270,57 @@ def plan_partial_upsert(state: TableState, given: Sequence[str]) -> MergePlan:
     return MergePlan(on, tuple(clauses))
 
 
+def find_upsert_columns(
+    state: TableState, plan: MergePlan, source_columns: Sequence[str], type_of: Callable[[str], DataType | None]
+) -> dict[str, str] | None:
+    """Return the source column of each table column if a merge is an upsert, else None.
+
+    It is one if it matches rows by exactly the keys of the table, and both updates and inserts
+    set every column to the same column of the source. Then its result does not depend on the
+    rows of the table. `type_of` returns the type of a source column.
+    """
+    kinds = {clause.kind for clause in plan.clauses if clause.where is None}
+    is_one_of_each = len(plan.clauses) == len(kinds) and kinds == {MergeKind.MATCHED_UPDATE, MergeKind.INSERT}
+    if not is_one_of_each or not state.version.keys or delete_mode_of(state) is not DeleteMode.KEYS:
+        return None
+    own = {name.casefold(): name for name in source_columns}
+    keys = find_matched_keys(plan, state.key_columns)
+    if keys is None or len(own) < len(source_columns):
+        return None
+    updated, inserted = (
+        {
+            name: find_source_column(value, plan)
+            for name, value in resolve_clause_values(clause, state.schema, source_columns, plan).items()
+        }
+        for clause in sorted(plan.clauses, key=lambda clause: clause.kind is MergeKind.INSERT)
+    )
+    found: dict[str, str] = {}
+    for column in state.schema.columns:
+        name = inserted.get(column.name)
+        same = updated.get(column.name, name if column.name in keys else None)
+        if name is None or name not in own or same != name or keys.get(column.name, name) != name:
+            return None
+        found[column.name] = own[name]
+    is_exact = all(_is_same_key_type(key.type, type_of(found[key.name])) for key in state.key_columns)
+    return found if is_exact else None
+
+
+def _is_same_key_type(ours: DataType, theirs: DataType | None) -> bool:
+    """Return whether values that SQL finds equal are stored as the same key, so that an upsert replaces the row."""
+    if isinstance(ours, Char):
+        return False
+    families = (Int16 | Int32 | Int64, Varchar)
+    return ours == theirs or any(isinstance(ours, family) and isinstance(theirs, family) for family in families)
+
+
 def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
 FILE_SIZE_BYTES: Final = 256 * 1024 * 1024
 """The maximum size in memory of the rows of one file; the file is usually several times smaller."""
+PARALLEL_FILE_SIZE_BYTES_MIN: Final = 64 * 1024 * 1024
+"""The minimum size in memory of the rows of files that are encoded in parallel."""
 STATISTICS_COLUMNS_MAX: Final = 64
 """The maximum number of columns with bounds, which every scan reads."""
 _AUTHOR: Final = Author("mangrove")
@@ -349,9 +405,14 @@ def describe_deltas(
     return describe if given or by or position is not None else lambda write: write
 
 
-def build_data_file_path(table_id: str, file_id: str) -> str:
-    """Return the path of a new data file; each attempt uses a fresh id, so no file is overwritten."""
-    return f"data/{table_id}/{file_id}.parquet"
+def build_data_file_path(table_id: str, file_id: str, folder: str = "", bytes_max: int = SEGMENT_BYTES_MAX) -> str:
+    """Return the path of a new data file; each attempt uses a fresh id, so no file is overwritten.
+
+    >>> build_data_file_path("t1", "f1", "day=3/"), build_data_file_path("t1", "f1", "day=3/", bytes_max=20)
+    ('data/t1/day=3/f1.parquet', 'data/t1/f1.parquet')
+    """
+    path = f"data/{table_id}/{folder}{file_id}.parquet"
+    return path if len(path) <= bytes_max else f"data/{table_id}/{file_id}.parquet"
 
 
 def has_column_ids(location: str) -> bool:
@@ -363,9 +424,16 @@ def has_column_ids(location: str) -> bool:
     return location.startswith("data/") and location.endswith(".parquet")
 
 
-def split_row_ranges(row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES) -> list[tuple[int, int]]:
-    """Return the first row and the number of rows of each file, of about equal size."""
-    file_count = min(row_count, max(1, -(-size_bytes // file_size_bytes)))
+def split_row_ranges(
+    row_count: int, size_bytes: int, file_size_bytes: int = FILE_SIZE_BYTES, threads: int = 1
+) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of each file, of about equal size.
+
+    Rows for fewer files than threads are split further, so that each thread can encode one; such files do not
+    become small.
+    """
+    in_parallel = min(threads, size_bytes // PARALLEL_FILE_SIZE_BYTES_MIN)
+    file_count = min(row_count, max(1, in_parallel, -(-size_bytes // file_size_bytes)))
     ends = [row_count * place // file_count for place in range(file_count + 1)] if file_count else [0]
     return [(start, end - start) for start, end in itertools.pairwise(ends)]
 

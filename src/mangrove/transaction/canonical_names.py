@@ -1,10 +1,11 @@
 """Resolution of canonical strings to objects, and of locators to canonical strings."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.canonical import CanonicalName, format_partition_values
+from mangrove.model.canonical import CanonicalName, format_partition_values, parse_canonical, parse_object_name
 from mangrove.model.locators import (
     AliasLocator,
     DeltaLocator,
@@ -21,10 +22,12 @@ from mangrove.model.locators import (
 from mangrove.model.objects import Object, Partition, Stream, ViewEntry
 from mangrove.transaction.aliases import locate_table, locate_view
 from mangrove.transaction.catalog import CatalogReader, find_namespace, find_table
-from mangrove.transaction.deltas import find_table_by_id
+from mangrove.transaction.deltas import TableTarget, find_table_by_id, parse_table_target
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["ResolvedObject", "resolve_locator", "resolve_name"]
+__all__ = ["ResolvedObject", "resolve_locator", "resolve_name", "resolve_target", "resolve_text"]
+
+_BAR: Final = "|"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,38 @@ class ResolvedObject:
     def kind(self) -> Kind:
         """The kind of the object."""
         return self.locator.kind
+
+
+def resolve_text(reading: CatalogReader, text: str) -> ResolvedObject:
+    """Return the object with a canonical string or a dotted name.
+
+    A text that is no dotted name of an object can be the canonical string of a namespace whose name contains dots.
+    """
+    try:
+        return resolve_name(reading, parse_object_name(text))
+    except (InvalidInputError, NotFoundError):
+        if not isinstance(text, str) or _BAR in text or reading.get(NamespaceLocator(text)) is None:
+            raise
+        return resolve_name(reading, CanonicalName(text))
+
+
+def resolve_target(reading: CatalogReader, name: str | Locator) -> TableTarget:
+    """Return what a name or locator opens: a table, or a table version, stream, partition or delta of one."""
+    if isinstance(name, TableLocator):
+        return TableTarget(name)
+    if isinstance(name, str) and _BAR in name:
+        resolved = resolve_name(reading, parse_canonical(name))
+    elif isinstance(name, Locator):
+        resolved = resolve_locator(reading, name)
+    else:
+        return parse_table_target(name)
+    own = resolved.name
+    if own.table is None or isinstance(resolved.locator, ViewLocator):
+        raise InvalidInputError(
+            f"{own} is a {resolved.kind.word}; expected a table, table version, stream, partition or delta"
+        )
+    locator = TableLocator(own.namespace, own.table)
+    return TableTarget(locator, own.version, own.stream_id, own.partition_id, own.position)
 
 
 def resolve_name(reading: CatalogReader, name: CanonicalName) -> ResolvedObject:

@@ -30,7 +30,16 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.names import check_new_name, join_name, split_name
-from mangrove.model.objects import AliasEntry, NamespaceEntry, Stream, TableEntry, TableType, TableVersion, ViewEntry
+from mangrove.model.objects import (
+    LAST_TABLE_VERSION,
+    AliasEntry,
+    NamespaceEntry,
+    Stream,
+    TableEntry,
+    TableType,
+    TableVersion,
+    ViewEntry,
+)
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.schema import check_new_columns
 from mangrove.transaction.aliases import (
@@ -291,6 +300,11 @@ def alter_table(
     description: str | None = None,
 ) -> None:
     """Set or remove properties, or change the description of the table."""
+    removed = tuple(removed)
+    if LAST_TABLE_VERSION in (*put, *removed):
+        raise InvalidInputError(
+            f"{LAST_TABLE_VERSION} of {locator} is set when a table version is dropped and cannot be changed"
+        )
     alter_entry(workspace, *find_table(workspace, locator), put, removed, description)
 
 

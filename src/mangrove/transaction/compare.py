@@ -1,6 +1,6 @@
 """Differences between versions, and the changes that restore an earlier version."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
@@ -20,6 +20,8 @@ from mangrove.model.locators import (
 )
 from mangrove.model.objects import (
     AliasEntry,
+    Delta,
+    DeltaType,
     NamespaceEntry,
     Object,
     SharedTransactionEntry,
@@ -32,6 +34,7 @@ __all__ = [
     "SupportsRollback",
     "build_restore_changes",
     "check_undoable",
+    "describe_object",
     "diff_snapshots",
     "find_changing_commit",
     "scan_all_objects",
@@ -193,14 +196,19 @@ def select_undone(differences: Iterable[Difference]) -> list[Difference]:
     ]
 
 
-def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], version: int) -> None:
+def check_undoable(
+    undone: Sequence[Difference], later: Iterable[Difference], version: int, name_table: Callable[[TableIdentity], str]
+) -> None:
     """Raise an error if a later version changed an object of this one or depends on it.
 
-    Shared transactions are ignored.
+    The same holds if this version removed a change of rows, which the undo would restore, and a
+    later one removed deltas before it: the change was computed from their rows. Shared
+    transactions are ignored.
     """
     changed = {difference.locator for difference in undone}
     made = {difference.locator for difference in undone if difference.before is None}
     partitions = {locator.parent for locator in changed if isinstance(locator, DeltaLocator)}
+    restored = _find_restored_changes(undone)
     for difference in later:
         locator = difference.locator
         if locator.kind is Kind.SHARED_TRANSACTION:
@@ -208,11 +216,45 @@ def check_undoable(undone: Sequence[Difference], later: Iterable[Difference], ve
         # A rewrite of a partition writes the partition, and may have merged the deltas.
         is_rewritten = locator in partitions and difference.before is not None
         above = [difference.after.target_locator] if isinstance(difference.after, AliasEntry) else _ancestors(locator)
-        if locator in changed or is_rewritten or any(one in made for one in above):
+        is_read = (
+            isinstance(locator, DeltaLocator)
+            and difference.after is None
+            and locator.position < restored.get(locator.parent, 0)
+        )
+        if locator in changed or is_rewritten or is_read or any(one in made for one in above):
             raise ConflictError(
-                f"version {version} cannot be undone: a later version changed {locator.kind.word} {locator}. "
+                f"version {version} cannot be undone: a later version changed {describe_object(locator, name_table)}. "
                 "Undo the later versions first, or roll back the whole lakehouse"
             )
+
+
+def _find_restored_changes(undone: Sequence[Difference]) -> dict[PartitionLocator, int]:
+    """Return the last positions of the restored deltas that change rows of earlier deltas, by partition."""
+    positions: dict[PartitionLocator, int] = {}
+    for one in undone:
+        if (
+            isinstance(one.locator, DeltaLocator)
+            and isinstance(one.before, Delta)
+            and one.after is None
+            and one.before.type not in (DeltaType.APPEND, DeltaType.ADD)
+        ):
+            partition = one.locator.parent
+            positions[partition] = max(one.locator.position, positions.get(partition, 0))
+    return positions
+
+
+def describe_object(locator: Locator, name_table: Callable[[TableIdentity], str]) -> str:
+    """Return the kind and the name of an object; one below a table is named by its table and table version."""
+    if not isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator):
+        return f"{locator.kind.word} {locator}"
+    table = name_table(TableIdentity(locator.namespace_id, locator.table_id))
+    match locator:
+        case TableVersionLocator():
+            return f"table version {locator.version} of {table}"
+        case StreamLocator():
+            return f"stream {locator.stream_id} of {table}.version_{locator.version}"
+        case _:
+            return f"rows of table {table}.version_{locator.version}"
 
 
 def _is_batch_record(difference: Difference) -> bool:

@@ -54,6 +54,7 @@ __all__ = [
     "add_deltas",
     "build_no_version_error",
     "build_partition_locator",
+    "check_writable",
     "find_table_by_id",
     "is_default_version",
     "load_partitions",
@@ -109,15 +110,22 @@ REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """Target of a read or write: the default version of a table, or a chosen table version or stream of it."""
+    """Target of a read or write: the default version of a table, or a chosen table version or stream of it.
+
+    A target of a read can also be a partition of a stream, or the delta of a partition at a position.
+    """
 
     locator: TableLocator
     version: int | None = None
     stream_id: str | None = None
+    partition_id: str | None = None
+    position: int | None = None
 
     def __str__(self) -> str:
         version = "" if self.version is None else f".{VERSION_PREFIX}{self.version}"
-        return f"{self.locator}{version}{'' if self.stream_id is None else f' (stream {self.stream_id})'}"
+        chosen = {"stream": self.stream_id, "partition": self.partition_id, "delta": self.position}
+        part = ", ".join(f"{kind} {one}" for kind, one in chosen.items() if one is not None)
+        return f"{self.locator}{version}{f' ({part})' if part else ''}"
 
 
 VERSION_PREFIX: Final = "version_"
@@ -206,7 +214,7 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
         raise build_no_version_error(reading, locator, table, number)
     if not isinstance(version, TableVersion) or version.latest_stream_id is None:
         raise FormatError(f"{locator} has no table version {number} or no stream of it; run `mangrove check`")
-    _check_version_state(target, version)
+    _check_version_state(reading, target, table, version)
     stream_id = target.stream_id or version.latest_stream_id
     stream_locator = StreamLocator(table.namespace_id, table.id, number, stream_id)
     stream = reading.get(stream_locator)
@@ -233,21 +241,30 @@ def is_default_version(table: TableEntry, version: TableVersion) -> bool:
     return version.version == table.default_version and is_readable
 
 
-def _check_version_state(target: TableTarget, version: TableVersion) -> None:
+def _check_version_state(reading: CatalogReader, target: TableTarget, table: TableEntry, version: TableVersion) -> None:
+    if target.version is None and not is_default_version(table, version):
+        states = [
+            f"{one.version} ({one.state.value})"
+            for _, one in reading.children(Kind.TABLE_VERSION, identity_of(table))
+            if isinstance(one, TableVersion)
+        ]
+        raise InvalidInputError(
+            f"{target.locator} has no active table version; versions: {', '.join(states)}. Activate one as in "
+            f"`mangrove set-state LAKE {target.locator} {version.version}=active`, or name one as in "
+            f"{target.locator}.{VERSION_PREFIX}{version.version}"
+        )
     if version.state is TableVersionState.DELETED:
         raise InvalidInputError(
             f"table version {version.version} of {target.locator} is deleted: it is neither read nor written. Set its "
             "state to another one, or read an earlier version of the lakehouse"
         )
-    if target.version is None and version.state in _NEVER_DEFAULT:
-        raise InvalidInputError(
-            f"{target.locator} has no active table version; activate one, or name one as in "
-            f"{target.locator}.{VERSION_PREFIX}{version.version}"
-        )
 
 
 def scan_partitions(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
-    """Yield the partitions of the table's stream, without those that DeltaCAT staged or replaced."""
+    """Yield the partitions of the table's stream, or the chosen one, without those that DeltaCAT staged or replaced."""
+    if opened.target.partition_id is not None:
+        yield from load_partitions(reading, [opened.partition_locator(opened.target.partition_id)])
+        return
     for locator, value in reading.children(Kind.PARTITION, opened.stream_locator):
         assert isinstance(locator, PartitionLocator)
         assert isinstance(value, Partition)
@@ -311,12 +328,14 @@ def scan_deltas(
 
 
 def scan_deltas_of_partitions(
-    reading: CatalogReader, partitions: Sequence[PartitionLocator]
+    reading: CatalogReader, partitions: Sequence[PartitionLocator], position: int | None = None
 ) -> Iterator[tuple[DeltaLocator, Delta]]:
-    """Yield the deltas of many partitions, in partition order, read in one pass."""
+    """Yield the deltas of many partitions, or those at a position, in partition order, read in one pass."""
     for locator, value in reading.children_of(Kind.DELTA, partitions):
         assert isinstance(locator, DeltaLocator)
         assert isinstance(value, Delta)
+        if position not in (None, locator.position):
+            continue
         yield locator, value if value.position == locator.position else replace(value, position=locator.position)
 
 
@@ -405,8 +424,15 @@ def _add_delta(
     return added
 
 
+def check_writable(target: TableTarget) -> None:
+    """Raise an error for a partition or delta: rows are written to a table, a table version or a stream."""
+    if target.partition_id is not None:
+        raise InvalidInputError(f"{target} is read-only; write to its table, table version or stream")
+
+
 def _guard_write(workspace: Workspace, opened: OpenTable) -> None:
     """Conflict with concurrent changes of the stream, and of the default version if the write did not choose one."""
+    check_writable(opened.target)
     if opened.stream.state is StreamState.DEPRECATED:
         raise InvalidInputError(f"{opened.target} was replaced by another stream and is read-only")
     workspace.guard(opened.stream_locator)
@@ -424,6 +450,7 @@ def put_table_version(
     column is added.
     """
     opened = open_table(workspace, target)
+    check_writable(opened.target)
     if version.version != opened.version.version or version.latest_stream_id != opened.version.latest_stream_id:
         raise InvalidInputError(
             f"{opened.locator} has the table version {opened.version.version}; its number and stream cannot change"

@@ -4,8 +4,10 @@ Every change of the lifecycle writes the table entry, also where it stays the sa
 that two concurrent ones conflict unless they write the same entry.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.model.locators import (
@@ -16,6 +18,8 @@ from mangrove.model.locators import (
     TableVersionLocator,
 )
 from mangrove.model.objects import (
+    DROPPED_STREAMS,
+    LAST_TABLE_VERSION,
     Partition,
     Stream,
     StreamState,
@@ -44,11 +48,16 @@ __all__ = [
     "create_table_version",
     "drop_stream",
     "drop_table_version",
+    "find_last_number",
     "load_streams",
     "load_table_versions",
     "load_versioned_table",
     "set_table_version_state",
 ]
+
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""An id that is drawn at random, so that it need not be recorded to be used only once."""
 
 
 def load_table_versions(reading: CatalogReader, table: TableEntry) -> dict[int, TableVersion]:
@@ -66,15 +75,23 @@ def load_streams(reading: CatalogReader, version: TableVersionLocator) -> dict[S
     }
 
 
+def find_last_number(table: TableEntry, versions: Mapping[int, TableVersion]) -> int:
+    """Return the largest number of a table version, also of a dropped one: no number is used twice."""
+    return max(*versions, table.last_table_version)
+
+
 def create_table_version(workspace: Workspace, locator: TableLocator, version: TableVersion, stream: Stream) -> None:
     """Create a table version with its first stream; its number is larger than that of every other."""
     table = load_versioned_table(workspace, locator)
     versions = load_table_versions(workspace, table)
     if version.version in versions:
         raise AlreadyExistsError(f"{locator} has a table version {version.version} already; choose a larger number")
-    if versions and version.version < max(versions):
+    last = find_last_number(table, versions)
+    if version.version <= last:
         raise InvalidInputError(
-            f"table version {version.version} of {locator} would be older than {max(versions)}; choose a larger number"
+            f"table version {version.version} of {locator} would be older than {last}; choose a larger number"
+            if version.version < last
+            else f"{locator} had a table version {last}, which was dropped; choose a larger number"
         )
     check_new_columns(version.schema)
     version_locator = TableVersionLocator(table.namespace_id, table.id, version.version)
@@ -116,6 +133,9 @@ def drop_table_version(workspace: Workspace, locator: TableLocator, number: int)
         )
     version_locator = TableVersionLocator(table.namespace_id, table.id, number)
     drop_objects(workspace, scan_objects_below(workspace, version_locator))
+    if number > max(rest):
+        last = str(find_last_number(table, versions))
+        table = replace(table, properties={**table.properties, LAST_TABLE_VERSION: last})
     _put_entry(workspace, locator, table, rest)
 
 
@@ -127,6 +147,11 @@ def create_stream(workspace: Workspace, target: TableTarget, stream_id: str, str
         raise AlreadyExistsError(
             f"table version {opened.version.version} of {opened.locator} has a stream {stream_id!r} already; "
             "choose another id"
+        )
+    if stream_id in opened.version.dropped_streams:
+        raise AlreadyExistsError(
+            f"table version {opened.version.version} of {opened.locator} had a stream {stream_id!r}, which was "
+            "dropped; choose another id"
         )
     stream = Stream(stream_id, stream_format, opened.stream.partition_scheme_id, StreamState.STAGED, opened.stream.id)
     workspace.guard(locator)
@@ -156,6 +181,10 @@ def drop_stream(workspace: Workspace, target: TableTarget) -> None:
     if opened.stream.id == opened.version.latest_stream_id:
         raise InvalidInputError(f"{target} is the stream that is read; commit another one before you drop it")
     drop_objects(workspace, scan_objects_below(workspace, opened.stream_locator))
+    if not _UUID.fullmatch(opened.stream.id):
+        dropped = " ".join(sorted({*opened.version.dropped_streams, opened.stream.id}))
+        properties = {**opened.version.properties, DROPPED_STREAMS: dropped}
+        workspace.put(opened.version_locator, replace(opened.version, properties=properties))
 
 
 def create_partition(

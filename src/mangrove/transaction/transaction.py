@@ -152,6 +152,9 @@ def name_conflicting_tables(error: ConflictError, met: Mapping[TableIdentity, ob
     text = str(error)
     for identity, locator in met.items():
         text = text.replace(str(identity), str(locator)).replace(identity.table_id, str(locator))
-        text = re.sub(rf"(?:delta|partition) {re.escape(str(locator))}[.|][^\s,:]+", f"rows of table {locator}", text)
+        name = f"({re.escape(str(locator))})"
+        text = re.sub(rf"(?:delta|partition) {name}[.|][^\s,:]+", r"rows of table \1", text)
+        text = re.sub(rf"table version {name}[.|](\d+)", r"table version \2 of \1", text)
+        text = re.sub(rf"stream {name}[.|](\d+)[.|]([^\s,:]+)", r"stream \3 of \1.version_\2", text)
     objects, colon, rest = text.partition(": ")
     return ConflictError(f"{', '.join(dict.fromkeys(objects.split(', ')))}{colon}{rest}")

@@ -24,7 +24,6 @@ from mangrove.inspect.objects import load_object_info
 from mangrove.inspect.overview import load_overview_info
 from mangrove.inspect.page import PageRequest, PinnedLakehouse, pin_version
 from mangrove.inspect.partition import load_delta_info, load_partition_info
-from mangrove.inspect.profile import load_profile_info
 from mangrove.inspect.query import QueryRunner, load_sql_info
 from mangrove.inspect.rows import load_rows_info
 from mangrove.inspect.search import load_search_info
@@ -33,6 +32,7 @@ from mangrove.inspect.storage import load_storage_info
 from mangrove.inspect.table import TableInfo, load_table_info
 from mangrove.inspect.table_files import load_table_files_info
 from mangrove.inspect.table_history import load_row_changes_info, load_table_history_info
+from mangrove.inspect.table_profile import load_table_profile_info
 from mangrove.inspect.tree import load_tree_info
 from mangrove.inspect.view_rows import load_view_rows_info
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -120,7 +120,7 @@ _PAGES: Final = (
     PageRoute("/objects", load_object_info, partial(render_page, "object.html")),
     PageRoute("/tables/{name}", load_table_info, render_table_page),
     PageRoute("/tables/{name}/rows", load_rows_info, render_rows_page),
-    PageRoute("/tables/{name}/profile", load_profile_info, render_profile_page),
+    PageRoute("/tables/{name}/profile", load_table_profile_info, render_profile_page),
     PageRoute("/tables/{name}/history", load_table_history_info, partial(render_page, "table_history.html")),
     PageRoute("/tables/{name}/changes", load_row_changes_info, render_row_changes_page),
     PageRoute("/tables/{name}/files", load_table_files_info, render_table_files_page, has_form=True),

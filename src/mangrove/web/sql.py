@@ -3,9 +3,7 @@
 The requests are POST. They are refused if a page of another server sends them (see `server/access.py`).
 """
 
-import decimal
 import json
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +15,7 @@ from starlette.routing import Route
 
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.inspect.query import QueryAnswer, QueryRunner
+from mangrove.local.row_formats import to_json_value
 from mangrove.model.json_codec import Json
 from mangrove.web.actions import WriteAccess, parse_form
 from mangrove.web.links import API
@@ -114,19 +113,11 @@ def to_browser_value(value: Any) -> Json:
     ['9007199254740992', 1.5, {'day': '2026-11-01'}]
     """
     match value:
-        case None | bool() | str():
-            return value
-        case int():
-            return value if abs(value) <= _SAFE_INTEGER_MAX else str(value)
-        case float():
-            return value if math.isfinite(value) else str(value)
-        case decimal.Decimal():
+        case int() if abs(value) > _SAFE_INTEGER_MAX:
             return str(value)
-        case bytes():
-            return f"0x{value.hex()}"
         case Mapping():
             return {str(name): to_browser_value(inner) for name, inner in value.items()}
         case list() | tuple():
             return [to_browser_value(inner) for inner in value]
         case _:
-            return str(value)
+            return to_json_value(value)

@@ -65,6 +65,7 @@ class DeltaCatMetastore:
         self._files = files
         self._foreign = ForeignCatalog(effects, files)
         self._newest = None if known is None else DeltaCatSnapshot(files, known)
+        self._newest_at_millis = 0
         self._recent = RecentVersions(self._read_live_guards)
         self._looked_at_millis: int | None = None
         self._lock = threading.Lock()
@@ -76,16 +77,24 @@ class DeltaCatMetastore:
 
     def latest(self) -> DeltaCatSnapshot:
         """Return the newest committed version; one request if there is no concurrent commit."""
+        now_millis = self._effects.now_millis()
         store, known = self._files.store, self._newest
         if known is None:
             found = find_newest_guard(store)
-            return self._foreign.latest() if found is None else self._seen(DeltaCatSnapshot(self._files, found))
+            if found is None:
+                return self._foreign.latest()
+            return self._seen(DeltaCatSnapshot(self._files, found), now_millis)
         following = read_guard(store, known.version + 1)
         if following is None:
-            return known
+            return self._seen(known, now_millis)
         newest = find_newest_version(lambda version: store.exists(guard_path(version)), following.version)
         guard = following if newest == following.version else self._guard(newest)
-        return self._seen(DeltaCatSnapshot(self._files, guard))
+        return self._seen(DeltaCatSnapshot(self._files, guard), now_millis)
+
+    def latest_since(self, millis: int) -> DeltaCatSnapshot | None:
+        """Return the newest version in memory if it was the newest at that time or later. This makes no request."""
+        with self._lock:
+            return self._newest if self._newest_at_millis >= millis else None
 
     def at_version(self, version: int) -> DeltaCatSnapshot:
         """Return a version by its number."""
@@ -137,7 +146,7 @@ class DeltaCatMetastore:
         have_rows_changed: RowChangeDetector = assume_rows_changed,
     ) -> CommitResult:
         """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
-        own = self._own(base)
+        own, now_millis = self._own(base), self._effects.now_millis()
         if changes.is_empty:
             return CommitResult(own, changes)
         if own.guard.is_foreign:
@@ -148,7 +157,8 @@ class DeltaCatMetastore:
             self._import_foreign_commits_periodically()
         committed = commit_changes(self._effects, self._files, own, changes, isolation, have_rows_changed)
         assert isinstance(committed.snapshot, DeltaCatSnapshot)
-        self._seen(committed.snapshot)
+        # After a lost race other processes are active, and the next statement reads the newest version first.
+        self._seen(committed.snapshot, now_millis if committed.snapshot.version == own.version + 1 else 0)
         return committed
 
     def rebase(
@@ -304,11 +314,14 @@ class DeltaCatMetastore:
         guards = read_guards(self._files.store, versions)
         return [None if guard is None or guard.is_expired else guard for guard in guards]
 
-    def _seen(self, snapshot: DeltaCatSnapshot) -> DeltaCatSnapshot:
+    def _seen(self, snapshot: DeltaCatSnapshot, at_millis: int = 0) -> DeltaCatSnapshot:
+        """Remember a version, which was the newest at that time or later."""
         self._recent.add(snapshot.version, snapshot.guard)
         with self._lock:
             if self._newest is None or snapshot.version > self._newest.version:
-                self._newest = snapshot
+                self._newest, self._newest_at_millis = snapshot, at_millis
+            elif snapshot.version == self._newest.version:
+                self._newest_at_millis = max(at_millis, self._newest_at_millis)
         return snapshot
 
 

@@ -72,19 +72,24 @@ class TreeMetastore:
         self._files = files
         self._names = names
         self._newest = known
+        self._newest_at_millis = 0
         self._recent = RecentVersions(self._read_live_roots)
         self._birthplaces = TableOrigins()
         self._lock = threading.Lock()
 
     def latest(self) -> TreeSnapshot:
         """Return the newest committed version; one request if there is no concurrent commit."""
-        known = self._newest
+        now_millis, known = self._effects.now_millis(), self._newest
         following = read_root(self._files.store, self._names, known.version + 1)
         if following is None:
-            return known
-        return self._seen(
-            TreeSnapshot(self._files, read_newest_root(self._files.store, self._names, following.version, following))
-        )
+            return self._seen(known, now_millis)
+        newest = read_newest_root(self._files.store, self._names, following.version, following)
+        return self._seen(TreeSnapshot(self._files, newest), now_millis)
+
+    def latest_since(self, millis: int) -> TreeSnapshot | None:
+        """Return the newest version in memory if it was the newest at that time or later. This makes no request."""
+        with self._lock:
+            return self._newest if self._newest_at_millis >= millis else None
 
     def at_version(self, version: int) -> TreeSnapshot:
         """Return a version by its number."""
@@ -149,9 +154,11 @@ class TreeMetastore:
         if changes.is_empty:
             return CommitResult(base, changes)
         known.root.revision.check_writable()
+        now_millis = self._effects.now_millis()
         committed = commit_changes(self._effects, self._files, known, changes, isolation, have_rows_changed)
         assert isinstance(committed.snapshot, TreeSnapshot)
-        self._seen(committed.snapshot)
+        # After a lost race other processes are active, and the next statement reads the newest version first.
+        self._seen(committed.snapshot, now_millis if committed.snapshot.version == known.version + 1 else 0)
         return committed
 
     def rebase(
@@ -280,11 +287,14 @@ class TreeMetastore:
         roots = read_roots(self._files.store, self._names, versions)
         return [None if root is None or root.is_expired else root for root in roots]
 
-    def _seen(self, snapshot: TreeSnapshot) -> TreeSnapshot:
+    def _seen(self, snapshot: TreeSnapshot, at_millis: int = 0) -> TreeSnapshot:
+        """Remember a version, which was the newest at that time or later."""
         self._recent.add(snapshot.version, snapshot.root)
         with self._lock:
             if snapshot.version > self._newest.version:
-                self._newest = snapshot
+                self._newest, self._newest_at_millis = snapshot, at_millis
+            elif snapshot.version == self._newest.version:
+                self._newest_at_millis = max(at_millis, self._newest_at_millis)
         return snapshot
 
 

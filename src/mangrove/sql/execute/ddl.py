@@ -169,7 +169,7 @@ def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
 
 def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameResolver) -> str:
     target = resolver.target(statement.name)
-    table = catalog.table(target.locator, version=target.version)
+    table = catalog.table(target.locator).bind(target)
     match statement.action:
         case RenameTo(name):
             with locate_errors_at(resolver.text, name.start):

@@ -1,7 +1,7 @@
 """Execution of UPDATE, DELETE and MERGE."""
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final, TypeAlias, assert_never
 
 import sqlglot
@@ -398,7 +398,10 @@ def execute_dml(
 
 
 def format_row_counts(counts: RowCounts) -> str:
-    """Return a readable message of the row counts."""
-    numbers = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
-    parts = [f"{number:,} {word}" for word, number in numbers.items() if number]
+    """Return a readable message of the row counts.
+
+    >>> format_row_counts(RowCounts(inserted=1000, updated=2)), format_row_counts(RowCounts(None, None, 0, upserted=3))
+    ('rows: 1,000 inserted, 2 updated', 'rows: 3 upserted')
+    """
+    parts = [f"{number:,} {word}" for word, number in asdict(counts).items() if number]
     return f"rows: {', '.join(parts)}" if parts else "no row was changed"

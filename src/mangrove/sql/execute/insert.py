@@ -97,7 +97,7 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
         raise InvalidInputError(
             f"table {locator} is {table.table_type.value} and cannot be written to; only managed tables can"
         )
-    return table if target.version is None else table.version(target.version)
+    return table.bind(target)
 
 
 def _substitute_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:

@@ -15,6 +15,7 @@ from mangrove.lakehouse.sql_port import Arguments, Frame, PositionedText, SqlEng
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, join_name, quote_name
 from mangrove.model.objects import TableEntry, TableType, ViewEntry
+from mangrove.model.values import Value
 from mangrove.sql.errors import build_statement_error
 from mangrove.sql.execute.table_functions import TABLE_FUNCTIONS, parse_table_function, run_table_function
 from mangrove.sql.parse.as_of import AsOfExpression, evaluate_as_of
@@ -37,6 +38,7 @@ from mangrove.sql.parse.tokens import (
 )
 from mangrove.sql.pushdown.column_pruning import ColumnPruning, NamesOf, require_all_columns, select_read_columns
 from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.manifest_aggregates import compute_from_manifests
 from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
 from mangrove.sql.pushdown.pruning_predicates import build_table_predicate
 from mangrove.sql.pushdown.scopes import TypedColumns
@@ -108,8 +110,8 @@ class ResolvedName:
     catalog: Catalog
     locator: TableLocator | ViewLocator
     value: TableEntry | ViewEntry
-    version: int | None = None
-    """The number of the table version that the name chooses."""
+    target: TableTarget | None = None
+    """The table, or the part of it that the name chooses."""
     as_of: int | str | None = None
     state: TableState | None = None
     """The state of a managed table."""
@@ -146,6 +148,13 @@ class ResolvedQuery:
             )
 
         return of
+
+    def compute_from_manifests(self, constants: ConstantResolver) -> tuple[Value | None, ...] | None:
+        """Return the only row of a query that needs no data files; otherwise None."""
+        states = [resolved.state for resolved in self.resolved.values()]
+        if not self.read.parsed.is_prunable or len(self.read.table_refs) != 1 or len(states) != 1 or states[0] is None:
+            return None
+        return compute_from_manifests(self.read.parsed.tree, states[0], constants)
 
     @cached_property
     def _positions(self) -> dict[int, int]:
@@ -210,7 +219,11 @@ class QueryBinder:
         constants = ConstantResolver(cache(self.time_zone), self._used_arguments(query.read.tokens, piece, whole))
         replacements = list(self._build_replacements(query, piece, whole, ScanRequirements(), constants))
         frame = self._run(query.read.tokens, piece, whole, replacements, head)
-        return BoundQuery(frame, tuple(self.scans), tuple(dict.fromkeys(self.names)))
+        names = tuple(dict.fromkeys(self.names))
+        row = query.compute_from_manifests(constants) if self.prunes else None
+        if row is None:
+            return BoundQuery(frame, tuple(self.scans), names)
+        return BoundQuery(frame if head else self.engine.create_constant_row(frame, row), (), names)
 
     def _run(
         self,
@@ -391,6 +404,8 @@ class QueryBinder:
 
     def _resolve_name(self, table_ref: TableRef) -> ResolvedName | None:
         """Resolve a name; None if it is not in the lakehouse."""
+        if len(table_ref.parts) == 1 and "|" in table_ref.parts[0]:
+            return self._resolve_canonical(table_ref)
         parts, version = split_version(table_ref.parts)
         namespace, name = self._split_name(parts)
         if namespace is None or (len(table_ref.parts) == 1 and self._is_session_view(name)):
@@ -410,14 +425,23 @@ class QueryBinder:
             view_locator, view = locate_view(reading, view_locator)
         if isinstance(table, TableEntry):
             self.names.append(full_name)
-            state = self._state(catalog, TableTarget(locator, version), table)
-            return ResolvedName(catalog, locator, table, version, table_ref.as_of, state)
+            target = TableTarget(locator, version)
+            state = self._state(catalog, target, table)
+            return ResolvedName(catalog, locator, table, target, table_ref.as_of, state)
         if isinstance(view, ViewEntry) and version is None:
             self.names.append(full_name)
             return ResolvedName(catalog, view_locator, view, as_of=table_ref.as_of)
         if table_ref.as_of is not None and locate_namespace(reading, NamespaceLocator(namespace))[1] is not None:
             raise NotFoundError(f"table or view {full_name} does not exist as of {table_ref.as_of!r}")
         return None
+
+    def _resolve_canonical(self, table_ref: TableRef) -> ResolvedName:
+        """Resolve a canonical string in backticks; no name contains a bar."""
+        catalog = self.resolver.catalog if table_ref.as_of is None else self.resolver.at(table_ref.as_of)
+        table = catalog.table(table_ref.parts[0])
+        self.names.append(str(table.locator))
+        state = self._state(catalog, table.target, table.value)
+        return ResolvedName(catalog, table.locator, table.value, table.target, table_ref.as_of, state)
 
     def _state(self, catalog: Catalog, target: TableTarget, value: TableEntry) -> TableState | None:
         """Return the cached state of a managed table; None if it is external or has no schema."""
@@ -444,9 +468,10 @@ class QueryBinder:
             requirements = replace(requirements, columns=require_all_columns)
         if isinstance(value, ViewEntry):
             return self._view_rows(resolved, requirements, constants or ConstantResolver(self.time_zone))
-        locator = resolved.locator
-        if resolved.state is None and isinstance(locator, TableLocator) and value.table_type is TableType.MANAGED:
-            return self.engine.create_frame_of_arrow(resolved.catalog.table(locator).to_arrow())
+        assert resolved.target is not None
+        if resolved.state is None and value.table_type is TableType.MANAGED:
+            table = resolved.catalog.table(resolved.target.locator).bind(resolved.target)
+            return self.engine.create_frame_of_arrow(table.to_arrow())
         if resolved.state is None:
             return self.engine.read_external_files(value.table_format, str(value.location), value.format_properties)
         requested = (
@@ -454,8 +479,7 @@ class QueryBinder:
             if constants is not None
             else None
         )
-        assert isinstance(resolved.locator, TableLocator)
-        record_rows_read(resolved.catalog.reading(), TableTarget(resolved.locator, resolved.version), requested)
+        record_rows_read(resolved.catalog.reading(), resolved.target, requested)
         is_pruned_by_engine = self.engine.prunes_columns and not self._has_foreign_files(resolved, resolved.state)
         columns = None if is_pruned_by_engine else select_read_columns(resolved.state.schema, requirements.columns())
         return self._table_rows(resolved, QueryScan(resolved.state.name, resolved.state, requested, columns))
@@ -464,11 +488,11 @@ class QueryBinder:
         """Return whether a table has files of other programs, which workers read."""
         version = _version_of(resolved.catalog)
         return self.statement_cache.foreign.get_or_create(
-            None if version is None else (version, resolved.locator, resolved.version), lambda: has_foreign_files(state)
+            None if version is None else (version, resolved.target), lambda: has_foreign_files(state)
         )
 
     def _table_rows(self, resolved: ResolvedName, scan: QueryScan) -> Frame:
-        key = (resolved.locator, resolved.version, resolved.as_of, scan.predicate, scan.columns)
+        key = (resolved.target, resolved.as_of, scan.predicate, scan.columns)
         if key not in self._frames:
             frames, version = self.statement_cache.frames, _version_of(resolved.catalog)
 
@@ -479,9 +503,7 @@ class QueryBinder:
                     lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
                 )
 
-            version_key = (
-                None if version is None else (version, resolved.locator, resolved.version, scan.predicate, scan.columns)
-            )
+            version_key = None if version is None else (version, resolved.target, scan.predicate, scan.columns)
             self._frames[key] = frames.get_or_create(version_key, read_frame)
             self.scans.append(scan)
         return self._frames[key]

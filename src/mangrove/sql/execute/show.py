@@ -58,8 +58,9 @@ class InlineResult:
 
 def build_count_result(counts: RowCounts) -> InlineResult:
     """Return the one-row result with the row counts of a statement."""
-    row = (counts.inserted, counts.updated, counts.deleted)
-    return InlineResult("rows_inserted bigint, rows_updated bigint, rows_deleted bigint", (row,))
+    row = (counts.inserted, counts.updated, counts.deleted, counts.upserted)
+    schema = "rows_inserted bigint, rows_updated bigint, rows_deleted bigint, rows_upserted bigint"
+    return InlineResult(schema, (row,))
 
 
 def build_history_result(lines: Iterable[HistoryEntry]) -> InlineResult:
@@ -353,7 +354,7 @@ def _load_table_or_view(resolver: NameResolver, target: TableTarget) -> TableSna
         raise NotFoundError(
             f"table or view {join_name(locator.namespace, locator.name)} does not exist{hint}"
         ) from None
-    return table if target.version is None else table.version(target.version)
+    return table.bind(target)
 
 
 def _schema_of(target: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:

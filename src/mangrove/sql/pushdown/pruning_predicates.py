@@ -35,7 +35,7 @@ from mangrove.sql.pushdown.monotonic_functions import rewrite_monotonic_comparis
 from mangrove.sql.pushdown.predicates import PushedAlternatives, PushedFilter, PushedPredicate
 from mangrove.sql.pushdown.scopes import has_only_known_args
 
-__all__ = ["build_condition_predicate", "build_table_predicate"]
+__all__ = ["build_condition_predicate", "build_exact_predicate", "build_table_predicate"]
 
 _OPERATORS: Final[dict[type, Operator]] = {
     exp.EQ: Operator.EQUAL,
@@ -67,14 +67,27 @@ def build_condition_predicate(
     where = None if tree is None else tree.args.get("where")
     if where is None:
         return None
+    return _read_condition(where.this, names, schema, ConstantResolver(time_zone), is_exact=is_exact)
+
+
+def build_exact_predicate(
+    condition: exp.Expr, names: Collection[str], schema: Schema, constants: ConstantResolver
+) -> Predicate | None:
+    """Return the predicate that is equivalent to a parsed condition on the table with these names, or None."""
+    return _read_condition(condition, names, schema, constants, is_exact=True)
+
+
+def _read_condition(
+    condition: exp.Expr, names: Collection[str], schema: Schema, constants: ConstantResolver, *, is_exact: bool
+) -> Predicate | None:
     folded = {name.casefold() for name in names}
 
     def name_of(column: Any) -> str | None:
         is_own_column = len(column.parts) == 1 or (len(column.parts) == 2 and column.table.casefold() in folded)
         return column.name.casefold() if is_own_column and isinstance(column.this, exp.Identifier) else None
 
-    requested = PushedFilter(where.this, (), name_of, is_beside_nulls=False)
-    return _Reader(requested, schema, ConstantResolver(time_zone)).predicate(requested.node, is_exact=is_exact)
+    requested = PushedFilter(condition, (), name_of, is_beside_nulls=False)
+    return _Reader(requested, schema, constants).predicate(requested.node, is_exact=is_exact)
 
 
 def _read(part: PushedFilter | PushedAlternatives, schema: Schema, constants: ConstantResolver) -> Predicate | None:

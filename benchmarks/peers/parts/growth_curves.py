@@ -1,0 +1,112 @@
+"""Part `growth`: how commits and lookups slow down with the history of a table and the number of tables."""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from benchmarks.peers.client import Failed, Worker
+from benchmarks.peers.parts.small_commits import write_commits
+from benchmarks.peers.results import Curve, PartResult
+from benchmarks.peers.setting import Setting
+
+SYSTEMS = ("mangrove", "lance", "delta", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk")
+CATALOGS = ("mangrove", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk")
+"""The systems that know their tables; the others have a folder per table."""
+MEASURED = 5
+CREATED_AT_ONCE = 1_000
+
+
+def run(setting: Setting) -> PartResult:
+    """Measure at powers of ten up to the largest sizes."""
+    sizes = setting.sizes
+    result = setting.begin(
+        "growth",
+        "Growth",
+        f"Medians of {MEASURED} operations at each size, on the local disk: appends of 3 rows and lookups of one key "
+        "after that many commits to one table, and creation and reading of an empty table among that many tables. A "
+        f"curve ends where {CREATED_AT_ONCE:,} tables or the commits up to the next size take longer than "
+        f"{sizes.seconds_max:g} s.",
+        SYSTEMS,
+    )
+    with setting.folder() as folder:
+        files = write_commits(folder, 2)
+        with setting.workers(result, folder / "commits") as workers:
+            result.curves += grow_commits(workers, files, sizes.commits_max, sizes.seconds_max)
+        with setting.workers(result, folder / "tables") as workers:
+            catalogs = {name: worker for name, worker in workers.items() if name in CATALOGS}
+            result.curves += grow_tables(catalogs, sizes.objects_max, sizes.seconds_max)
+    return result
+
+
+def grow_commits(workers: Mapping[str, Worker], files: list[str], commits_max: int, seconds_max: float) -> list[Curve]:
+    """Return the curves over the commits of one table; only the first commit has the key that is looked up."""
+
+    def fill(worker: Worker, done: int, size: int) -> None:
+        if not done:
+            worker.call("create", seconds_max, table="t")
+            worker.call("append", seconds_max, table="t", rows=files[0])
+        if size > max(done, 1):
+            worker.call("append", seconds_max, table="t", rows=files[1], times=size - max(done, 1))
+
+    measured: dict[str, dict[str, Any]] = {
+        "append of 3 rows": {"operation": "append", "table": "t", "rows": files[1]},
+        "lookup of one key": {"operation": "filter", "table": "t", "column": "id", "low": 1, "high": 2},
+    }
+    return grow(workers, "commits of the table", list_sizes(1, commits_max), fill, measured, seconds_max)
+
+
+def grow_tables(workers: Mapping[str, Worker], tables_max: int, seconds_max: float) -> list[Curve]:
+    """Return the curves over the number of tables."""
+
+    def fill(worker: Worker, done: int, size: int) -> None:
+        for start in range(done, size, CREATED_AT_ONCE):
+            worker.call("create_many", seconds_max, count=min(size - start, CREATED_AT_ONCE))
+
+    measured: dict[str, dict[str, Any]] = {
+        "creation of a table": {"operation": "create_many", "count": 1},
+        "read of an empty table": {"operation": "scan", "table": "n0"},
+    }
+    return grow(workers, "tables", list_sizes(10, tables_max), fill, measured, seconds_max)
+
+
+def grow(
+    workers: Mapping[str, Worker],
+    axis: str,
+    sizes: Iterator[int],
+    fill: Callable[[Worker, int, int], None],
+    measured: Mapping[str, Mapping[str, Any]],
+    seconds_max: float,
+) -> list[Curve]:
+    """Return a curve per measured operation, each size filled and measured on all systems before the next one."""
+    curves = [Curve(what, axis) for what in measured]
+    done = 0
+    for size in sizes:
+        for name, worker in workers.items():
+            open_curves = [curve for curve in curves if name not in curve.ended]
+            try:
+                if open_curves:
+                    fill(worker, done, size)
+            except Failed as failure:
+                for curve in open_curves:
+                    curve.ended[name] = f"ends before {size:,}: {failure}"
+                continue
+            for curve in open_curves:
+                try:
+                    answer = worker.call(seconds_max=seconds_max, times=MEASURED, **measured[curve.what])
+                except Failed as failure:
+                    curve.ended[name] = f"ends before {size:,}: {failure}"
+                else:
+                    curve.points.setdefault(name, []).append((size, statistics.median(answer.wall)))
+        done = size
+    return curves
+
+
+def list_sizes(first: int, last: int) -> Iterator[int]:
+    """Yield the powers of ten times `first` up to `last`.
+
+    >>> [*list_sizes(10, 5_000)]
+    [10, 100, 1000]
+    """
+    while first <= last:
+        yield first
+        first *= 10

@@ -1,0 +1,129 @@
+"""Statements that do not read rows begin on the version in memory, and their result is that of the newest version."""
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.errors import NotFoundError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table import Table
+from mangrove.storage.counting import CountingStore
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.wiring import LocalEngines
+
+
+@pytest.fixture
+def lake(effects: Effects, layout: str, strict: bool | None) -> Lakehouse:
+    lake = create_on_store(effects, layout=layout, strict=strict, engines=LocalEngines)
+    lake.create_namespace("shop")
+    lake.create_table("shop.orders", "id bigint not null, note string", keys=["id"])
+    return lake
+
+
+@pytest.fixture
+def other(lake: Lakehouse, store: CountingStore, clock: Clock) -> Lakehouse:
+    """Return the lakehouse as another process opens it."""
+    return open_on_store(build_deterministic_effects(store, clock, 10**6), engines=LocalEngines)
+
+
+def append(table: Table, *ids: int) -> None:
+    table.append([{"id": number, "note": "new"} for number in ids])
+
+
+def ids(lake: Lakehouse, name: str = "shop.orders") -> list[int]:
+    return sorted(row["id"] for row in lake.table(name).to_arrow().to_pylist())
+
+
+def test_a_blind_statement_right_after_another_reads_nothing(lake: Lakehouse, store: CountingStore) -> None:
+    orders = lake.table("shop.orders")
+    append(orders, 1)
+    append(orders, 3)  # strict trees read the definition of the partition once
+    before = store.requests
+    append(orders, 2)
+    orders.upsert([{"id": 1, "note": "changed"}])
+    orders.delete_keys([{"id": 2}])
+    made = store.requests - before
+    assert (made.reads, made.sizes, made.lists, made.creates) == (0, 0, 0, 3)
+    assert ids(lake) == [1, 3]
+
+
+def test_a_handle_that_was_idle_reads_the_newest_version(lake: Lakehouse, store: CountingStore, clock: Clock) -> None:
+    orders = lake.table("shop.orders")
+    append(orders, 1)
+    append(orders, 3)
+    clock.now_millis += 11_000
+    before = store.requests
+    append(orders, 2)
+    assert (store.requests - before).reads == 1
+
+
+def test_a_handle_that_lost_a_race_reads_the_newest_version(
+    lake: Lakehouse, other: Lakehouse, store: CountingStore
+) -> None:
+    orders = lake.table("shop.orders")
+    append(other.table("shop.orders"), 1)
+    append(orders, 2)  # loses
+    append(other.table("shop.orders"), 3)
+    before = store.requests
+    append(orders, 4)
+    assert (store.requests - before).creates == 1
+    assert ids(lake) == [1, 2, 3, 4]
+
+
+def test_rows_of_other_processes_stay(lake: Lakehouse, other: Lakehouse) -> None:
+    append(lake.table("shop.orders"), 1)
+    append(other.table("shop.orders"), 2)
+    append(lake.table("shop.orders"), 3)
+    append(other.table("shop.orders"), 4)
+    assert ids(lake) == ids(other) == [1, 2, 3, 4]
+
+
+def test_a_name_is_that_of_the_newest_version(lake: Lakehouse, other: Lakehouse) -> None:
+    orders = lake.table("shop.orders")
+    append(orders, 1)
+    with other.transaction() as transaction:
+        transaction.rename_table("shop.orders", "shop.archive")
+        transaction.create_table("shop.orders", "id bigint not null, note string", keys=["id"])
+    append(orders, 2)
+    assert (ids(other), ids(other, "shop.archive")) == ([2], [1])
+
+
+def test_a_table_that_another_process_dropped_is_not_found(lake: Lakehouse, other: Lakehouse) -> None:
+    orders = lake.table("shop.orders")
+    append(orders, 1)
+    other.drop_table("shop.orders")
+    version = other.version
+    with pytest.raises(NotFoundError):
+        append(orders, 2)
+    assert lake.version == version
+
+
+def test_a_column_that_another_process_added_is_accepted(lake: Lakehouse, other: Lakehouse) -> None:
+    orders = lake.table("shop.orders")
+    append(orders, 1)
+    other.table("shop.orders").update_schema().add_column("more", "bigint").commit()
+    orders.append([{"id": 2, "note": "new", "more": 5}])
+    assert {row["id"]: row["more"] for row in lake.table("shop.orders").to_arrow().to_pylist()} == {1: None, 2: 5}
+
+
+def test_a_default_that_another_process_set_is_used(lake: Lakehouse, other: Lakehouse) -> None:
+    orders = lake.table("shop.orders")
+    append(orders, 1)
+    other.table("shop.orders").update_schema().set_default("note", "'given'").commit()
+    orders.append([{"id": 2}])
+    assert {row["id"]: row["note"] for row in lake.table("shop.orders").to_arrow().to_pylist()} == {
+        1: "new",
+        2: "given",
+    }
+
+
+def test_a_statement_that_changes_nothing_is_repeated_on_the_newest_version(
+    store: CountingStore, clock: Clock, effects: Effects
+) -> None:
+    lake = create_on_store(effects, layout="deltacat-2", compatible_with="deltacat", engines=LocalEngines)
+    lake.create_namespace("shop")
+    orders = lake.create_table("shop.orders", "id bigint not null, note string", keys=["id"])
+    other = open_on_store(build_deterministic_effects(store, clock, 10**6), engines=LocalEngines)
+    append(other.table("shop.orders"), 1, 2)
+    orders.delete_keys([{"id": 2}])
+    assert ids(other) == [1]

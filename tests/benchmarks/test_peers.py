@@ -1,0 +1,174 @@
+"""The comparison with other systems: its report, its protocol and its command line."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from benchmarks.peers import markdown, svg
+from benchmarks.peers.__main__ import main
+from benchmarks.peers.client import Failed, Worker
+from benchmarks.peers.comparison import find_differences
+from benchmarks.peers.environments import NotAvailable, prepare_python
+from benchmarks.peers.parts.growth_curves import grow_commits, grow_tables
+from benchmarks.peers.parts.s3_cost import compute_dollars
+from benchmarks.peers.registry import System
+from benchmarks.peers.results import Cell, Curve, PartResult, Report, Row, decode_report, encode_report
+from benchmarks.peers.rows import digest_rows, make_rows, make_updates, write_rows
+from benchmarks.peers.s3_proxy import S3Proxy
+from benchmarks.peers.systems.port import Place
+from tests.support.s3_server import S3Server
+
+from mangrove.storage.opening import open_store
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def build_part() -> PartResult:
+    titles = {"mangrove": "Mangrove", "a": "System <A>", "b": "System B", "c": "System C"}
+    cells = {
+        "mangrove": Cell([30.0, 10.0, 20.0], [3.0, 1.0, 2.0]),
+        "a": Cell([5.0, 6.0, 7.0], [1.5, 1.5, 1.5]),
+        "b": Cell(reason="no scans"),
+        "c": Cell(),
+    }
+    curve = Curve("append", "commits", points={"mangrove": [(1, 2.0), (100, 2.5)], "a": [(1, 2.0), (100, 2.6)]})
+    part = PartResult("local", "Local", "Some rows.", titles, [Row("scan", cells=cells)], [curve])
+    part.unavailable["c"] = "not installed: offline"
+    return part
+
+
+def build_report() -> Report:
+    versions = {"a": {"a-package": "1.2"}}
+    return Report("2026-01-02 03:04 UTC", {"cores": "2"}, versions, {"rows": 1_000}, [build_part()])
+
+
+def test_a_report_survives_json() -> None:
+    assert decode_report(encode_report(build_report())) == build_report()
+
+
+def test_the_table_shows_medians_with_spread_and_marks_the_best_whoever_it_is() -> None:
+    lines = markdown.render_part(build_part())
+    assert "| scan, ms | 20.0 (10.0–30.0) | **6.00** (5.00–7.00) | – |" in lines
+    assert "| scan, ms | 2.00 (1.00–3.00) | **1.50** (1.50–1.50) | – |" in lines
+
+
+def test_missing_figures_and_systems_are_listed_with_their_reasons() -> None:
+    lines = markdown.render_part(build_part())
+    assert "* System B: no scans (scan)" in lines
+    assert "* System C: not available: not installed: offline" in lines
+
+
+def test_more_is_better_where_the_row_counts_commits() -> None:
+    part = build_part()
+    part.rows[0].higher_is_better = True
+    assert any("**20.0** (10.0–30.0)" in line for line in markdown.render_part(part))
+
+
+def test_the_report_names_date_machine_versions_and_sizes() -> None:
+    text = markdown.render_report(build_report())
+    for fact in ("2026-01-02 03:04 UTC", "cores 2", "a-package 1.2", "rows 1,000"):
+        assert fact in text
+
+
+def test_bars_are_in_proportion_and_one_per_figure() -> None:
+    root = ElementTree.fromstring(svg.render_bars(build_part()))
+    widths = [float(bar.attrib["width"]) for bar in root.iter(f"{SVG}rect")]
+    assert len(widths) == 2
+    assert widths[0] / widths[1] == pytest.approx(20 / 6, rel=0.01)
+    assert "System <A>" in {text.text for text in root.iter(f"{SVG}text")}
+
+
+def test_labels_of_curves_do_not_overlap() -> None:
+    part = build_part()
+    root = ElementTree.fromstring(svg.render_curve(part.curves[0], part.systems))
+    places = [float(text.attrib["y"]) for text in root.iter(f"{SVG}text") if text.text in part.systems.values()]
+    assert len(places) == 2
+    assert abs(places[0] - places[1]) >= svg.LABEL_HEIGHT
+
+
+def test_an_answer_that_differs_from_the_others_is_reported() -> None:
+    assert find_differences("scan", {"a": 1, "b": 2, "c": 1}) == ["scan: b answered 2, not 1"]
+    assert find_differences("scan", {}) == []
+
+
+def test_updates_replace_existing_rows_spread_over_the_table() -> None:
+    rows = make_rows(1_000)
+    updates = make_updates(rows, 3, 20)
+    ids: list[Any] = updates["id"].to_pylist()
+    assert len({*ids}) == 20
+    assert max(ids) - min(ids) == 950
+    assert digest_rows(updates)["v"] > digest_rows(rows.take(updates["id"]))["v"]
+
+
+def test_a_call_that_takes_too_long_ends_the_worker_and_the_next_call_starts_it_again(tmp_path: Path) -> None:
+    worker = Worker("parquet", Path(sys.executable), Place(str(tmp_path), str(tmp_path / "data")))
+    rows = write_rows(make_rows(10), tmp_path / "rows.arrow")
+    try:
+        worker.call("create", 60, table="t")
+        with pytest.raises(Failed, match="stopped after 0 s"):
+            worker.call("append", 0, table="t", rows=rows, times=1_000)
+        with pytest.raises(Failed, match="no upserts"):
+            worker.call("upsert", 60, table="t", rows=rows)
+        with pytest.raises(Failed, match="FileNotFoundError"):
+            worker.call("scan", 60, table="missing")
+    finally:
+        worker.stop()
+
+
+def test_the_proxy_counts_requests_by_kind() -> None:
+    with S3Server() as server, S3Proxy(server.endpoint, latency_millis=1) as proxy:
+        store = open_store("s3://bucket/", {**server.options, "endpoint": proxy.endpoint})
+        store.put("a/b", b"content")
+        assert store.read("a/b") == b"content"
+        assert [entry.path for entry in store.list("a/")] == ["a/b"]
+    assert proxy.requests == {"PUT": 1, "GET": 1, "LIST": 1}
+
+
+def test_requests_cost_what_the_price_list_says() -> None:
+    assert compute_dollars({"PUT": 3, "LIST": 1, "GET": 10, "HEAD": 5, "DELETE": 7}) == pytest.approx(26e-6)
+
+
+def test_a_growth_curve_has_each_power_of_ten_and_says_where_a_system_ends(tmp_path: Path) -> None:
+    worker = Worker("parquet", Path(sys.executable), Place(str(tmp_path), str(tmp_path / "data")))
+    files = [write_rows(make_rows(3, first=3 * number), tmp_path / f"{number}.arrow") for number in range(2)]
+    try:
+        appends, lookups = grow_commits({"parquet": worker}, files, 10, 60)
+        (creations, _) = grow_tables({"parquet": worker}, 10, 0)
+    finally:
+        worker.stop()
+    assert [size for size, _ in appends.points["parquet"]] == [1, 10]
+    assert [size for size, _ in lookups.points["parquet"]] == [1, 10]
+    assert creations.ended["parquet"].startswith("ends before 10: ")
+
+
+def test_a_system_that_cannot_be_installed_is_not_available(tmp_path: Path) -> None:
+    system = System("Missing", "none:None", (str(tmp_path / "missing-1.0-py3-none-any.whl"),), (), "missing")
+    with pytest.raises(NotAvailable, match="not installed: "):
+        prepare_python(system, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_local_part_measures_systems_with_equal_answers_and_writes_a_report(tmp_path: Path) -> None:
+    arguments = ["local", "--systems", "parquet,mangrove", "--installed", "--rows", "1000", "--rounds", "2"]
+    assert main([*arguments, "--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    part = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["parts"][0]
+    rows = {row["what"]: row["cells"] for row in part["rows"]}
+    assert len(rows["full scan"]["parquet"]["wall"]) == len(rows["compaction"]["mangrove"]["cpu"]) == 2
+    assert rows["compaction"]["parquet"]["reason"] == "no upserts"
+    assert part["differences"] == []
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.json", "report.md", "local.svg"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_help_names_every_part_and_unknown_ones_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "local, small, concurrency," in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit) as ended:
+        main(["locale"])
+    assert ended.value.code == 2
+    assert "unknown part 'locale'; expected some of local," in capsys.readouterr().err
