@@ -267,8 +267,8 @@ class WritableCatalog(ABC):
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.
 
-        def table(self, name: str | TableLocator, *, version: int | None = None) -> Table:
-            """Return a table, or one of its table versions."""
+        def table(self, name: str | Locator, *, version: int | None = None) -> Table:
+            """Return a table, or a part of one."""
 
         def tables(
             self,
