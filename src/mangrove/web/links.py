@@ -120,6 +120,10 @@ class Links:
         """The SQL editor, with a text to start with."""
         return self._to("/sql", text=text)
 
+    def query(self, locator: TableLocator | ViewLocator) -> str:
+        """The SQL editor, with a query of a table or view."""
+        return self.sql(f"SELECT * FROM {locator} LIMIT 100")  # noqa: S608 - names are quoted
+
     def sql_export(self) -> str:
         """The target of the form that downloads the rows of a query."""
         return "/sql/export"
