@@ -160,8 +160,13 @@ class DuckDbFrame:
             try:
                 for batch in pa.RecordBatchReader.from_stream(connection.sql(text)):
                     yield _convert_batch(batch, self.schema)
-            except pa.ArrowException as error:
-                # The reader reports errors of DuckDB as its own.
+            except (duckdb.Error, OSError, ValueError) as error:
+                # Errors pass through the Arrow streams of both sides as text.
+                failures = [one for source in self.sources.values() for one in getattr(source, "failures", ())]
+                if failures:
+                    raise failures[-1] from error
+                if isinstance(error, duckdb.Error):
+                    raise
                 raise InvalidInputError(f"DuckDB could not compute the rows: {_first_line(error)}") from error
             finally:
                 self._connections.remove(connection)
