@@ -143,5 +143,7 @@ def _spread_labels(heights: Sequence[float]) -> list[float]:
 def _wrap(width: float, height: float, title: str, body: Sequence[str]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img">\n<title>{escape(title)}</title>\n<style>{STYLE}</style>\n' + "\n".join(body) + "\n</svg>\n"
+        f'role="img" aria-labelledby="name">\n<title id="name">{escape(title)}</title>\n<style>{STYLE}</style>\n'
+        + "\n".join(body)
+        + "\n</svg>\n"
     )

@@ -197,14 +197,3 @@ def test_help_names_every_part_and_unknown_ones_are_refused(capsys: pytest.Captu
         main(["locale"])
     assert ended.value.code == 2
     assert "unknown part 'locale'; expected some of local," in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_spark_part_measures_systems_with_equal_answers(tmp_path: Path) -> None:
-    arguments = ["spark", "--systems", "spark-parquet,spark-mangrove", "--installed", "--rows", "2000", "--rounds", "1"]
-    arguments += ["--seconds-max", "200", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
-    assert main(arguments) == 0
-    part = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["parts"][0]
-    missing = {row["what"] for row in part["rows"] if not row["cells"]["spark-mangrove"]["wall"]}
-    assert missing == set()
-    assert part["unavailable"] == {}
