@@ -408,7 +408,11 @@ def select_sql_engine() -> str:
     """Return the SQL engine to use by default: Spark if it has a session or DuckDB is not installed, else DuckDB."""
     from mangrove.spark.availability import has_active_session
 
-    return "spark" if has_active_session() or not _is_duckdb_installed() else "duckdb"
+    if has_active_session():
+        return "spark"
+    if not _is_duckdb_installed() and not _is_spark_installed():
+        raise InvalidInputError("SQL needs DuckDB or Spark: pip install 'mangrove-lake[duckdb]', or use to_arrow")
+    return "duckdb" if _is_duckdb_installed() else "spark"
 
 
 def _is_duckdb_installed() -> bool:

@@ -72,7 +72,9 @@ def test_python_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
         "orders.compact(engine='spark')": "spark",
         "lake.spark()": "spark",
         "lake.spark(jars=True)": "spark",
-        "lake.sql('select 1')": "spark",
+        "lake.sql('select 1')": "duckdb",
+        "lake.sql('select 1', engine='spark')": "spark",
+        "lake.sql('select 1', engine='duckdb')": "duckdb",
         "mangrove.load_ipython_extension(None)": "spark",
     }
     code = f"""{SHOP}
@@ -93,7 +95,8 @@ def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
     commands = {
         "serve ./lake": "server",
         "iceberg ./lake shop.orders": "iceberg",
-        "sql ./lake select": "spark",
+        "sql ./lake select": "duckdb",
+        "sql ./lake select --engine spark": "spark",
         "compact ./lake shop.orders --engine spark": "spark",
         "shell ./lake": "shell",
     }

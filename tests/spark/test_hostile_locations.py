@@ -140,6 +140,7 @@ READERS: Final[dict[str, Callable[[Lakehouse], object]]] = {
     "arrow": lambda lake: lake.table("s.t").to_arrow(),
     "arrow with a condition": lambda lake: lake.table("s.t").to_arrow(where="id > 1"),
     "duckdb": lambda lake: lake.table("s.t").to_duckdb().fetchall(),
+    "sql": lambda lake: lake.sql("SELECT * FROM s.t", engine="duckdb").collect(),
     "polars": lambda lake: lake.table("s.t").to_polars(),
     "changes": lambda lake: lake.table("s.t").changes(2),
     "delete": lambda lake: lake.table("s.t").delete("name = 'own'", engine="local"),

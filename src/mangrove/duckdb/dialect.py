@@ -16,6 +16,9 @@ _QUERY_STARTS: Final = frozenset(
     {TokenType.FROM, TokenType.L_PAREN, TokenType.SELECT, TokenType.TABLE, TokenType.VALUES, TokenType.WITH}
 )
 
+_SYNTAX: Final = ("CAST", "EXTRACT", "SUBSTRING", "TRIM", "TRY_CAST")
+"""The functions whose arguments have a syntax of their own."""
+
 
 def _parse_positional_parameter(parser: Any) -> exp.Expr:
     """Return a parameter whose name is its position, from which the order of parameters follows."""
@@ -36,7 +39,7 @@ class _SparkSql(Spark):
 
         STRICT_CAST = True
         FUNCTIONS = {}
-        FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")}
+        FUNCTION_PARSERS = {name: SparkParser.FUNCTION_PARSERS[name] for name in _SYNTAX}
         NO_PAREN_FUNCTIONS = {}
         PLACEHOLDER_PARSERS = {
             **SparkParser.PLACEHOLDER_PARSERS,

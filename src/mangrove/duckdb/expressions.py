@@ -62,6 +62,23 @@ _PREDICATES: Final = (*_COMPARISONS, exp.In, exp.Between, exp.Like, exp.Is)
 _DATE_UNITS: Final = ("YEAR", "MONTH", "WEEK", "DAY")
 _TIME_UNITS: Final = (*_DATE_UNITS, "HOUR", "MINUTE", "SECOND")
 _PARTS: Final = ("year", "quarter", "month", "day", "dayofweek", "hour", "minute")
+_ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
+    exp.Anonymous: ("this", "expressions"),
+    exp.Between: ("this", "low", "high", "negate"),
+    exp.Case: ("this", "ifs", "default"),
+    exp.Cast: ("this", "to", "_type"),
+    exp.Column: ("this", "table", "db", "catalog"),
+    exp.Div: ("this", "expression", "typed", "safe"),
+    exp.DPipe: ("this", "expression", "safe"),
+    exp.If: ("this", "true", "false"),
+    exp.In: ("this", "expressions", "query", "negate"),
+    exp.Like: ("this", "expression", "negate"),
+    exp.Literal: ("this", "is_string"),
+    exp.Subquery: ("this", "with_", "order", "limit", "offset"),
+    exp.Substring: ("this", "start", "length"),
+    exp.Window: ("this", "partition_by", "order", "spec", "over"),
+}
+"""The arguments of nodes that are translated."""
 _SUGGESTIONS_MAX: Final = 5
 
 
@@ -161,6 +178,11 @@ class ExpressionTranslator:
             self._is_checked = before
 
     def _translate(self, node: Any) -> TypedSql:
+        check_clauses(node, *_ARGUMENTS.get(type(node), ("this", "expression")))
+        value = self._translate_node(node)
+        return TypedSql(f"(NOT {value.text})", Boolean()) if node.args.get("negate") else value
+
+    def _translate_node(self, node: Any) -> TypedSql:
         match node:
             case exp.Column():
                 return self._translate_column(node)
@@ -182,10 +204,14 @@ class ExpressionTranslator:
             case exp.Placeholder():
                 return build_literal(self._find_argument(node))
             case exp.Cast() if type(node) is exp.Cast:
-                check_clauses(node, "this", "to", "_type")
                 return cast_explicitly(self.translate(node.this), self._parse_type(node.to), node)
             case exp.Anonymous():
                 return self._translate_call(node)
+            case exp.Substring():
+                parts = (node.this, node.args.get("start"), node.args.get("length"))
+                return SCALARS["substring"]([self.translate(one) for one in parts if one is not None], node)
+            case exp.Trim():
+                return SCALARS["trim"]([self.translate(node.this)], node)
             case exp.Window() | exp.Filter():
                 return self._translate_window(node)
             case exp.Subquery() | exp.Exists() | exp.In():
@@ -237,7 +263,6 @@ class ExpressionTranslator:
                 operator = _COMPARISONS[type(node)]
                 return build_comparison(operator, self.translate(node.left), self.translate(node.right), node)
             case exp.Between():
-                check_clauses(node, "this", "low", "high")
                 value = self.translate(node.this)
                 low = build_comparison(">=", value, self.translate(node.args["low"]), node)
                 high = build_comparison("<=", value, self.translate(node.args["high"]), node)
@@ -253,7 +278,6 @@ class ExpressionTranslator:
                 raise NeedsSparkError(type(node).__name__.upper(), node)
 
     def _translate_like(self, node: Any) -> TypedSql:
-        check_clauses(node, "this", "expression")
         value, pattern = self.translate(node.this), self.translate(node.expression)
         if not isinstance(value.type, TEXTS) or not isinstance(pattern.literal, str):
             raise NeedsSparkError("LIKE with anything but a string and a literal pattern", node)
@@ -368,7 +392,6 @@ class ExpressionTranslator:
             with self._unchecked():
                 condition = self.translate_condition(node.expression.this)
             return self._translate_call(node.this, f" FILTER (WHERE {condition})")
-        check_clauses(node, "this", "partition_by", "order", "spec", "over")
         call, clauses = node.this, ""
         if isinstance(call, exp.Filter):
             clauses = f" FILTER (WHERE {self.translate_condition(call.expression.this)})"
@@ -403,7 +426,6 @@ class ExpressionTranslator:
                 # ruff: noqa: S608 - the text is generated; values are quoted literals
                 return TypedSql(f"({left.text} IN (SELECT {right.text} FROM ({text})))", Boolean())
             case _:
-                check_clauses(node, "this", "expressions")
                 value = self.translate(node.this)
                 items = [match_types(value, self.translate(one), node) for one in node.expressions]
                 if any(left is not value for left, _ in items):

@@ -44,6 +44,11 @@ class Database:
             connection.execute(macro)
         return connection
 
+    def limit_memory(self, bytes_max: int) -> None:
+        """Limit the memory of all queries together; a query that needs more fails."""
+        with self.connect({}) as connection:
+            connection.execute(f"SET GLOBAL memory_limit = '{bytes_max} B'")
+
     @contextmanager
     def connect(self, sources: Mapping[str, ArrowSource]) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a new connection with views of the sources."""
@@ -155,8 +160,13 @@ class DuckDbFrame:
             try:
                 for batch in pa.RecordBatchReader.from_stream(connection.sql(text)):
                     yield _convert_batch(batch, self.schema)
-            except pa.ArrowException as error:
-                # The reader reports errors of DuckDB as its own.
+            except (duckdb.Error, OSError, ValueError) as error:
+                # Errors pass through the Arrow streams of both sides as text.
+                failures = [one for source in self.sources.values() for one in getattr(source, "failures", ())]
+                if failures:
+                    raise failures[-1] from error
+                if isinstance(error, duckdb.Error):
+                    raise
                 raise InvalidInputError(f"DuckDB could not compute the rows: {_first_line(error)}") from error
             finally:
                 self._connections.remove(connection)

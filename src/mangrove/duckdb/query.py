@@ -80,7 +80,7 @@ class _QueryTranslator:
             case exp.SetOperation():
                 return self._translate_set_operation(tree, outer, ctes)
             case exp.Subquery():
-                check_clauses(tree, "this", "with_", "order", "limit", "offset")
+                check_clauses(tree, "this", "alias", "with_", "order", "limit", "offset")
                 return self._order_and_limit(self.translate(tree.this, outer, ctes), tree)
             case exp.Values():
                 return self.translate_values(tree, outer, ctes)

@@ -6,7 +6,7 @@ does not compare.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from mangrove.duckdb.frame import ArrowSource, Database, DuckDbFrame
 from mangrove.duckdb.query import Relation
 from mangrove.duckdb.typed_sql import quote_string
 from mangrove.duckdb.types import is_scannable, to_duckdb_type
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.scan import RowMaskCache, select_columns, stream_scan
 from mangrove.maintenance.exports import LayeredStore
@@ -24,6 +24,7 @@ from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
+from mangrove.storage.local_links import refuse_links
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.scan_plan import FileScan, ScanPlan
@@ -41,13 +42,22 @@ class _ScanStream:
 
     open: Callable[[], Iterator[pa.Table]]
     schema: pa.Schema
+    failures: list[MangroveError] = field(default_factory=list)
+    """The errors of reads, which DuckDB reports only as text."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Open a stream of the rows; files are opened when the first row is read."""
-        batches = (batch for rows in self.open() for batch in rows.to_batches())
-        reader: Any = pa.RecordBatchReader.from_batches(self.schema, batches)
+        reader: Any = pa.RecordBatchReader.from_batches(self.schema, self._read())
         stream: object = reader.__arrow_c_stream__(requested_schema)
         return stream
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for rows in self.open():
+                yield from rows.to_batches()
+        except MangroveError as error:
+            self.failures.append(error)
+            raise
 
 
 class TableScanner:
@@ -98,7 +108,9 @@ class TableScanner:
         )
 
     def _render_files(self, scans: Sequence[FileScan], columns: Sequence[Column]) -> str:
-        files = ", ".join(quote_string(f"{self._folder}{scan.file.path}") for scan in scans)
+        paths = [scan.file.path for scan in scans]
+        refuse_links(self._store.uri, paths)
+        files = ", ".join(quote_string(f"{self._folder}{path}") for path in paths)
         fields = ", ".join(
             f"{column.id}: {{name: 'c{place}', type: '{to_duckdb_type(column.type)}', default_value: NULL}}"
             for place, column in enumerate(columns)

@@ -137,11 +137,15 @@ def build_decimal_sum(data_type: Decimal) -> Decimal:
     return Decimal(min(DECIMAL_PRECISION_MAX, data_type.precision + 10), data_type.scale)
 
 
-def find_wider_decimal(one: Decimal, other: Decimal) -> Decimal | None:
-    """Return the decimal type that holds all values of both, or None if it has too many digits."""
+def find_wider_decimal(one: Decimal, other: Decimal) -> Decimal:
+    """Return the decimal type to which Spark converts both; digits before the point are retained first.
+
+    >>> find_wider_decimal(Decimal(36, 2), Decimal(38, 6))
+    Decimal(precision=38, scale=4)
+    """
     scale = max(one.scale, other.scale)
-    precision = max(one.precision - one.scale, other.precision - other.scale) + scale
-    return None if precision > DECIMAL_PRECISION_MAX else Decimal(precision, scale)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    return Decimal(min(whole + scale, DECIMAL_PRECISION_MAX), min(scale, DECIMAL_PRECISION_MAX - whole))
 
 
 def find_common_type(types: Iterable[ValueType]) -> tuple[bool, ValueType]:

@@ -268,7 +268,7 @@ class WritableCatalog(ABC):
         # The other base of every writable catalog lists them.
 
         def table(self, name: str | Locator, *, version: int | None = None) -> Table:
-            """Return a table, or a part of one."""
+            """Return a table, or one of its table versions."""
 
         def tables(
             self,

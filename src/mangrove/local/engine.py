@@ -211,7 +211,7 @@ class LocalEngine(LocalReader):
 
     def delete(self, state: TableState, what: object) -> PlannedWrite:
         """Plan a delete of the rows that match a predicate, or that have the keys of a frame."""
-        if isinstance(what, str | Predicate):
+        if isinstance(what, str | Predicate | SparkCondition):
             return plan_overwrite(self._files, state, parse_condition(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
         only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)

@@ -49,7 +49,8 @@ def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
     foreign: Any = rows
     if origin == "pandas" and type(rows).__name__ == "DataFrame":
         return _from_pandas(_with_index(foreign, schema))
-    if origin == "polars" and type(rows).__name__ == "DataFrame":
+    if (origin == "polars" and type(rows).__name__ == "DataFrame") or origin == "mangrove":
+        # The frames of an SQL engine report their errors here, which an Arrow stream reduces to text.
         found: pa.Table = foreign.to_arrow()
         return found
     if isinstance(rows, list | tuple):

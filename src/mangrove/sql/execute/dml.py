@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from mangrove.errors import InvalidInputError
+from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr
@@ -82,8 +83,10 @@ def execute_update_delete_merge(
     try:
         return _execute_change(statement, table, expressions)
     except InvalidInputError as error:
-        # Spark saw pieces of the statement only. A look at each finds the place that it means.
+        # The engine saw pieces of the statement only. A look at each finds the place that it means.
         _raise_located_error(statement, table, expressions)
+        if isinstance(error, RequiresSparkError):
+            raise InvalidInputError(f"{error}; the statement needs Spark") from error
         raise error from error.__cause__
 
 

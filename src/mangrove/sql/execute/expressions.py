@@ -105,6 +105,13 @@ class StatementExpressions:
         self._views.clear()
 
     def _register_tables(self, text: str, piece: SqlFragment) -> str:
+        if self.binder.engine.row_engine == "local":
+            raise build_error_at(
+                self.source.text,
+                piece.start,
+                "a subquery in a condition or a value of a change needs Spark; use it as the source of a MERGE, or run "
+                "the statement with engine='spark'",
+            )
         tokens = tokenize(_HEAD + text)
         parsed = parse_query_tables(_HEAD + text, tokens)
         if not parsed.is_known:

@@ -1,0 +1,158 @@
+"""Statements that change tables on DuckDB: rows, definitions, transactions and procedures, in each layout."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mangrove
+from mangrove.errors import AlreadyExistsError, InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.sql.session import SqlSession
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=LAYOUTS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+    lake = mangrove.create(tmp_path / "lake", layout=request.param)
+    lake.create_namespace("shop")
+    orders = lake.create_table(
+        "shop.orders", "id bigint not null, who string, amount decimal(10,2) default 1.50", keys=["id"]
+    )
+    orders.append([{"id": 1, "who": "ana", "amount": 10}, {"id": 2, "who": "ben", "amount": 20}])
+    return lake
+
+
+@pytest.fixture
+def session(lake: Lakehouse) -> Iterator[SqlSession]:
+    session = SqlSession(lake, engine="duckdb")
+    yield session
+    session.close()
+
+
+def ids(session: SqlSession, table: str = "shop.orders") -> list[Any]:
+    return session.run(f"select * from {table} order by 1").rows()
+
+
+def test_rows_are_inserted_from_values_and_queries_with_defaults(session: SqlSession) -> None:
+    session.run("insert into shop.orders (id, who) values (3, 'cy')")
+    session.run("insert into shop.orders values (4, null, default), (5, 'eve', 2)")
+    result = session.run("insert into shop.orders select id + 10, upper(who), amount * 2 from shop.orders where id < 3")
+    assert result.message == "rows: 2 inserted"
+    assert [(row[0], row[1], str(row[2])) for row in ids(session)] == [
+        (1, "ana", "10.00"),
+        (2, "ben", "20.00"),
+        (3, "cy", "1.50"),
+        (4, None, "1.50"),
+        (5, "eve", "2.00"),
+        (11, "ANA", "20.00"),
+        (12, "BEN", "40.00"),
+    ]
+
+
+def test_a_value_that_does_not_fit_its_column_changes_nothing(session: SqlSession, lake: Lakehouse) -> None:
+    before = lake.version
+    with pytest.raises(InvalidInputError, match="use a cast"):
+        session.run("insert into shop.orders values ('x', 'y', 1)")
+    with pytest.raises(InvalidInputError, match="could not compute the rows"):
+        session.run("insert into shop.orders values (9, 'y', 12345678901)")
+    assert lake.version == before
+
+
+def test_rows_are_updated_deleted_and_merged(session: SqlSession) -> None:
+    assert session.run("update shop.orders set amount = amount + id where who like 'a%'").message == "rows: 1 updated"
+    assert session.run("delete from shop.orders o where o.id = 1 + 1").message == "rows: 1 deleted"
+    session.run(
+        "merge into shop.orders t using (select * from values (1, 'ann'), (7, 'gus') as v(id, who)) s on t.id = s.id "
+        "when matched then update set who = s.who when not matched then insert (id, who) values (s.id, s.who)"
+    )
+    assert [(row[0], row[1], str(row[2])) for row in ids(session)] == [(1, "ann", "11.00"), (7, "gus", "1.50")]
+
+
+def test_a_change_with_a_subquery_needs_spark(session: SqlSession, lake: Lakehouse) -> None:
+    before = lake.version
+    for text in (
+        "delete from shop.orders where id in (select max(id) from shop.orders)",
+        "update shop.orders set amount = (select max(amount) from shop.orders)",
+        "delete from shop.orders where soundex(who) = 'A500'",
+        "delete from shop.orders where quarter(date '2026-01-01') = id",
+    ):
+        with pytest.raises(InvalidInputError, match="needs Spark"):
+            session.run(text)
+    assert lake.version == before
+
+
+def test_overwrites_replace_all_rows_or_some(session: SqlSession) -> None:
+    session.run("insert into shop.orders replace where id = 1 select 1, 'new', 5.0")
+    assert [row[1] for row in ids(session)] == ["new", "ben"]
+    session.run("insert overwrite shop.orders select 8, 'only', 1")
+    assert [row[0] for row in ids(session)] == [8]
+    session.run("truncate table shop.orders")
+    assert ids(session) == []
+
+
+def test_a_table_is_created_from_a_query(session: SqlSession) -> None:
+    session.run(
+        "create table shop.sums as select who, sum(amount) as total, count(*) as n from shop.orders group by who"
+    )
+    assert [(row[0], str(row[1]), row[2]) for row in ids(session, "shop.sums")] == [
+        ("ana", "10.00", 1),
+        ("ben", "20.00", 1),
+    ]
+
+
+def test_definitions_views_and_procedures_run(session: SqlSession) -> None:
+    results = list(
+        session.script(
+            "create table shop.more (id bigint, note string) partitioned by (id);"
+            "alter table shop.more add columns (n int);"
+            "create view shop.big as select id from shop.orders where amount > 15;"
+            "insert into shop.more values (1, 'x', 2);"
+            "call compact('shop.more'); select * from shop.big; drop view shop.big; drop table shop.more"
+        )
+    )
+    assert results[5].rows() == [(2,)]
+
+
+def test_a_transaction_reads_its_own_changes_and_rolls_back(session: SqlSession, lake: Lakehouse) -> None:
+    before = lake.version
+    session.run("begin")
+    session.run("insert into shop.orders values (3, 'cy', 1)")
+    session.run("savepoint one")
+    session.run("delete from shop.orders where id < 3")
+    assert session.run("select count(*) from shop.orders").rows() == [(1,)]
+    session.run("rollback to savepoint one")
+    assert session.run("select count(*) from shop.orders").rows() == [(3,)]
+    session.run("commit")
+    assert lake.version == before + 1
+    list(session.script("begin; delete from shop.orders; rollback"))
+    assert lake.table("shop.orders").count() == 3
+
+
+def test_a_failed_statement_of_a_transaction_changes_nothing(session: SqlSession, lake: Lakehouse) -> None:
+    session.run("begin")
+    session.run("insert into shop.orders values (3, 'cy', 1)")
+    with pytest.raises(InvalidInputError, match="needs Spark"):
+        session.run("insert into shop.orders select 4, soundex('x'), 1")
+    session.run("commit")
+    assert lake.table("shop.orders").count() == 3
+
+
+def test_a_view_that_exists_is_not_replaced(session: SqlSession) -> None:
+    session.run("create temporary view v as select 1 as a")
+    with pytest.raises(AlreadyExistsError, match="temporary view v already exists"):
+        session.run("create temporary view v as select 2 as a")
+    session.run("drop view v")
+
+
+def test_the_page_about_sql_runs_without_spark(tmp_path: Path) -> None:
+    script, page = ROOT / "tests" / "docs" / "page_code.py", ROOT / "docs" / "how-to" / "sql.md"
+    done = subprocess.run(
+        [sys.executable, script, page], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
