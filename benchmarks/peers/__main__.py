@@ -1,6 +1,6 @@
 """Mangrove and comparable systems in one benchmark: the same work, interleaved, with equal answers.
 
-    python -m benchmarks.peers [PART ...] [--systems mangrove,delta] [--rounds 5] [--out FOLDER]
+    python -m benchmarks.peers [PART ...] [--systems mangrove,delta] [--rounds 3] [--out FOLDER]
 
 Each system runs in its own process and environment under `.build/peers`, which is installed
 on first use. Results go to the output folder as JSON, Markdown and SVG. A system that cannot

@@ -19,7 +19,7 @@ from benchmarks.peers.systems.port import Place
 class Sizes:
     """How much is measured."""
 
-    rounds: int = 5
+    rounds: int = 3
     rows: int = 5_000_000
     commits: int = 50
     writers: int = 4

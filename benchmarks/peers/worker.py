@@ -18,7 +18,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +59,13 @@ def run_request(system: TableSystem, request: dict[str, Any]) -> dict[str, Any]:
     operation: Callable[..., Any] = getattr(system, request.pop("call"))
     times, attempts = request.pop("times", 1), request.pop("attempts", 1)
     given = request.pop("rows", None)
-    inputs = [{"rows": load_rows(path)} for path in (given if isinstance(given, list) else [given] * times) if path]
     wall, cpu, retries, value = [], [], 0, None
     try:
+        inputs = [{"rows": load_rows(path)} for path in (given if isinstance(given, list) else [given] * times) if path]
         for number in range(times):
-            arguments = {**request, **(inputs[number] if inputs else {})}
+            run_once = partial(operation, **request, **(inputs[number] if inputs else {}))
             cpu_start, start = read_cpu_seconds(system), time.perf_counter()
-            value, failed = run_with_retries(lambda: operation(**arguments), system.conflicts, attempts)  # noqa: B023
+            value, failed = run_with_retries(run_once, system.conflicts, attempts)
             wall.append((time.perf_counter() - start) * 1000)
             cpu.append((read_cpu_seconds(system) - cpu_start) * 1000)
             retries += failed

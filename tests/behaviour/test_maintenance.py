@@ -9,7 +9,7 @@ import mangrove
 from mangrove import expr
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on_store
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 
@@ -66,7 +66,8 @@ def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(
     store = sales.effects.store
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser" * 200})
-    sales.alter_table("sales.orders", {"by": "rival"})
+    other = open_on_store(build_deterministic_effects(store, clock, 10**6))
+    other.alter_table("sales.orders", {"by": "concurrent"})
     before = {entry.path for entry in store.list()}
     with pytest.raises(mangrove.ConflictError):
         loser.commit()

@@ -121,7 +121,8 @@ def test_publishing_is_refused_like_any_commit(sales: Lakehouse) -> None:
         rows.add_delta("sales.orders", (1,), delta("lost"))
     sales.drop_table("sales.orders")
     with pytest.raises(
-        ConflictError, match=r"stream sales\.orders.*transaction .* \('drop table sales\.orders'\) changed it first"
+        ConflictError,
+        match=r"stream \S+ of sales\.orders.*transaction .* \('drop table sales\.orders'\) changed it first",
     ):
         rows.publish()
     assert sales.view("sales.daily").properties == {"by": "rival"}

@@ -259,6 +259,27 @@ def test_wrong_arguments_say_what_is_expected(shop: Lakehouse) -> None:
     assert len(orders(shop).versions()) == 1
 
 
+@pytest.mark.parametrize(
+    ("number", "problem"),
+    [
+        (9, "its default table version 9 does not exist; it has [1, 2, 3]"),
+        (1, "its default table version is 1, but the newest active one is 2"),
+        (3, "its default table version is 3, but the newest active one is 2"),
+    ],
+)
+def test_check_reports_a_default_version_that_is_missing_or_not_the_newest_active(
+    shop: Lakehouse, number: int, problem: str
+) -> None:
+    orders(shop).create_version(state="active")
+    orders(shop).create_version()
+    assert not shop.maintenance.check().problems
+    table = orders(shop)
+    with shop.transaction() as transaction:
+        transaction.core.workspace.put(table.locator, replace(table.value, latest_active_table_version=number))
+    (found,) = [one for one in shop.maintenance.check().problems if one.path == "table shop.orders"]
+    assert found.rule == problem
+
+
 # Concurrency.
 
 

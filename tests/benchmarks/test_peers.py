@@ -2,12 +2,13 @@
 
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks.peers import markdown, svg
+from benchmarks.peers import markdown, publish, svg
 from benchmarks.peers.__main__ import main
 from benchmarks.peers.client import Failed, Worker
 from benchmarks.peers.comparison import find_differences
@@ -19,6 +20,7 @@ from benchmarks.peers.results import Cell, Curve, PartResult, Report, Row, decod
 from benchmarks.peers.rows import digest_rows, make_rows, make_updates, write_rows
 from benchmarks.peers.s3_proxy import S3Proxy
 from benchmarks.peers.systems.port import Place
+from benchmarks.peers.systems.spark_tables import digest_answer
 from tests.support.s3_server import S3Server
 
 from mangrove.storage.opening import open_store
@@ -144,6 +146,29 @@ def test_a_growth_curve_has_each_power_of_ten_and_says_where_a_system_ends(tmp_p
     assert creations.ended["parquet"].startswith("ends before 10: ")
 
 
+def test_equal_answers_have_equal_digests_in_any_order() -> None:
+    rows = [(1, 0.1 + 0.2, "a"), (2, Decimal("1.50"), None)]
+    assert digest_answer(rows) == digest_answer([(2, 1.5, None), (1, 0.3, "a")])
+    assert digest_answer(rows) != digest_answer([(1, 0.31, "a"), (2, 1.5, None)])
+    assert digest_answer([("x" * 200,)]).startswith("1 rows, ")
+
+
+def test_a_published_report_replaces_the_section_between_the_markers() -> None:
+    report = build_report()
+    page = f"before\n{publish.BEGIN}\nold\n{publish.END}\nafter\n"
+    newer = Report("2026-02-03", {}, {}, {}, [build_part()])
+    section = "\n".join(publish.render_section(publish.select_parts([report, newer])))
+    text = publish.replace_section(page, section)
+    assert text.startswith(f"before\n{publish.BEGIN}\n")
+    assert text.endswith(f"{publish.END}\nafter\n")
+    assert "old" not in text
+    assert "Measured on 2026-02-03" in text
+    assert "Measured on 2026-01-02" not in text
+    assert "](pictures/peers-local.svg)" in text
+    with pytest.raises(SystemExit, match="no section"):
+        publish.replace_section("a page", section)
+
+
 def test_a_system_that_cannot_be_installed_is_not_available(tmp_path: Path) -> None:
     system = System("Missing", "none:None", (str(tmp_path / "missing-1.0-py3-none-any.whl"),), (), "missing")
     with pytest.raises(NotAvailable, match="not installed: "):
@@ -172,3 +197,14 @@ def test_help_names_every_part_and_unknown_ones_are_refused(capsys: pytest.Captu
         main(["locale"])
     assert ended.value.code == 2
     assert "unknown part 'locale'; expected some of local," in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_spark_part_measures_systems_with_equal_answers(tmp_path: Path) -> None:
+    arguments = ["spark", "--systems", "spark-parquet,spark-mangrove", "--installed", "--rows", "2000", "--rounds", "1"]
+    arguments += ["--seconds-max", "200", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    part = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["parts"][0]
+    missing = {row["what"] for row in part["rows"] if not row["cells"]["spark-mangrove"]["wall"]}
+    assert missing == set()
+    assert part["unavailable"] == {}

@@ -256,7 +256,7 @@ def test_the_files_of_many_partitions_are_written_many_with_one_call() -> None:
 
 def test_large_files_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench("id bigint, name string")
-    bench.append(pa.table({"id": range(50_000), "name": [f"name {row * 7919 % 50_000}" for row in range(50_000)]}))
+    bench.append(pa.table({"id": range(100_000), "name": [f"name {row * 7919 % 100_000}" for row in range(100_000)]}))
     monkeypatch.setattr("mangrove.local.parquet._WHOLE_SIZE_BYTES_MAX", 1000)
     read: list[int] = []
     whole = bench.store.read
@@ -267,11 +267,11 @@ def test_large_files_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
         return data
 
     monkeypatch.setattr(bench.store, "read", counted)
-    assert bench.engine.read(bench.state, ["id"], "id >= 49999").to_pylist() == [{"id": 49_999}]
+    assert bench.engine.read(bench.state, ["id"], "id >= 99999").to_pylist() == [{"id": 99_999}]
     [entry] = bench.state.logs[0].deltas[0].manifest.entries
     assert sum(read) < entry.size_bytes * 3 // 4
-    assert bench.engine.read(bench.state, ["name"], "id >= 49999").num_rows == 1
-    assert bench.engine.count_rows(bench.store, entry) == 50_000
+    assert bench.engine.read(bench.state, ["name"], "id >= 99999").num_rows == 1
+    assert bench.engine.count_rows(bench.store, entry) == 100_000
 
 
 MOMENTS = st.none() | st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1)).map(

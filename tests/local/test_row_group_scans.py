@@ -265,8 +265,8 @@ def test_files_that_are_encoded_in_parallel_have_the_same_names_and_bytes_each_t
     assert len(written[0]) == 40
 
 
-def test_a_dictionary_is_written_unless_most_values_are_distinct() -> None:
-    count = 1024 * 1024
+@pytest.mark.parametrize("count", [40_000, 1024 * 1024])
+def test_a_dictionary_is_written_unless_most_values_are_distinct(count: int) -> None:
     numbers = build_row_numbers(count)
     rows = pa.table({"distinct": numbers, "repeated": pc.bit_wise_and(numbers, 63)})
     footer: Any = pq.read_metadata(pa.BufferReader(encode_parquet(rows)))

@@ -16,6 +16,7 @@ __all__ = [
     "VERSION",
     "AccountRows",
     "Activate",
+    "AddAlias",
     "Bank",
     "BankOperation",
     "Count",
@@ -24,6 +25,7 @@ __all__ = [
     "DepositStaged",
     "Discard",
     "Drop",
+    "DropAlias",
     "Increment",
     "InvariantViolation",
     "Rename",
@@ -39,6 +41,7 @@ NAMESPACE: Final = "bank"
 FIRST_TABLES: Final = ("bank.giro", "bank.savings")
 _MORE_TABLES: Final = ("bank.extra", "bank.spare")
 _TABLES: Final = (*FIRST_TABLES, *_MORE_TABLES)
+_ALIASES: Final = ("bank.cash", "bank.vault")
 _KEYS: Final = range(6)
 VERSION: Final = "table version"
 """Under this name `met` has the number of the table version that an operation chose."""
@@ -64,6 +67,10 @@ class Bank:
     """The default version of each table by the id of the table, where it is not the first."""
     others: Mapping[str, Mapping[int, AccountRows]] = field(default_factory=dict)
     """The rows of the versions that are not the default, by the id of the table."""
+    last_numbers: Mapping[str, int] = field(default_factory=dict)
+    """The largest number that a version of a table had, by the id of the table, where it is not 1."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """The id of the table of each alias."""
 
     @property
     def tables(self) -> dict[str, dict[int, int]]:
@@ -150,6 +157,21 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
+class AddAlias:
+    """Give a table another name beside its own."""
+
+    table: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropAlias:
+    """Drop an alias."""
+
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """Create the next version of a table with rows, which its name does not read."""
 
@@ -189,7 +211,8 @@ class RollBack:
 VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard
 BankOperation: TypeAlias = (
     Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack | VersionOperation
-)
+    | AddAlias | DropAlias
+)  # fmt: skip
 
 
 def draw_operation(chance: random.Random) -> BankOperation:
@@ -197,8 +220,9 @@ def draw_operation(chance: random.Random) -> BankOperation:
     table, other = chance.sample(_TABLES if chance.random() < 0.3 else FIRST_TABLES, 2)
     kinds = (
         "deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back", "version",
+        "alias",
     )  # fmt: skip
-    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4))[0]:
+    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3))[0]:
         case "deposit":
             return Deposit({table: _draw_rows(chance)})
         case "both":
@@ -219,6 +243,8 @@ def draw_operation(chance: random.Random) -> BankOperation:
             return Rename(*chance.sample(_MORE_TABLES, 2))
         case "version":
             return _draw_version_operation(chance, table)
+        case "alias":
+            return _draw_alias_operation(chance)
         case _:
             return RollBack(chance.randint(1, 4))
 
@@ -233,6 +259,17 @@ def _draw_version_operation(chance: random.Random, table: str) -> VersionOperati
             return Activate(table)
         case _:
             return Discard(table)
+
+
+def _draw_alias_operation(chance: random.Random) -> AddAlias | DropAlias | Deposit:
+    alias = chance.choice(_ALIASES)
+    match chance.choices(("add", "drop", "deposit"), (4, 1, 4))[0]:
+        case "add":
+            return AddAlias(chance.choice(_TABLES), alias)
+        case "drop":
+            return DropAlias(alias)
+        case _:
+            return Deposit({alias: _draw_rows(chance)})
 
 
 def _draw_rows(chance: random.Random) -> dict[int, int]:
@@ -292,9 +329,11 @@ def _apply_version_change(deed: VersionOperation, bank: Bank, table_id: str, num
     rows, others = _there(bank, table_id), bank.others.get(table_id, {})
     default = bank.defaults.get(table_id, 1)
     if isinstance(deed, Stage):
-        if number <= max((default, *others)):
-            raise InvariantViolation(f"table version {number} was made after {sorted(others)} and {default}")
-        return replace(bank, others={**bank.others, table_id: {**others, number: deed.rows}})
+        last = bank.last_numbers.get(table_id, 1)
+        if number != last + 1:
+            raise InvariantViolation(f"table version {number} was created, where {last} was the last number")
+        staged = {**bank.others, table_id: {**others, number: deed.rows}}
+        return replace(bank, others=staged, last_numbers={**bank.last_numbers, table_id: number})
     if isinstance(deed, DepositStaged) and number == default:
         return bank.with_rows(table_id, {**rows, **deed.rows})
     if number not in others:
@@ -310,8 +349,12 @@ def _apply_version_change(deed: VersionOperation, bank: Bank, table_id: str, num
             return replace(bank, others={**bank.others, table_id: rest})
 
 
-def _apply_catalog_change(deed: Create | Drop | Rename, bank: Bank, met: Mapping[str, str]) -> Bank:
+def _apply_catalog_change(
+    deed: Create | Drop | Rename | AddAlias | DropAlias, bank: Bank, met: Mapping[str, str]
+) -> Bank:
     """Return what a change of the catalog makes of the bank."""
+    if isinstance(deed, AddAlias | DropAlias):
+        return _apply_alias_change(deed, bank, met)
     name = deed.table
     others = {other: table_id for other, table_id in bank.ids.items() if other != name}
     if isinstance(deed, Create):
@@ -320,9 +363,21 @@ def _apply_catalog_change(deed: Create | Drop | Rename, bank: Bank, met: Mapping
     if bank.ids.get(name) != met[name]:
         raise InvariantViolation(f"{name} was {bank.ids.get(name)}, and not {met[name]}")
     if isinstance(deed, Drop):
-        return replace(bank, ids=others)
+        remaining = {alias: table_id for alias, table_id in bank.aliases.items() if table_id != met[name]}
+        return replace(bank, ids=others, aliases=remaining)
     _check_free(bank, deed.name)
     return replace(bank, ids={**others, deed.name: met[name]})
+
+
+def _apply_alias_change(deed: AddAlias | DropAlias, bank: Bank, met: Mapping[str, str]) -> Bank:
+    """Return what a new or dropped alias makes of the bank."""
+    if (deed.alias in bank.aliases) is isinstance(deed, AddAlias):
+        raise InvariantViolation(f"{deed} was committed, where the aliases were {sorted(bank.aliases)}")
+    others = {alias: table_id for alias, table_id in bank.aliases.items() if alias != deed.alias}
+    if isinstance(deed, DropAlias):
+        return replace(bank, aliases=others)
+    _there(bank, met[deed.table])
+    return replace(bank, aliases={**others, deed.alias: met[deed.table]})
 
 
 def _there(bank: Bank, table_id: str) -> AccountRows:

@@ -162,6 +162,9 @@ def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
         raise InvariantViolation(
             f"version {version} holds the table versions {versions}, where {bank.versions} were committed"
         )
+    aliases = {alias.name: bank.ids.get(alias.target) for alias in past.aliases()}
+    if aliases != bank.aliases:
+        raise InvariantViolation(f"version {version} holds the aliases {aliases}, where {bank.aliases} were committed")
     noted = past.namespace(NAMESPACE).properties.get("noted", "")
     if (found, noted) != (bank.tables, bank.noted):
         raise InvariantViolation(

@@ -4,7 +4,19 @@ from dataclasses import replace
 
 import pytest
 from tests.simulation.__main__ import main
-from tests.simulation.bank import Bank, Create, Deposit, Drop, InvariantViolation, Transfer, apply_operation
+from tests.simulation.bank import (
+    AddAlias,
+    Bank,
+    BankOperation,
+    Create,
+    Deposit,
+    Drop,
+    DropAlias,
+    InvariantViolation,
+    Stage,
+    Transfer,
+    apply_operation,
+)
 from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation
 
 from mangrove.lakehouse.layouts import LAYOUTS
@@ -67,11 +79,15 @@ def test_seeds_that_hold_are_counted(capsys: pytest.CaptureFixture[str]) -> None
         (Deposit({"bank.giro": {1: 1}}), {"bank.giro": "9"}, {}, "which was not there"),
         (Create("bank.giro"), {"bank.giro": "9"}, {}, "which was there already"),
         (Drop("bank.giro"), {"bank.giro": "2"}, {}, "and not 2"),
+        (AddAlias("bank.spare", "bank.cash"), {"bank.spare": "9"}, {}, "which was not there"),
+        (AddAlias("bank.giro", "bank.vault"), {"bank.giro": "1"}, {}, "where the aliases were"),
+        (DropAlias("bank.cash"), {}, {}, "where the aliases were"),
+        (Stage("bank.giro", {}), {"bank.giro": "1", "table version": "2"}, {}, "where 2 was the last number"),
     ],
 )
 def test_a_deed_that_cannot_have_been_committed_is_refused_by_the_model(
-    deed: Transfer | Deposit | Create | Drop, met: dict[str, str], read: dict[str, dict[int, int]], told: str
+    deed: BankOperation, met: dict[str, str], read: dict[str, dict[int, int]], told: str
 ) -> None:
-    bank = Bank({"bank.giro": "1"}, {"1": {}})
+    bank = Bank({"bank.giro": "1"}, {"1": {}}, last_numbers={"1": 2}, aliases={"bank.vault": "1"})
     with pytest.raises(InvariantViolation, match=told):
         apply_operation(deed, bank, met, read, None)

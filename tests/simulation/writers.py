@@ -10,6 +10,7 @@ from tests.simulation.bank import (
     VERSION,
     AccountRows,
     Activate,
+    AddAlias,
     BankOperation,
     Count,
     Create,
@@ -17,6 +18,7 @@ from tests.simulation.bank import (
     DepositStaged,
     Discard,
     Drop,
+    DropAlias,
     Increment,
     Rename,
     RollBack,
@@ -197,6 +199,10 @@ def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> No
                 _load_table(transaction, attempt, name).drop()
             case Rename(table=name, name=new_name):
                 _load_table(transaction, attempt, name).rename(new_name)
+            case AddAlias(table=name, alias=alias):
+                transaction.create_alias(alias, _load_table(transaction, attempt, name).locator)
+            case DropAlias(alias=alias):
+                transaction.drop_alias(alias)
             case Stage() | DepositStaged() | Activate() | Discard():
                 _execute_on_version(_load_table(transaction, attempt, deed.table), deed, attempt)
     # Where there was nothing to change it stays the version on which the transaction stood.

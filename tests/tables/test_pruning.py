@@ -36,7 +36,13 @@ from mangrove.model.partitioning import (
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.model.values import truncate_lower_bound, truncate_upper_bound
-from mangrove.tables.pruning import ColumnPruningStats, PartitionFieldValue, can_match_partition_values, can_match_stats
+from mangrove.tables.pruning import (
+    ColumnPruningStats,
+    PartitionFieldValue,
+    can_match_partition_values,
+    can_match_stats,
+    must_match_stats,
+)
 from mangrove.testing.table_model import evaluate_predicate
 
 SCHEMA = parse_schema("i bigint, s string, f double, d decimal(6,2), t timestamp, x date, b binary, o boolean")
@@ -118,6 +124,23 @@ def test_bounds_never_rule_out_a_row_that_is_there(table: list[dict[str, Any]], 
     facts = {column.id: facts_about(table, column) for column in SCHEMA.columns}
     if matches(predicate, table):
         assert can_match_stats(predicate, facts.__getitem__)
+
+
+@given(rows(), predicates())
+def test_bounds_never_promise_a_match_of_a_row_that_does_not_match(
+    table: list[dict[str, Any]], predicate: Predicate
+) -> None:
+    facts = {column.id: facts_about(table, column) for column in SCHEMA.columns}
+    if must_match_stats(predicate, facts.__getitem__):
+        assert all(evaluate_predicate(predicate, row, SCHEMA) for row in table)
+
+
+@pytest.mark.parametrize("text", ["i >= 1", "i <> 4", "i in (1, 2) or i = 3", "s like 'a%'", "x is null", "not i < 1"])
+def test_bounds_promise_that_all_rows_match(text: str) -> None:
+    table = [{**dict.fromkeys(VALUES), "i": number, "s": f"a{number}"} for number in (2, 2)]
+    facts = {column.id: facts_about(table, column) for column in SCHEMA.columns}
+    assert must_match_stats(parse_predicate(text, SCHEMA), facts.__getitem__)
+    assert not must_match_stats(parse_predicate("d = 1 or d <> 1", SCHEMA), facts.__getitem__)
 
 
 @given(st.data())

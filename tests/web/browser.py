@@ -85,8 +85,19 @@ class Browser:
         self._value(f"document.querySelector({json.dumps(selector)}).click()")
         return self._loaded()
 
+    def run(self, script: str, until: str) -> Shown:
+        """Run a script on the page, wait until an expression holds there, and look at the page."""
+        self._complaints.clear()
+        self._value(script)
+        wait = f"new Promise(done => {{ const check = () => ({until}) ? done() : setTimeout(check, 10); check(); }})"
+        self._call("Runtime.evaluate", self._session, expression=wait, awaitPromise=True)
+        return self._look()
+
     def _loaded(self) -> Shown:
         self._wait_for("Page.loadEventFired")
+        return self._look()
+
+    def _look(self) -> Shown:
         picture = self._call("Page.captureScreenshot", self._session, format="png", captureBeyondViewport=True)["data"]
         return Shown(
             self._value("document.title"),

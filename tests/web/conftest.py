@@ -7,6 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.manifests import Author, ColumnStatistics, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
@@ -16,6 +17,7 @@ from mangrove.server.app import build_app
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
+from mangrove.wiring import build_engines_factory
 
 HOSTILE = "<script>alert('x')</script>".replace("/", "\\")
 """As hostile as a name may be: names hold no slash and no space."""
@@ -60,6 +62,36 @@ def filled(lake: Lakehouse) -> Lakehouse:
 def lake() -> Lakehouse:
     effects = build_deterministic_effects(CountingStore(MemoryStore()))
     return filled(create_on_store(effects, settings=LakehouseSettings("Shop", order=4)))
+
+
+@pytest.fixture(params=LAYOUTS)
+def shop(request: pytest.FixtureRequest) -> Lakehouse:
+    """A lakehouse in each layout whose tables have rows in real files."""
+    effects = build_deterministic_effects(MemoryStore())
+    return with_rows(create_on_store(effects, layout=request.param, engines=build_engines_factory()))
+
+
+def with_rows(lake: Lakehouse) -> Lakehouse:
+    """Add a table with 120 rows in 12 files, an update of 10 rows, a delete of 20, and a view."""
+    lake.create_namespace("shop")
+    lake.create_table(
+        "shop.orders",
+        "id bigint not null, customer string, amount double, place struct<city: string>, tags array<string>",
+        keys=["id"],
+    )
+    for first in range(0, 120, 10):
+        with lake.transaction(message=f"load {first}", author="nightly", properties={"job": "loader"}) as transaction:
+            transaction.table("shop.orders").append([order(number) for number in range(first, first + 10)])
+    lake.table("shop.orders").upsert([{**order(number), "amount": -1.0} for number in range(10)])
+    lake.table("shop.orders").delete("id >= 100")
+    lake.create_view("shop.cheap", "select id from shop.orders where amount < 5", reads=["shop.orders"])
+    return lake
+
+
+def order(number: int) -> dict[str, object]:
+    """Return a row of the table of orders."""
+    customer = None if number % 10 == 3 else f"customer-{number:03}"
+    return {"id": number, "customer": customer, "amount": number / 2, "place": {"city": "Lisbon"}, "tags": ["a", "b"]}
 
 
 def visitor(lake: Lakehouse, access: Access | None = None) -> TestClient:

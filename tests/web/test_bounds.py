@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.conftest import delta, visitor
 
-from mangrove.inspect.overview import count_objects
+from mangrove.inspect.growth import count_objects
 from mangrove.inspect.page import VersionComparer
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store

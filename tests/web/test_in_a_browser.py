@@ -1,5 +1,6 @@
 """The real server, seen through a real browser: no complaint, nothing that needs to be scrolled sideways."""
 
+import json
 import re
 import signal
 import subprocess
@@ -12,16 +13,19 @@ from pathlib import Path
 
 import pytest
 from tests.web.browser import browser_path, open_browser
-from tests.web.conftest import filled
+from tests.web.conftest import filled, with_rows
 
 import mangrove
 from mangrove.model.locators import NamespaceLocator
 from mangrove.model.settings import LakehouseSettings
 
+CROSSED = " ".join(f"cross join shop.orders {name}" for name in "bcdef")
 PICTURE = b"\x89PNG"
 NARROW_PIXELS = 400
 PAGES = ("/", "/namespaces", "/namespaces/sales", "/tables/sales.orders", "/views/sales.daily", "/history",
-         "/history/3", "/history/3?against=8", "/tree", "/storage", "/?version=4")  # fmt: skip
+         "/history/3", "/history/3?against=8", "/lineage", "/search?text=o", "/tree", "/storage", "/?version=4",
+         "/tables/shop.orders/rows", "/tables/shop.orders/profile", "/tables/shop.orders/history",
+         "/tables/shop.orders/changes?to=22", "/tables/shop.orders/files", "/sql")  # fmt: skip
 
 pytestmark = pytest.mark.interop
 
@@ -48,7 +52,7 @@ def serving(*arguments: str) -> Iterator[str]:
 def uri(tmp_path: Path) -> str:
     lake = filled(mangrove.create(tmp_path / "lake", settings=LakehouseSettings("Shop", order=4)))
     lake.create_namespace(NamespaceLocator("%2e%2e"))
-    return lake.uri
+    return with_rows(lake).uri
 
 
 def fetched(address: str, **headers: str) -> tuple[int, str]:
@@ -140,3 +144,43 @@ def test_a_browser_rolls_back_by_the_button_of_the_preview(uri: str) -> None:
         assert done.complaints == []
         assert f"Rolled back from\nversion {newest}" in done.text
     assert mangrove.open(uri).version == newest + 1
+
+
+@pytest.mark.skipif(browser_path() is None, reason="no chromium is installed")
+def test_a_browser_runs_completes_cancels_and_charts_statements(uri: str) -> None:
+    def submit(text: str) -> str:
+        return f"input.value = {json.dumps(text)}; input.form.requestSubmit()"
+
+    with serving(uri) as address, open_browser() as browser:
+        browser.open(f"{address}/sql", width=NARROW_PIXELS)
+        browser.run("var input = document.getElementById('text')", "document.readyState == 'complete'")
+        shown = browser.run(
+            submit("select customer, amount from shop.orders where id < 20 order by id"),
+            "document.querySelector('#output table')",
+        )
+        assert shown.complaints == []
+        assert shown.width_pixels <= NARROW_PIXELS
+        assert "20 rows" in shown.text
+        assert "amount by customer" in shown.text
+        assert "skipped" in shown.text
+        shown = browser.run(submit("drop table shop.orders"), "document.querySelector('#status.error')")
+        assert "only SELECT, EXPLAIN, DESCRIBE and SHOW" in shown.text
+        shown = browser.run(
+            "input.value = 'select cus'; input.focus(); input.setSelectionRange(10, 10); "
+            "input.dispatchEvent(new Event('input'))",
+            "!document.getElementById('completions').hidden",
+        )
+        assert "customer" in shown.text
+        shown = browser.run(
+            "input.dispatchEvent(new KeyboardEvent('keydown', {key: 'Tab'}))", "input.value == 'select customer'"
+        )
+        shown = browser.run(
+            submit(f"select sum(a.amount * d.amount) from shop.orders a {CROSSED}"),
+            "!document.getElementById('cancel').disabled",
+        )
+        shown = browser.run("document.getElementById('cancel').click()", "document.querySelector('#status.error')")
+        assert "the statement was cancelled" in shown.text
+        browser.open(f"{address}/sql")
+        shown = browser.run("", "document.querySelectorAll('#recent option').length > 3")
+        assert "drop table shop.orders" in shown.text
+    assert "orders" in [table.name for table in mangrove.open(uri).tables("shop")]

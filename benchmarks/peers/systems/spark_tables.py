@@ -45,13 +45,13 @@ class SparkTables(TableSystem):
         self._spark = local_session({**SETTINGS, **warehouse, **own})
         self._spark.sparkContext.setLogLevel("ERROR")
 
-    def create_like(self, table: str, rows: int) -> None:
+    def create_like(self, table: str, total: int) -> None:
         """Create an empty table with the columns of the generated rows."""
-        self._create(table, self._generate(rows, 1))
+        self._create(table, self._generate(total, 1))
 
-    def append_generated(self, table: str, rows: int) -> None:
+    def append_generated(self, table: str, total: int) -> None:
         """Append generated rows, ordered by id and day."""
-        self._append(table, self._generate(rows, FILES))
+        self._append(table, self._generate(total, FILES))
 
     def load_files(self, table: str, path: str) -> None:
         """Create a table with the rows of a Parquet file."""
@@ -59,11 +59,11 @@ class SparkTables(TableSystem):
         self._create(table, frame)
         self._append(table, frame)
 
-    def prepare_source(self, rows: int, number: int, count: int) -> None:
+    def prepare_source(self, total: int, number: int, count: int) -> None:
         """Define the view `source` with new values for `count` rows spread over the table, a tenth of them new."""
-        step = rows // count
-        ids = f"case when id % 10 = 0 then {rows + number * count} + id else id * {step} + {number % step} end as id"
-        frame = self._spark.range(0, count, 1, 1).selectExpr(ids).selectExpr(*_render_columns(rows))
+        step = total // count
+        ids = f"case when id % 10 = 0 then {total + number * count} + id else id * {step} + {number % step} end as id"
+        frame = self._spark.range(0, count, 1, 1).selectExpr(ids).selectExpr(*_render_columns(total))
         frame.withColumn("amount", frame.amount + number + 1).localCheckpoint().createOrReplaceTempView("source")
 
     def query(self, sql: str) -> Any:
@@ -80,8 +80,8 @@ class SparkTables(TableSystem):
     def close(self) -> None:
         self._spark.stop()
 
-    def _generate(self, rows: int, files: int) -> DataFrame:
-        return self._spark.range(0, rows, 1, files).selectExpr(*_render_columns(rows))
+    def _generate(self, total: int, files: int) -> DataFrame:
+        return self._spark.range(0, total, 1, files).selectExpr(*_render_columns(total))
 
     def _run(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self._spark.sql(sql).collect()]
@@ -190,10 +190,10 @@ def _normalize(value: Any) -> Any:
     return value
 
 
-def _render_columns(rows: int) -> list[str]:
+def _render_columns(total: int) -> list[str]:
     return [
         "id",
-        f"cast(id * {DAYS} div {rows} as int) as day",
+        f"cast(id * {DAYS} div {total} as int) as day",
         "cast(pmod(hash(id), 1000000) as int) as customer",
         "cast(id % 1000 as decimal(12,2)) as amount",
         "id * 0.5D as weight",

@@ -44,6 +44,11 @@ class Database:
             connection.execute(macro)
         return connection
 
+    def limit_memory(self, bytes_max: int) -> None:
+        """Limit the memory of all queries together; a query that needs more fails."""
+        with self.connect({}) as connection:
+            connection.execute(f"SET GLOBAL memory_limit = '{bytes_max} B'")
+
     @contextmanager
     def connect(self, sources: Mapping[str, ArrowSource]) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a new connection with views of the sources."""

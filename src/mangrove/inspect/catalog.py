@@ -6,9 +6,13 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError
-from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.model.locators import NamespaceLocator, parse_view_name
+from mangrove.inspect.lineage import find_reading_views
+from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, VersionComparer
+from mangrove.metastore import MetastoreSnapshot
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, TableVersionLocator, parse_view_name
 from mangrove.model.names import split_name
+from mangrove.model.objects import TableEntry, TableVersion
+from mangrove.transaction.deltas import is_default_version
 
 __all__ = [
     "NamespaceInfo",
@@ -17,6 +21,7 @@ __all__ = [
     "TableLine",
     "ViewInfo",
     "ViewLine",
+    "iterate_default_versions",
     "load_namespace_info",
     "load_namespace_list",
     "load_view_info",
@@ -93,6 +98,8 @@ class ViewInfo:
     sql: str
     dialect: str
     reads: tuple[str, ...]
+    read_by: tuple[str, ...]
+    """The views that read this one."""
     description: str | None
     properties: tuple[tuple[str, str], ...]
 
@@ -147,9 +154,26 @@ def load_view_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewInfo:
         view.sql,
         view.value.dialect,
         view.reads,
+        find_reading_views(pinned, locator),
         view.description,
         tuple(view.properties.items()),
     )
+
+
+def iterate_default_versions(
+    compared: VersionComparer, snapshot: MetastoreSnapshot, counted_max: int
+) -> Iterator[tuple[TableLocator, TableVersionLocator, TableVersion]]:
+    """Yield the table version of each managed table that its name opens, from at most this many objects of a kind."""
+    tables = {
+        value.id: (locator, value)
+        for locator, value in islice(compared.objects(snapshot, Kind.TABLE), counted_max)
+        if isinstance(locator, TableLocator) and isinstance(value, TableEntry)
+    }
+    for locator, version in islice(compared.objects(snapshot, Kind.TABLE_VERSION), counted_max):
+        if isinstance(locator, TableVersionLocator) and isinstance(version, TableVersion):
+            table, value = tables.get(locator.table_id, (None, None))
+            if table is not None and value is not None and is_default_version(value, version):
+                yield table, locator, version
 
 
 def _page(entries: Iterator[T]) -> tuple[tuple[T, ...], bool]:

@@ -1,87 +1,32 @@
 """Lakehouse overview with object counts, latest commits, exports and shared transactions."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeGuard
 
+from mangrove.inspect.growth import COUNTED_MAX, GrowthPoint, ObjectCounts, count_objects, load_growth
+from mangrove.inspect.live_rows import LiveRowCount, count_all_live_rows
 from mangrove.inspect.page import (
     PageRequest,
     PageVersion,
     PinnedLakehouse,
-    VersionComparer,
     VersionInfo,
     build_version_info,
     version_comparer_of,
 )
 from mangrove.maintenance.exports import list_exports
-from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind
-from mangrove.model.objects import Delta, Object, SharedTransactionEntry, SharedTransactionState
+from mangrove.model.objects import Object, SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
-    "COUNTED_MAX",
     "ExportInfo",
-    "ObjectCounts",
     "OverviewInfo",
     "SharedTransactionInfo",
-    "count_objects",
-    "iterate_data_totals",
     "load_overview_info",
 ]
 
-COUNTED_MAX: Final = 10_000
-"""How many objects of a kind are counted, to bound the time of a page."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectCounts:
-    """Counts of objects; rows and bytes are those of the files of all deltas, including replaced files."""
-
-    namespaces: int
-    tables: int
-    views: int
-    deltas: int
-    files: int
-    rows: int
-    size_bytes: int
-    is_complete: bool
-    """False if counting stopped at the bound; the counts are lower bounds then."""
-
-
-def count_objects(
-    compared: VersionComparer, snapshot: MetastoreSnapshot, counted_max: int = COUNTED_MAX
-) -> ObjectCounts:
-    """Count the objects of a version, up to a bound for each kind."""
-    counts = {kind: _count(compared, snapshot, kind, counted_max) for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)}
-    deltas = list(
-        iterate_data_totals(value for _, value in islice(compared.objects(snapshot, Kind.DELTA), counted_max))
-    )
-    return ObjectCounts(
-        counts[Kind.NAMESPACE],
-        counts[Kind.TABLE],
-        counts[Kind.VIEW],
-        len(deltas),
-        sum(files for files, _, _ in deltas),
-        sum(rows for _, rows, _ in deltas),
-        sum(size for _, _, size in deltas),
-        max(*counts.values(), len(deltas)) < counted_max,
-    )
-
-
-def iterate_data_totals(values: Iterator[object]) -> Iterator[tuple[int, int, int]]:
-    """Yield the files, rows and bytes of each delta among the values."""
-    for value in values:
-        if isinstance(value, Delta):
-            yield len(value.manifest.entries), value.manifest.row_count, value.manifest.size_bytes
-
-
-def _count(compared: VersionComparer, snapshot: MetastoreSnapshot, kind: Kind, counted_max: int) -> int:
-    return sum(1 for _ in islice(compared.objects(snapshot, kind), counted_max))
-
-
-_COMMITS_MAX: Final = 12
+_COMMITS_MAX: Final = 60
 _LISTED_MAX: Final = 50
 
 
@@ -112,6 +57,9 @@ class OverviewInfo:
     seen: PageVersion
     tally: ObjectCounts | None
     """None if the layout cannot list all objects."""
+    live_rows: LiveRowCount | None
+    growth: tuple[GrowthPoint, ...]
+    """Oldest first; empty if the layout cannot compare versions or there are too many objects."""
     commits: tuple[VersionInfo, ...]
     settings: tuple[tuple[str, int], ...]
     properties: tuple[tuple[str, str], ...]
@@ -126,9 +74,12 @@ def load_overview_info(pinned: PinnedLakehouse, requested: PageRequest) -> Overv
     commits = islice(pinned.lake.metastore.history(before=snapshot.version + 1), _COMMITS_MAX)
     exports = islice(list_exports(snapshot.settings), _LISTED_MAX)
     shared = (value for _, value in snapshot.children(Kind.SHARED_TRANSACTION, None) if _is_open(value))
+    tally = None if compared is None else count_objects(compared, snapshot)
     return OverviewInfo(
         pinned.seen,
-        None if compared is None else count_objects(compared, snapshot),
+        tally,
+        None if compared is None else count_all_live_rows(pinned, compared, COUNTED_MAX),
+        () if compared is None or tally is None else load_growth(pinned, compared, tally),
         tuple(build_version_info(commit) for commit in commits),
         _numbers(snapshot.settings),
         tuple(snapshot.settings.properties.items()),

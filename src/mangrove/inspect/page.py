@@ -146,7 +146,7 @@ def pin_version(lake: Lakehouse, requested: PageRequest) -> PinnedLakehouse:
         newest.version,
         where,
     )
-    return PinnedLakehouse(lake, Snapshot(snapshot, lake.clients), newest, seen)
+    return PinnedLakehouse(lake, Snapshot(snapshot, lake.clients, lake.engines, lake), newest, seen)
 
 
 def version_comparer_of(lake: Lakehouse) -> VersionComparer | None:

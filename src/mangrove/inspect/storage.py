@@ -1,23 +1,17 @@
 """Storage usage by file kind and growth by version."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from mangrove.inspect.overview import COUNTED_MAX, ObjectCounts, count_objects
-from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, VersionComparer, version_comparer_of
-from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.objects import Delta
+from mangrove.inspect.growth import GrowthPoint, ObjectCounts, count_objects, load_growth
+from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, version_comparer_of
 from mangrove.storage.port import ObjectInfo, Store
 
-__all__ = ["FileKindLine", "GrowthPoint", "StorageInfo", "classify_file", "load_storage_info"]
+__all__ = ["FileKindLine", "StorageInfo", "classify_file", "load_storage_info"]
 
 _FILES_MAX: Final = 50_000
-_GROWTH_VERSIONS_MAX: Final = 60
-_CHANGES_MAX: Final = 5_000
-"""How many changed objects the growth reads in all."""
 
 _KINDS: Final = (
     ("version roots", re.compile(r"_[01]+\.ipc|vn/[01]+")),
@@ -38,17 +32,6 @@ class FileKindLine:
 
     kind: str
     files: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class GrowthPoint:
-    """The data that a version references."""
-
-    version: int
-    created_at_millis: int
-    deltas: int
-    rows: int
     size_bytes: int
 
 
@@ -79,9 +62,7 @@ def load_storage_info(pinned: PinnedLakehouse, requested: PageRequest) -> Storag
     kinds, listed, is_complete = _list_file_kinds(pinned.lake.effects.store)
     compared = version_comparer_of(pinned.lake)
     tally = None if compared is None else count_objects(compared, pinned.snapshot)
-    growth: tuple[GrowthPoint, ...] = ()
-    if compared is not None and tally is not None and tally.deltas < COUNTED_MAX:
-        growth = tuple(reversed(list(_growth(pinned, compared, tally))))
+    growth = () if compared is None or tally is None else load_growth(pinned, compared, tally)
     return StorageInfo(pinned.seen, kinds, is_complete, listed, tally, growth)
 
 
@@ -98,26 +79,3 @@ def _list_file_kinds(store: Store) -> tuple[tuple[FileKindLine, ...], int, bool]
     order = [*(kind for kind, _ in _KINDS), _OTHER]
     lines = tuple(FileKindLine(kind, *counts[kind]) for kind in order if kind in counts)
     return lines, listed, listed < _FILES_MAX
-
-
-def _growth(pinned: PinnedLakehouse, compared: VersionComparer, tally: ObjectCounts) -> Iterator[GrowthPoint]:
-    """Yield the points from the pinned version backwards, each by undoing the changes of the next."""
-    after: MetastoreSnapshot = pinned.snapshot
-    deltas, rows, size = tally.deltas, tally.rows, tally.size_bytes
-    commits = islice(pinned.lake.metastore.history(before=after.version), _GROWTH_VERSIONS_MAX - 1)
-    left = _CHANGES_MAX
-    yield GrowthPoint(after.version, after.commit.created_at_millis, deltas, rows, size)
-    for commit in commits:
-        before = pinned.lake.metastore.at_version(commit.version)
-        changes = list(islice(compared.differences(before, after), left + 1))
-        left -= len(changes)
-        if left < 0:
-            return
-        for change in changes:
-            for value, sign in ((change.after, -1), (change.before, 1)):
-                if isinstance(value, Delta):
-                    deltas += sign
-                    rows += sign * value.manifest.row_count
-                    size += sign * value.manifest.size_bytes
-        yield GrowthPoint(commit.version, commit.created_at_millis, deltas, rows, size)
-        after = before

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_value
+from mangrove.inspect.lineage import find_reading_views
+from mangrove.inspect.live_rows import LiveRowCount, count_live_rows
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_versions import StreamInfo
@@ -26,6 +28,7 @@ __all__ = [
     "PartitionLine",
     "TableInfo",
     "TableVersionLine",
+    "find_requested_table",
     "format_partition",
     "load_table_info",
     "merge_bounds",
@@ -145,6 +148,10 @@ class TableInfo:
     partitions: tuple[PartitionLine, ...]
     next_after: str | None
     aliases: tuple[str, ...]
+    read_by: tuple[str, ...]
+    """The views that read the table."""
+    live_rows: LiveRowCount | None
+    """None if the table has too many deltas for this page."""
     canonical: str
     unavailable: str | None
     """Why the table or table version cannot be read, if it cannot."""
@@ -152,14 +159,14 @@ class TableInfo:
 
 def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInfo:
     """Return a table, with its partitions after the query's `after`."""
-    table = pinned.lake_snapshot.table(
-        parse_table_name(requested.step("name")), version=requested.number("table_version")
-    )
+    table = find_requested_table(pinned, requested)
     locator, value = table.locator, table.value
     opened, unavailable = _open(table) if value.table_type is TableType.MANAGED else (None, None)
     partitions, files, next_after = _partitions(pinned.snapshot, opened, requested.text("after"))
     schema = value.schema if opened is None else opened.version.schema
     key_ids = value.keys if opened is None else opened.version.keys
+    is_countable = schema is not None and opened is not None and requested.text("after") is None and next_after is None
+    is_countable = is_countable and all(line.is_complete for line in partitions)
     return TableInfo(
         seen=pinned.seen,
         namespace=locator.namespace,
@@ -181,8 +188,17 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         partitions=partitions,
         next_after=next_after,
         aliases=table.aliases,
+        read_by=find_reading_views(pinned, locator),
+        live_rows=count_live_rows(pinned.lake.effects.store, table.state()) if is_countable else None,
         canonical=str(CanonicalName(locator.namespace, locator.name, table.target.version)),
         unavailable=unavailable,
+    )
+
+
+def find_requested_table(pinned: PinnedLakehouse, requested: PageRequest) -> TableSnapshot:
+    """Return the table that the URL names, at the table version that its query names."""
+    return pinned.lake_snapshot.table(
+        parse_table_name(requested.step("name")), version=requested.number("table_version")
     )
 
 

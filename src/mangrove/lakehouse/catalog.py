@@ -267,7 +267,7 @@ class WritableCatalog(ABC):
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.
 
-        def table(self, name: str | TableLocator, *, version: int | None = None) -> Table:
+        def table(self, name: str | Locator, *, version: int | None = None) -> Table:
             """Return a table, or one of its table versions."""
 
         def tables(

@@ -89,7 +89,8 @@ def make_repeatable(rows: object) -> object:
     Tables and scans of a lakehouse are read once, so that a retry writes the same rows.
     """
     source: Any = rows
-    if hasattr(source, "to_reader"):
+    # The type is asked, because a frame of Spark Connect has a column for every attribute.
+    if hasattr(type(rows), "to_reader"):
         return source.to_reader().read_all()
     if type(rows).__name__ == "RecordBatchReader" and type(rows).__module__.partition(".")[0] == "pyarrow":
         return source.read_all()

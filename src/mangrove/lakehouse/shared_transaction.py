@@ -166,6 +166,10 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         changes = summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
         return Diff(self.base_version, self.base_version, changes)
 
+    def find_conflict(self) -> ConflictError | None:
+        """Return the error that publishing the saved changes would raise now, or None."""
+        return self._shared.find_conflict(self._known)
+
     def publish(self) -> int:
         """Commit all changes as one version and return its number; refused if concurrent commits conflict with them."""
         self.save()

@@ -51,6 +51,9 @@ def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -
     """Return for each row whether its keys occur in `selected`."""
     names = [column.name for column in keys]
     other = _select_keys(selected, names).cast(_select_keys(rows, names).schema)
+    if len(names) == 1:
+        found: Any = pc.is_in(rows.column(names[0]), value_set=other.column(0))
+        return found.combine_chunks()
     matches = _number_rows(_select_keys(rows, names)).join(other, _places(names), join_type="left semi").column("row")
     numbers = build_row_numbers(rows.num_rows)
     return pc.is_in(numbers, matches.combine_chunks())

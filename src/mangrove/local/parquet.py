@@ -365,16 +365,19 @@ def _floats(path: str, array: Any) -> Iterator[tuple[str, Any]]:
             yield from _floats(f"{path}.{array.type.field(place).name}", pc.struct_field(array, [place]))
 
 
-_SAMPLE_ROWS: Final = 64 * 1024
-_SAMPLED_ROWS_MIN: Final = 1024 * 1024
-"""Minimum number of rows to sample; for fewer rows the sample costs more than the dictionary."""
+_SAMPLE_ROWS_MAX: Final = 64 * 1024
+_SAMPLED_ROWS_MIN: Final = 32 * 1024
+"""Minimum number of rows to sample; for fewer rows a dictionary costs next to nothing."""
+_ROWS_PER_SAMPLE: Final = 12
+"""A sample has one row of this many, so that a value which it has once occurs a few times at most in the column."""
 
 
 def _is_mostly_distinct(array: Any) -> bool:
     """Return whether the first rows of a large column have too many distinct values for a useful dictionary."""
     if len(array) < _SAMPLED_ROWS_MIN or not (pa.types.is_primitive(array.type) or pa.types.is_string(array.type)):
         return False
-    return bool(pc.count_distinct(array.slice(0, _SAMPLE_ROWS)).as_py() > _SAMPLE_ROWS * 7 // 8)
+    sample = array.slice(0, min(_SAMPLE_ROWS_MAX, len(array) // _ROWS_PER_SAMPLE))
+    return bool(pc.count_distinct(sample).as_py() > len(sample) * 7 // 8)
 
 
 def _has_negative_zero(chunk: Any) -> bool:

@@ -15,6 +15,7 @@ from mangrove.expressions.predicates import (
     AnyOf,
     ColumnComparison,
     ConstantPredicate,
+    IsIn,
     Operator,
     Predicate,
     collect_column_ids,
@@ -146,6 +147,8 @@ def select_condition_columns(schema: Schema, condition: Condition) -> list[Colum
 
 
 _EXAMPLES_MAX: Final = 3
+_VALUES_MAX: Final = 100
+"""Maximum number of keys that are compared with the bounds of every file."""
 _PC: Final[Any] = pc
 
 
@@ -282,11 +285,17 @@ def _select_addresses(rows: pa.Table) -> pa.Table:
 
 
 def build_key_range_predicate(rows: pa.Table, keys: Sequence[Column]) -> Predicate:
-    """Return a predicate that every row with one of these keys satisfies, for pruning files."""
+    """Return a predicate that every row with one of these keys satisfies, for pruning files: few values, or bounds."""
     if not rows.num_rows:
         return ConstantPredicate(holds=False)
     bounds: list[Predicate] = []
     for column in keys:
+        if rows.num_rows <= _VALUES_MAX:
+            values = [to_plain_value(one) for one in rows.column(column.name).unique()]
+            present = tuple(value for value in values if value is not None)
+            if len(present) == len(values):
+                bounds.append(IsIn(column.id, present))
+                continue
         ends = pc.min_max(rows.column(column.name))
         for operator, end in ((Operator.GREATER_OR_EQUAL, ends["min"]), (Operator.LESS_OR_EQUAL, ends["max"])):
             value = to_plain_value(end)

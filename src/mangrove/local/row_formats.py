@@ -17,6 +17,7 @@ from mangrove.local.python_rows import to_python_values
 from mangrove.model.json_codec import Json
 
 __all__ = [
+    "encode_parquet",
     "encode_rows",
     "format_cell",
     "is_number_type",
@@ -124,6 +125,39 @@ def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: An
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
+
+
+def encode_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[bytes]:
+    """Yield the parts of a Parquet file."""
+    file = _WrittenParts()
+    with pq.ParquetWriter(pa.PythonFile(file, "w"), schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield file.take()
+    yield file.take()
+
+
+class _WrittenParts(io.RawIOBase):
+    """A file that collects what is written until it is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = bytearray()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Collect bytes."""
+        self._written += data
+        return len(data)
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        part = bytes(self._written)
+        self._written.clear()
+        return part
 
 
 def _encode_objects(batches: Iterable[pa.RecordBatch], *, ensure_ascii: bool) -> Iterator[list[str]]:

@@ -19,9 +19,16 @@ from mangrove.maintenance.reachability import resolve_paths, scan_changed_object
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.maintenance.version_files import find_lost_versions, find_version_file, version_paths_of
 from mangrove.metastore import MetastoreSnapshot, OpenFailure, Problem, check_clock
-from mangrove.model.locators import AliasLocator, Kind
+from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableIdentity
 from mangrove.model.manifests import DataFile
-from mangrove.model.objects import Delta, NamespaceEntry, TableEntry
+from mangrove.model.objects import (
+    Delta,
+    NamespaceEntry,
+    TableEntry,
+    TableType,
+    TableVersion,
+    TableVersionState,
+)
 from mangrove.model.paths import is_uri
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.local_links import linked_paths
@@ -346,6 +353,7 @@ def _find_broken_rules(lake: MaintenanceContext, versions: Iterable[int], watch:
             snapshot = lake.metastore.at_version(version)
             yield from lake.maintenance.problems(snapshot)
             yield from _find_dangling_aliases(snapshot)
+            yield from _find_wrong_defaults(snapshot)
         except NotFoundError:
             continue  # it expired during the check
         except FormatError as error:
@@ -362,6 +370,31 @@ def _find_dangling_aliases(snapshot: MetastoreSnapshot) -> Iterator[Problem]:
                 f"alias {AliasLocator(alias.name)}",
                 f"its target {alias.target_locator} with the id {alias.target_id} does not exist; drop the alias",
             )
+
+
+def _find_wrong_defaults(snapshot: MetastoreSnapshot) -> Iterator[Problem]:
+    """Yield the managed tables whose default table version is missing or is not the newest active one."""
+    for space, _ in snapshot.children(Kind.NAMESPACE, None):
+        assert isinstance(space, NamespaceLocator)
+        for locator, table in snapshot.children(Kind.TABLE, space):
+            if isinstance(table, TableEntry) and table.table_type is TableType.MANAGED:
+                found = snapshot.children(Kind.TABLE_VERSION, TableIdentity(table.namespace_id, table.id))
+                states = {one.version: one.state for _, one in found if isinstance(one, TableVersion)}
+                problem = _describe_wrong_default(table, states)
+                if problem is not None:
+                    yield Problem(f"table {locator}", problem)
+
+
+def _describe_wrong_default(table: TableEntry, states: Mapping[int, TableVersionState]) -> str | None:
+    number = table.default_version
+    if number is None:
+        return None
+    if number not in states:
+        return f"its default table version {number} does not exist; it has {sorted(states)}"
+    active = [version for version, state in states.items() if state is TableVersionState.ACTIVE]
+    if table.latest_active_table_version is None or number == max(active, default=0):
+        return None
+    return f"its default table version is {number}, but the newest active one is {max(active, default='none')}"
 
 
 class _Walk:

@@ -27,7 +27,7 @@ from mangrove.rest.errors import is_iceberg_path, respond_iceberg_error
 from mangrove.server.connections import peer_of
 from mangrove.server.metrics import ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
-from mangrove.web.routes import respond_error
+from mangrove.web.responses import respond_error
 
 __all__ = [
     "COOKIE",
@@ -58,6 +58,7 @@ _CLIENTS_FOLDER: Final = "/iceberg/"
 _OPEN_FOLDERS: Final = ("/static/",)
 _FIELD: Final = "token"
 _READING: Final = frozenset({"GET", "HEAD"})
+_STATEMENT_PATHS: Final = ("/sql", "/api/sql")
 
 
 class Verdict(enum.Enum):
@@ -138,7 +139,7 @@ def authorize(access: Access, request_info: RequestInfo) -> Verdict:
     verdict = _authorize_browser(access, request_info)
     if verdict is not Verdict.ALLOW:
         return verdict
-    if _is_cross_site_page(request_info):
+    if _is_cross_site_page(request_info) or _is_foreign_statement(request_info):
         return Verdict.CROSS_ORIGIN
     if not access.is_writable or request_info.method in _READING or request_info.path == _TOKENS:
         return verdict
@@ -213,6 +214,13 @@ def _is_cross_site_page(request_info: RequestInfo) -> bool:
     return request_info.path.startswith(_CLIENTS_FOLDER) and request_info.site in ("cross-site", "same-site")
 
 
+def _is_foreign_statement(request_info: RequestInfo) -> bool:
+    """Return whether a foreign page runs SQL; it cannot read the rows, but it could keep the server busy."""
+    is_statement = request_info.method not in _READING and request_info.path.startswith(_STATEMENT_PATHS)
+    has_page = request_info.site is not None or request_info.origin is not None
+    return is_statement and has_page and not _is_same_origin(request_info)
+
+
 def _is_same_origin(request_info: RequestInfo) -> bool:
     if request_info.site is not None:
         return request_info.site == "same-origin"
@@ -256,6 +264,11 @@ SECURITY_HEADERS: Final = {
 }
 
 
+_SCRIPTED_PATH: Final = "/sql"
+_SCRIPTED_POLICY: Final = f"{SECURITY_HEADERS['Content-Security-Policy']}; script-src 'self'; connect-src 'self'"
+"""The policy of the SQL editor, the only page with a script. It is a file of this server."""
+
+
 class AccessMiddleware:
     """ASGI middleware that authorizes requests, adds security headers and counts requests.
 
@@ -278,7 +291,7 @@ class AccessMiddleware:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add_headers(message)
+                _add_headers(message, scope["path"])
                 self._metrics.count_request(scope["path"], message["status"])
                 if has_secret_in_body(scope["path"]) and message["status"] == 401:
                     self._throttle.record_wrong(peer, None)
@@ -375,8 +388,10 @@ def _build_request_info(scope: Scope) -> RequestInfo:
     )
 
 
-def _add_headers(message: MutableMapping[str, Any]) -> None:
+def _add_headers(message: MutableMapping[str, Any], path: str) -> None:
     headers = MutableHeaders(scope=message)
     for name, value in SECURITY_HEADERS.items():
         headers[name] = value
+    if path == _SCRIPTED_PATH:
+        headers["Content-Security-Policy"] = _SCRIPTED_POLICY
     headers.setdefault("Cache-Control", "no-store")

@@ -19,8 +19,9 @@ from mangrove.server.health import Readiness
 from mangrove.server.metrics import METRICS_CONTENT_TYPE, ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.storage.counting import CountingStore, StoreRequests
-from mangrove.web.rollback import RollbackAccess
-from mangrove.web.routes import IcebergEndpoint, build_explorer_routes, respond_error
+from mangrove.web.actions import WriteAccess
+from mangrove.web.responses import respond_error
+from mangrove.web.routes import IcebergEndpoint, build_explorer_routes
 
 if importlib.util.find_spec("pyiceberg") is not None:
     from mangrove.rest.routes import build_iceberg_routes
@@ -51,7 +52,7 @@ def build_app(
         Route("/metrics", _metrics(metrics)),
         *others,
         *_iceberg(lake, access),
-        *build_explorer_routes(lake, _build_rollback_access(access), _build_iceberg_endpoint(access)),
+        *build_explorer_routes(lake, _build_write_access(access), _build_iceberg_endpoint(access)),
     ]
     inner = Starlette(
         routes=routes, exception_handlers={HTTPException: _http_error, Exception: _handle_unexpected_error}
@@ -76,12 +77,10 @@ def _build_iceberg_endpoint(access: Access) -> IcebergEndpoint | None:
     return IcebergEndpoint(BASE_PATH, access.token is not None) if has_iceberg() else None
 
 
-def _build_rollback_access(access: Access) -> RollbackAccess | None:
+def _build_write_access(access: Access) -> WriteAccess | None:
     if access.token is None or not access.is_writable:
         return None
-    return RollbackAccess(
-        derive_csrf_token(access.token), lambda authorization: has_bearer_token(access, authorization)
-    )
+    return WriteAccess(derive_csrf_token(access.token), lambda authorization: has_bearer_token(access, authorization))
 
 
 async def _respond_health(_: Request) -> Response:

@@ -13,7 +13,8 @@ __all__ = ["METRICS_CONTENT_TYPE", "ServerMetrics", "classify_path"]
 
 METRICS_CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 _PAGES: Final = frozenset(
-    {"namespaces", "tables", "views", "history", "tree", "storage", "static", "healthz", "readyz", "metrics"}
+    {"namespaces", "tables", "views", "lineage", "search", "shared", "history", "tree", "storage", "sql"}
+    | {"static", "healthz", "readyz", "metrics"}
 )
 _BYTES: Final = {"bytes_read": "read", "bytes_written": "written"}
 

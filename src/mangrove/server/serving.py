@@ -22,6 +22,7 @@ from mangrove.server.connections import LimitedServer, limits_of
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
+from mangrove.wiring import build_engines_factory
 
 __all__ = ["Certificate", "certificate_of", "serve"]
 
@@ -89,7 +90,8 @@ def serve(
         counted.append(CountingStore(open_store(place, storage_options)))
         return counted[-1]
 
-    lake = open_on_store(build_effects(resolve_store(uri, store_at, cache)), storage_options=storage_options)
+    effects = build_effects(resolve_store(uri, store_at, cache))
+    lake = open_on_store(effects, engines=build_engines_factory(storage_options), storage_options=storage_options)
     listening = _bind_socket(host, port)
     config = uvicorn.Config(
         build_app(lake, access, counted=counted, wrong_tokens_max=wrong_tokens_max),

@@ -4,24 +4,31 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import SparkCondition, parse_pruning_predicate
-from mangrove.expressions.predicates import AnyOf, ConstantPredicate, Predicate, render_predicate_sql
+from mangrove.expressions.predicates import AnyOf, Predicate, render_predicate_sql
+from mangrove.local.parquet import read_columns
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.spark.row_changes import (
     FilesByLog,
+    RowIds,
     RowLevelChange,
     SparkFileContext,
     build_key_range_predicate,
+    can_collect,
     check_new_keys,
     check_rows_match,
+    collect_row_ids,
+    count_row_ids,
     key_column_of,
     materialize_frame,
+    may_share_keys,
     plan_row_changes,
     write_delete_keys,
 )
@@ -33,14 +40,19 @@ from mangrove.storage.opening import open_store
 from mangrove.tables.constraints import build_check_violation_error, check_constraints_of, check_stored_expression
 from mangrove.tables.conversion import can_assign_type, check_columns
 from mangrove.tables.merge import Assignable, parenthesize, resolve_assignments, to_spark_sql
-from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
+    DeleteMode,
     PlannedWrite,
+    ReadRows,
     RowCounts,
     build_delete_delta,
     build_partition_predicate,
+    build_upsert_delta,
     check_dynamic_overwrite,
+    delete_mode_of,
+    group_files_by_log,
     plan_write,
     read_condition,
 )
@@ -79,9 +91,11 @@ def plan_delete_where(
 ) -> PlannedWrite:
     """Plan the deletion of the rows that match a condition."""
     pruning = _at_most(where, state.schema)
-    matched = _read_targets(files, state, pruning).where(render_condition_sql(where, state.schema))
-    deleted_rows = materialize_frame(matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state)))
-    count = deleted_rows.count()
+    plan = plan_scan(state, pruning)
+    matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
+    ids = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state))
+    deleted_rows = _evaluate_once(ids, plan)
+    count = count_row_ids(deleted_rows)
     read = read_condition(pruning)
     if not count:
         return plan_write({}, read=read)
@@ -136,16 +150,16 @@ def _plan_overwrite(
         check_distinct_keys(files.lists, store, files.root_uri, state, [file for _, file in added])
         coming = new.select(*select_delete_keys(state))
         near = build_key_range_predicate(state, coming)
-        looked = _read_targets(files, state, None if pruning is None else AnyOf((pruning, near)))
+        plan = plan_scan(state, None if pruning is None else AnyOf((pruning, near)))
+        looked = _read_targets(files, state, plan)
         same = [column_of(key.name) == column_of(key_column_of(place)) for place, key in enumerate(state.key_columns)]
         alike = looked.join(coming, same, "left_semi")
-        deleted_rows = (
-            looked.where(condition).select(*numbers).union(alike.select(*numbers)).dropDuplicates([FILE, ROW])
-        )
+        frame = looked.where(condition).select(*numbers).union(alike.select(*numbers)).dropDuplicates([FILE, ROW])
     else:
-        deleted_rows = _read_targets(files, state, pruning).where(condition).select(*numbers)
-    deleted_rows = materialize_frame(deleted_rows)
-    counts = RowCounts(inserted=sum(file.row_count for _, file in added), deleted=deleted_rows.count())
+        plan = plan_scan(state, pruning)
+        frame = _read_targets(files, state, plan).where(condition).select(*numbers)
+    deleted_rows = _evaluate_once(frame, plan)
+    counts = RowCounts(inserted=sum(file.row_count for _, file in added), deleted=count_row_ids(deleted_rows))
     return plan_row_changes(files, state, RowLevelChange(deleted_rows, added), counts, read_condition(pruning))
 
 
@@ -158,26 +172,54 @@ def plan_update(
     """Plan an update of the rows that match a condition."""
     checked = resolve_assignments(values, state.schema)
     pruning = _at_most(where, state.schema)
-    matched = _read_targets(files, state, pruning).where(render_condition_sql(where, state.schema))
+    read = read_condition(pruning)
+    plan = plan_scan(state, pruning)
+    matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
     new = build_assignments(state, matched, {name: f.expr(to_spark_sql(value)) for name, value in checked.items()})
     others = [column_of(one.name) for one in state.schema.columns if one.name not in checked]
-    updated = materialize_frame(
-        matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
-    )
-    count = updated.count()
-    if not count:
-        return plan_write({}, read=read_condition(pruning))
-    deleted_rows = updated.select(
+    rows = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
+    moves_keys = any(key.name in checked for key in state.key_columns)
+    if can_collect(plan.row_count) and not moves_keys and delete_mode_of(state) is DeleteMode.KEYS:
+        write = _plan_update_by_upsert(files, state, rows, read)
+        if write is not None:
+            return write
+    updated = materialize_frame(rows)
+    ids = updated.select(
         column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in _places(state))
     )
+    deleted_rows = collect_row_ids(ids, plan.row_count)
+    count = count_row_ids(deleted_rows)
+    if not count:
+        return plan_write({}, read=read)
     coming = updated.select(*map(column_of, state.schema.names))
-    moves_keys = any(key.name in checked for key in state.key_columns)
     if moves_keys:
-        check_new_keys(files, state, deleted_rows, coming.select(*select_delete_keys(state)))
+        check_new_keys(files, state, ids, coming.select(*select_delete_keys(state)))
     change = RowLevelChange(
         deleted_rows, files.write(state, coming), keys_reinserted=bool(state.version.keys) and not moves_keys
     )
-    return plan_row_changes(files, state, change, RowCounts(updated=count), read_condition(pruning))
+    return plan_row_changes(files, state, change, RowCounts(updated=count), read)
+
+
+def _plan_update_by_upsert(
+    files: SparkFileContext, state: TableState, rows: DataFrame, read: ReadRows
+) -> PlannedWrite | None:
+    """Plan an update that keeps the keys: write the new rows in the job that reads the old ones.
+
+    Return None if an upsert could replace other rows, which have the same keys. The written
+    files are then unreferenced.
+    """
+    keys = state.checked_keys("a change of rows")
+    added = files.write(state, rows.select(*map(column_of, state.schema.names)))
+    count = sum(file.row_count for _, file in added)
+    if not count:
+        return plan_write({}, read=read)
+    store = open_store(files.store_uri, files.storage_options)
+    written_keys = pa.concat_tables([read_columns(store, file, keys) for _, file in added])
+    if may_share_keys(files, state, written_keys):
+        return None
+    by_log = group_files_by_log(state, added)
+    deltas = {values: build_upsert_delta(there, state.version.keys) for values, there in by_log.items()}
+    return plan_write(deltas, RowCounts(updated=count), read)
 
 
 def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:
@@ -204,9 +246,13 @@ def _at_most(where: str | Predicate | SparkCondition | None, schema: Schema) -> 
     return where.predicate if isinstance(where, SparkCondition) else parse_pruning_predicate(where, schema)
 
 
-def _read_targets(files: SparkFileContext, state: TableState, pruning: Predicate | None) -> DataFrame:
-    plan = plan_scan(state, pruning or ConstantPredicate(holds=True))
+def _read_targets(files: SparkFileContext, state: TableState, plan: ScanPlan) -> DataFrame:
     return read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+
+
+def _evaluate_once(ids: DataFrame, plan: ScanPlan) -> RowIds:
+    rows = collect_row_ids(ids, plan.row_count)
+    return materialize_frame(rows) if isinstance(rows, DataFrame) else rows
 
 
 def _places(state: TableState) -> range:

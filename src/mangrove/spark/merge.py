@@ -8,21 +8,36 @@ only the source row, or only the target row. So each kind of clause is resolved 
 its own frame over the join.
 """
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, overload
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicates import ConstantPredicate
+from mangrove.local.keys import filter_keys_not_in
 from mangrove.local.python_rows import to_python_rows
+from mangrove.local.row_changes import check_new_keys as check_new_keys_here
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.types import Column as TableColumn
 from mangrove.spark.delete_update import build_assignments
-from mangrove.spark.merge_pruning import build_source_range_predicate
+from mangrove.spark.merge_pruning import (
+    ValueRange,
+    filter_matching_rows,
+    find_equated_columns,
+    is_comparison_exact,
+    measure_values,
+)
 from mangrove.spark.row_changes import (
+    RowIds,
     RowLevelChange,
     SparkFileContext,
     check_new_keys,
+    collect_row_ids,
+    conform_keys,
     key_column_of,
     materialize_frame,
     plan_row_changes,
@@ -35,6 +50,7 @@ from mangrove.tables.merge import (
     MergeClause,
     MergeKind,
     MergePlan,
+    find_source_column,
     parenthesize,
     resolve_clause_values,
     to_spark_sql,
@@ -60,20 +76,27 @@ def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, pl
     """Plan the changes of a MERGE; raise InvalidInputError before anything is committed."""
     plan.check()
     theirs = materialize_frame(source.withColumn(_SOURCE, f.monotonically_increasing_id()))
+    equated = find_equated_columns(state, theirs, plan)
     # NOT MATCHED BY SOURCE clauses need all target rows.
-    near = (
-        ConstantPredicate(holds=True) if plan.of_kinds(*_ALONE) else build_source_range_predicate(state, theirs, plan)
-    )
+    reads_all = bool(plan.of_kinds(*_ALONE))
+    matching = ValueRange(ConstantPredicate(holds=True)) if reads_all else measure_values(theirs, equated)
+    near = matching.predicate
     ours = read_target_rows(files.lists, files.root_uri, state, plan_scan(state, near), number_files(state))
+    if not reads_all:
+        ours = filter_matching_rows(ours, theirs, equated, matching, state.schema)
     pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(parenthesize(plan.on)), _how(plan))
     values = [_values(state, clause, source, plan) for clause in plan.clauses]
     merged = materialize_frame(_apply_clauses(state, pairs, plan, values))
-    _check_once(state, merged, plan)
     numbers = {row[_ACTION]: row["count"] for row in merged.groupBy(column_of(_ACTION)).count().collect()}
     read = read_matches(state, near)
     if not numbers:
         return plan_write({}, read=read)
-    return _plan_changes(files, state, merged, plan, values, numbers, read)
+    moving = {
+        number
+        for number in numbers
+        if plan.clauses[number].kind in _UPDATES and _moves_keys(state, theirs, values[number], equated, plan)
+    }
+    return _plan_changes(files, state, merged, plan, moving, numbers, read)
 
 
 def _plan_changes(
@@ -81,30 +104,43 @@ def _plan_changes(
     state: TableState,
     merged: DataFrame,
     plan: MergePlan,
-    values: list[dict[str, Assignable]],
+    moving: set[int],
     numbers: dict[int, int],
     read: ReadRows,
 ) -> PlannedWrite:
-    places = range(len(state.key_columns))
-    kinds = {number: clause.kind for number, clause in enumerate(plan.clauses)}
-    old = column_of(_ACTION).isin([number for number, kind in kinds.items() if kind is not MergeKind.INSERT])
-    deleted_rows = merged.where(old).select(
-        column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in places)
-    )
+    keys = [key_column_of(place) for place in range(len(state.key_columns))]
+    columns = [_ACTION, FILE, ROW, *keys, *(key.name for key in state.key_columns)]
+    ids = collect_row_ids(merged.select(*map(column_of, columns)), sum(numbers.values()))
+    kinds = {number: plan.clauses[number].kind for number in numbers}
+    _check_once(state, ids, [number for number, kind in kinds.items() if kind in _PAIRED])
+    changed = [number for number, kind in kinds.items() if kind is not MergeKind.INSERT]
     comes = [number for number, kind in kinds.items() if kind in (*_UPDATES, MergeKind.INSERT)]
+    new = [number for number in comes if kinds[number] is MergeKind.INSERT or number in moving]
+    if state.version.keys and new:
+        _check_keys(files, state, ids, changed, [number for number in comes if number not in new], new)
     coming = merged.where(column_of(_ACTION).isin(comes))
-    if state.version.keys:
-        _check_keys(files, state, deleted_rows, coming, kinds, values)
     added = files.write(state, coming.select(*map(column_of, state.schema.names)))
-    deletes = any(kinds[number] in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE) for number in numbers)
-    moves = any(_moves_keys(state, values[number]) for number in numbers if kinds[number] in _UPDATES)
+    deletes = any(kind in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE) for kind in kinds.values())
     counts = RowCounts(
         inserted=sum(count for number, count in numbers.items() if kinds[number] is MergeKind.INSERT),
         updated=sum(count for number, count in numbers.items() if kinds[number] in _UPDATES),
         deleted=sum(count for number, count in numbers.items() if kinds[number] not in (*_UPDATES, MergeKind.INSERT)),
     )
-    comes_back = bool(state.version.keys) and not deletes and not moves
-    return plan_row_changes(files, state, RowLevelChange(deleted_rows, added, comes_back), counts, read)
+    comes_back = bool(state.version.keys) and not deletes and not moving
+    return plan_row_changes(
+        files, state, RowLevelChange(_filter_actions(ids, changed), added, comes_back), counts, read
+    )
+
+
+@overload
+def _filter_actions(ids: pa.Table, actions: Sequence[int]) -> pa.Table: ...
+@overload
+def _filter_actions(ids: DataFrame, actions: Sequence[int]) -> DataFrame: ...
+def _filter_actions(ids: RowIds, actions: Sequence[int]) -> RowIds:
+    """Return the rows on which one of these clauses acts."""
+    if isinstance(ids, pa.Table):
+        return ids.filter(pc.is_in(ids.column(_ACTION), value_set=pa.array(actions, ids.schema.field(_ACTION).type)))
+    return ids.where(column_of(_ACTION).isin(list(actions)))
 
 
 def _how(plan: MergePlan) -> str:
@@ -136,7 +172,15 @@ def _apply_clauses(
         seen = _select_visible_columns(rows, group, plan, carried).withColumn(
             _name(group, _ACTION), _choose_clause(plan, group)
         )
-        new = [_new_column(state, seen, one, plan, values, group) for one in state.schema.columns]
+        # All values of a clause are analyzed at once: each analysis of a plan takes as long as a small job.
+        assigned = {
+            number: build_assignments(
+                state, seen, {name: f.expr(to_spark_sql(value)) for name, value in values[number].items()}
+            )
+            for number, clause in enumerate(plan.clauses)
+            if clause.kind in group
+        }
+        new = [_new_column(one, plan, assigned, group) for one in state.schema.columns]
         carried += [_name(group, _ACTION), *(_name(group, name) for name in state.schema.names)]
         rows = seen.select(f.col("*"), *new)
     actions = [column_of(_name(group, _ACTION)) for group in groups]
@@ -196,22 +240,15 @@ def _holds(where: str) -> Column:
 
 
 def _new_column(
-    state: TableState,
-    rows: DataFrame,
-    one: TableColumn,
-    plan: MergePlan,
-    values: list[dict[str, Assignable]],
-    group: tuple[MergeKind, ...],
+    one: TableColumn, plan: MergePlan, assigned: Mapping[int, Mapping[str, Column]], group: tuple[MergeKind, ...]
 ) -> Column:
     """Return the value of a column per clause; a branch is evaluated only for its own rows."""
     found: Column | None = None
-    for number, (clause, given) in enumerate(zip(plan.clauses, values, strict=True)):
-        if clause.kind not in group:
-            continue
+    for number, given in assigned.items():
         applies_here = column_of(_name(group, _ACTION)) == number
         if one.name in given:
-            value = build_assignments(state, rows, {one.name: f.expr(to_spark_sql(given[one.name]))})[one.name]
-        elif clause.kind is MergeKind.INSERT:
+            value = given[one.name]
+        elif plan.clauses[number].kind is MergeKind.INSERT:
             if one.default is not None:
                 check_stored_expression(one.default, f"the default of column {one.name!r}")
             value = f.lit(None) if one.default is None else f.expr(one.default).cast(to_spark_type(one.type))
@@ -222,16 +259,19 @@ def _new_column(
     return (old if found is None else found.otherwise(old)).alias(_name(group, one.name))
 
 
-def _check_once(state: TableState, merged: DataFrame, plan: MergePlan) -> None:
+def _check_once(state: TableState, ids: RowIds, paired: Sequence[int]) -> None:
     """Raise InvalidInputError if several source rows change the same target row."""
-    paired = [number for number, clause in enumerate(plan.clauses) if clause.kind in _PAIRED]
-    if not paired:
-        return
+    changed = _filter_actions(ids, paired)
     places = range(len(state.key_columns))
-    keys = [f.first(column_of(key_column_of(place))).alias(key_column_of(place)) for place in places]
-    counted = merged.where(column_of(_ACTION).isin(paired)).groupBy(column_of(FILE), column_of(ROW))
-    found = counted.agg(f.count(f.lit(1)).alias("rows"), *keys).where("rows > 1").limit(_EXAMPLES_MAX)
-    repeated = to_python_rows(found.toArrow())
+    if isinstance(changed, pa.Table):
+        numbered = changed.append_column("place", build_row_numbers(changed.num_rows))
+        counted = numbered.group_by([FILE, ROW]).aggregate([("place", "count"), ("place", "min")])
+        several = counted.filter(pc.greater(counted.column("place_count"), pa.scalar(1, pa.int64())))
+        repeated = to_python_rows(changed.take(several.column("place_min").slice(0, _EXAMPLES_MAX)))
+    else:
+        keys = [f.first(column_of(key_column_of(place))).alias(key_column_of(place)) for place in places]
+        frame = changed.groupBy(column_of(FILE), column_of(ROW)).agg(f.count(f.lit(1)).alias("rows"), *keys)
+        repeated = to_python_rows(frame.where("rows > 1").limit(_EXAMPLES_MAX).toArrow())
     if repeated:
         examples = [
             {key.name: row[key_column_of(place)] for place, key in enumerate(state.key_columns)} or {"row": row[ROW]}
@@ -246,24 +286,43 @@ def _check_once(state: TableState, merged: DataFrame, plan: MergePlan) -> None:
 def _check_keys(
     files: SparkFileContext,
     state: TableState,
-    deleted_rows: DataFrame,
-    coming: DataFrame,
-    kinds: dict[int, MergeKind],
-    values: list[dict[str, Assignable]],
+    ids: RowIds,
+    changed: Sequence[int],
+    retained: Sequence[int],
+    new: Sequence[int],
 ) -> None:
-    """Raise InvalidInputError if a new row has the keys of another row; updated rows keep theirs."""
-    keeps = [number for number, kind in kinds.items() if kind in _UPDATES and not _moves_keys(state, values[number])]
-    is_retained = column_of(_ACTION).isin(keeps)
-    # An updated row keeps the keys of the deleted row, so they are not free for others.
-    names = [key_column_of(place) for place in range(len(state.key_columns))]
-    keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
-    new = coming.where(~is_retained).select(*keys)
-    if not new.limit(1).count():
-        return
-    retained = coming.where(is_retained).select(*keys)
-    freed = deleted_rows.join(retained, names, "left_anti")
-    check_new_keys(files, state, freed, new)
+    """Raise InvalidInputError if rows of the clauses `new` have the keys of other rows.
+
+    Rows of `changed` clauses leave their keys, but those of `retained` clauses keep them.
+    """
+    old_names = [key_column_of(place) for place in range(len(state.key_columns))]
+    names = [key.name for key in state.key_columns]
+    if isinstance(ids, pa.Table):
+        old = conform_keys(state, _filter_actions(ids, changed), old_names)
+        same, given = (conform_keys(state, _filter_actions(ids, some), names) for some in (retained, new))
+        check_new_keys_here(files.create_writer(), state, filter_keys_not_in(old, same, state.key_columns), given)
+    else:
+        pairs = zip(names, old_names, strict=True)
+        keys = [column_of(name).alias(alias) for name, alias in pairs]
+        left = _filter_actions(ids, changed).select(*map(column_of, old_names))
+        freed = left.join(_filter_actions(ids, retained).select(*keys), old_names, "left_anti")
+        check_new_keys(files, state, freed, _filter_actions(ids, new).select(*keys))
 
 
-def _moves_keys(state: TableState, given: dict[str, Assignable]) -> bool:
-    return any(key.name in given for key in state.key_columns)
+def _moves_keys(
+    state: TableState,
+    source: DataFrame,
+    given: dict[str, Assignable],
+    equated: Sequence[tuple[TableColumn, str]],
+    plan: MergePlan,
+) -> bool:
+    """Return whether an update may change a key: it sets one to another value than `on` compares it with."""
+    same = {
+        (one.name, name.casefold())
+        for one, name in equated
+        if is_comparison_exact(to_spark_type(one.type), source.schema[name].dataType)
+    }
+    return any(
+        key.name in given and (key.name, find_source_column(given[key.name], plan)) not in same
+        for key in state.key_columns
+    )

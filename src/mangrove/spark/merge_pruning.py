@@ -1,9 +1,12 @@
-"""File pruning for MERGE by the key values of the source.
+"""Pruning of files, row groups and rows for MERGE by the key values of the source.
 
-A small source is represented by its values, a large one by minimum and maximum.
+A small source is represented by its values, a large one by minimum and maximum. Rows that
+match no source row are dropped by a broadcast semi-join before the join of the MERGE, which
+has to shuffle both sides if it keeps source rows without a match.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -12,45 +15,76 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, Inte
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import parse_expression
-from mangrove.expressions.predicates import AllOf, ColumnComparison, ConstantPredicate, IsIn, Operator, Predicate
+from mangrove.expressions.predicates import (
+    AllOf,
+    ColumnComparison,
+    ConstantPredicate,
+    IsIn,
+    Operator,
+    Predicate,
+    render_predicate_sql,
+)
 from mangrove.local.python_rows import to_python_rows
+from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.model.values import Value, is_value_of_type, normalize_value
+from mangrove.spark.scan import BROADCAST_ROWS_MAX
 from mangrove.spark.targets import column_of
 from mangrove.spark.types import to_spark_type
 from mangrove.tables.merge import MergePlan, find_equality_columns
 from mangrove.tables.table_state import TableState
 
-__all__ = ["build_source_range_predicate", "build_values_predicate"]
+__all__ = [
+    "ValueRange",
+    "build_values_predicate",
+    "filter_matching_rows",
+    "find_equated_columns",
+    "is_comparison_exact",
+    "measure_values",
+]
 
 _VALUES_MAX: Final = 100
 """Maximum number of values that are compared with the bounds of every file."""
 _COUNT: Final = "mangrove count"
+_VALUE: Final = "mangrove value"
 
 
-def build_source_range_predicate(state: TableState, source: DataFrame, plan: MergePlan) -> Predicate:
-    """Return a predicate that all matching target rows satisfy; always true if unknown."""
+def find_equated_columns(state: TableState, source: DataFrame, plan: MergePlan) -> list[tuple[Column, str]]:
+    """Return the table columns that `on` equates with source columns, each with its source column."""
     try:
         pairs = find_equality_columns(parse_expression(plan.on), plan)
     except InvalidInputError:
         # A Spark condition cannot be analyzed.
-        return ConstantPredicate(holds=True)
+        return []
     ours = {one.name.casefold(): one for one in state.schema.columns}
     theirs = {name.casefold(): name for name in source.columns}
-    equated = {
-        ours[one.casefold()].id: (ours[one.casefold()], theirs[other.casefold()])
+    return [
+        (ours[one.casefold()], theirs[other.casefold()])
         for one, other in pairs
         if one.casefold() in ours and other.casefold() in theirs
-    }
-    return build_values_predicate(source, equated.values())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRange:
+    """A predicate that rows satisfy whose columns equal those of some row of a frame."""
+
+    predicate: Predicate
+    row_count: int | None = None
+    """The number of rows of the frame, if it was counted."""
 
 
 def build_values_predicate(frame: DataFrame, equated: Iterable[tuple[Column, str]]) -> Predicate:
     """Return a predicate that rows satisfy whose columns equal those of some row of the frame."""
+    return measure_values(frame, equated).predicate
+
+
+def measure_values(frame: DataFrame, equated: Iterable[tuple[Column, str]]) -> ValueRange:
+    """Return the range of the values of a frame, each column compared with a table column."""
     kinds = {one.name: one.dataType for one in frame.schema.fields}
-    exact = {one: name for one, name in equated if _is_exact(to_spark_type(one.type), kinds[name])}
+    exact = {one: name for one, name in equated if is_comparison_exact(to_spark_type(one.type), kinds[name])}
     if not exact:
-        return ConstantPredicate(holds=True)
+        return ValueRange(ConstantPredicate(holds=True))
     values = frame.select(
         *(column_of(name).try_cast(to_spark_type(one.type)).alias(one.name) for one, name in exact.items())
     )
@@ -61,13 +95,26 @@ def build_values_predicate(frame: DataFrame, equated: Iterable[tuple[Column, str
         for one in exact
     ]
     (found,) = to_python_rows(values.agg(f.count(f.lit(1)).alias(_COUNT), *ends).toArrow())
-    if found[_COUNT] > _VALUES_MAX:
-        return AllOf(tuple(_between(one, **found[one.name]) for one in exact))
+    count = found[_COUNT]
+    if count > _VALUES_MAX:
+        return ValueRange(AllOf(tuple(_between(one, **found[one.name]) for one in exact)), count)
     some = to_python_rows(values.toArrow())
-    return AllOf(tuple(_one_of(one, [row[one.name] for row in some]) for one in exact))
+    return ValueRange(AllOf(tuple(_one_of(one, [row[one.name] for row in some]) for one in exact)), count)
 
 
-def _is_exact(ours: DataType, theirs: DataType) -> bool:
+def filter_matching_rows(
+    rows: DataFrame, source: DataFrame, equated: Sequence[tuple[Column, str]], matching: ValueRange, schema: Schema
+) -> DataFrame:
+    """Return the target rows that can match a source row; the predicate prunes row groups."""
+    rows = rows.where(render_predicate_sql(matching.predicate, schema))
+    if matching.row_count is None or matching.row_count > BROADCAST_ROWS_MAX:
+        return rows
+    values = source.select(*(column_of(name).alias(f"{_VALUE} {place}") for place, (_, name) in enumerate(equated)))
+    is_same = [column_of(one.name) == column_of(f"{_VALUE} {place}") for place, (one, _) in enumerate(equated)]
+    return rows.join(f.broadcast(values), is_same, "left_semi")
+
+
+def is_comparison_exact(ours: DataType, theirs: DataType) -> bool:
     """Return whether values that are equal in Spark are the same value of the column's type.
 
     A string that is compared with a number is cast, so '01' equals 1 and the number does

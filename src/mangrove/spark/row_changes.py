@@ -1,16 +1,20 @@
 """Row-level changes on Spark by equality deletes, position deletes or copy-on-write.
 
-The deleted rows are computed once and checkpointed, because a condition may return
-other rows when it is evaluated again.
+The deleted rows are computed once, because a condition may return other rows when it is
+evaluated again. If their number is limited, their positions and keys are collected into
+this process: writing them here takes less time than further Spark jobs. Otherwise they
+are checkpointed.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import (
     AnalysisException,
@@ -27,11 +31,17 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.conform import conform_rows, match_by_name
 from mangrove.local.data_files import FileWriter
+from mangrove.local.keys import build_key_mask, deduplicate_keys
+from mangrove.local.parallel import map_parallel
 from mangrove.local.python_rows import to_python_rows
+from mangrove.local.row_changes import build_key_range_predicate as build_local_key_range
+from mangrove.local.scan import run_scan as run_local_scan
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
 from mangrove.model.values import Value
+from mangrove.spark.change_feed import create_frame_from_arrow
+from mangrove.spark.deletion_vectors import LOCAL_ROWS_MAX
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.merge_pruning import build_values_predicate
 from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
@@ -62,13 +72,19 @@ from mangrove.tables.write_plan import (
 
 __all__ = [
     "FilesByLog",
+    "RowIds",
     "RowLevelChange",
     "SparkFileContext",
     "build_key_range_predicate",
+    "can_collect",
     "check_new_keys",
     "check_rows_match",
+    "collect_row_ids",
+    "conform_keys",
+    "count_row_ids",
     "key_column_of",
     "materialize_frame",
+    "may_share_keys",
     "plan_row_changes",
     "translate_spark_errors",
     "write_delete_keys",
@@ -91,15 +107,56 @@ class SparkFileContext:
     write: Callable[[TableState, DataFrame], FilesByLog]
     """Writes rows as new files, and returns each with its partition values."""
 
+    def create_writer(self) -> FileWriter:
+        """Return a writer of files in this process."""
+        return FileWriter(open_store(self.store_uri, self.storage_options), create_file_id, self.file_size_bytes)
+
+
+RowIds: TypeAlias = DataFrame | pa.Table
+"""Rows as `FILE`, `ROW` and their keys: checkpointed, or a limited number in this process."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowLevelChange:
-    """Deleted rows, as `FILE`, `ROW` and their keys, and files with added rows."""
+    """Deleted rows and files with added rows."""
 
-    deleted_rows: DataFrame
+    deleted_rows: RowIds
     added: FilesByLog = field(default_factory=list)
     keys_reinserted: bool = False
     """Whether every deleted key is among the added rows, so that an upsert replaces the old rows."""
+
+
+def can_collect(row_count: int) -> bool:
+    """Return whether the positions and keys of so many rows fit into this process."""
+    return row_count <= LOCAL_ROWS_MAX
+
+
+def collect_row_ids(rows: DataFrame, count_max: int) -> RowIds:
+    """Return the rows in this process, or as they are if their number, at most `count_max`, may be too large."""
+    return rows.toArrow() if can_collect(count_max) else rows
+
+
+def count_row_ids(rows: RowIds) -> int:
+    """Return the number of rows."""
+    return rows.num_rows if isinstance(rows, pa.Table) else rows.count()
+
+
+def conform_keys(state: TableState, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the keys of collected rows, read from the columns with these names, as the table stores them."""
+    keys = Schema(state.key_columns, state.schema.schema_id, state.schema.last_column_id)
+    renamed = rows.select(list(names)).rename_columns([key.name for key in state.key_columns])
+    return conform_rows(renamed, keys, match_by_name, is_checked=True)
+
+
+def may_share_keys(files: SparkFileContext, state: TableState, changed_keys: pa.Table) -> bool:
+    """Return whether unchanged rows may have the keys of changed rows, given once for each changed row."""
+    near = build_local_key_range(changed_keys, state.key_columns)
+    plan = plan_scan(state, near)
+    if not can_collect(plan.row_count):
+        return True
+    rows = run_local_scan(open_store(files.store_uri, files.storage_options), state, plan, state.key_columns, near)
+    mask = build_key_mask(rows, changed_keys, state.key_columns)
+    return bool((pc.sum(mask).as_py() or 0) != changed_keys.num_rows)
 
 
 def key_column_of(place: int) -> str:
@@ -127,23 +184,36 @@ def _by_keys(
 ) -> dict[tuple[Value | None, ...], Delta]:
     keys = state.checked_keys("a change of rows")
     names = [key_column_of(place) for place in range(len(keys))]
-    deleted_keys = change.deleted_rows.select(*map(column_of, names)).distinct()
-    retained = group_files_by_log(state, _rewrite_retained_rows(files, state, change.deleted_rows, deleted_keys))
-    delete_files: _ByLog = {}
-    if not change.keys_reinserted:
-        renamed = deleted_keys.select(*(column_of(name).alias(key.name) for name, key in zip(names, keys, strict=True)))
-        for values, file in write_delete_keys(files, state, renamed):
-            delete_files.setdefault(values, []).append(file)
+    delete_files: Iterable[tuple[tuple[Value | None, ...], DataFile]] = ()
+    retained: _ByLog = {}
+    deleted_rows = change.deleted_rows
+    collected = conform_keys(state, deleted_rows, names) if isinstance(deleted_rows, pa.Table) else None
+    if collected is None or may_share_keys(files, state, collected):
+        frame = _to_frame(files, deleted_rows)
+        deleted_keys = frame.select(*map(column_of, names)).distinct()
+        retained = group_files_by_log(state, _rewrite_retained_rows(files, state, frame, deleted_keys))
+        if not change.keys_reinserted:
+            aliases = (column_of(name).alias(key.name) for name, key in zip(names, keys, strict=True))
+            delete_files = write_delete_keys(files, state, deleted_keys.select(*aliases))
+    elif not change.keys_reinserted:
+        delete_files = files.create_writer().write_keys(state, deduplicate_keys(collected, keys))
+    key_files: _ByLog = {}
+    for values, file in delete_files:
+        key_files.setdefault(values, []).append(file)
     found: dict[tuple[Value | None, ...], Delta] = {}
-    for values in dict.fromkeys([*delete_files, *retained, *added]):
+    for values in dict.fromkeys([*key_files, *retained, *added]):
         rows = [*retained.get(values, ()), *added.get(values, ())]
         if change.keys_reinserted:
             found[values] = build_upsert_delta(rows, state.version.keys)
-        elif values in delete_files:
-            found[values] = build_delete_delta(delete_files[values], state.version.keys, rows)
+        elif values in key_files:
+            found[values] = build_delete_delta(key_files[values], state.version.keys, rows)
         else:
             found[values] = build_append_delta(rows)
     return found
+
+
+def _to_frame(files: SparkFileContext, rows: RowIds) -> DataFrame:
+    return create_frame_from_arrow(files.lists.session, rows, None) if isinstance(rows, pa.Table) else rows
 
 
 def _rewrite_retained_rows(
@@ -163,21 +233,14 @@ def _by_positions(
     files: SparkFileContext, state: TableState, change: RowLevelChange, added: _ByLog
 ) -> dict[tuple[Value | None, ...], Delta]:
     scans = plan_scan(state).scans
-    locations = [scan.file.location for scan in scans]
     logs = {scan.file.location: scan.log_values for scan in scans}
-    bare = replace(state, logs=())
-    uri, options, size = files.store_uri, files.storage_options, files.file_size_bytes
-
-    def write(rows: pa.Table) -> pa.Table:
-        writer = FileWriter(open_store(uri, options), create_file_id, size)
-        location = locations[rows.column(FILE)[0].as_py()]
-        file = writer.write_positions(bare, location, rows.column(ROW).combine_chunks())
-        return pa.Table.from_batches([encode_file_reports([((), file)])])
-
-    grouped = change.deleted_rows.select(column_of(FILE), column_of(ROW)).groupBy(column_of(FILE))
-    found = grouped.applyInArrow(write, REPORT_SCHEMA).collect()
+    locations = [scan.file.location for scan in scans]
+    if isinstance(change.deleted_rows, pa.Table):
+        found = _write_positions_here(files, state, change.deleted_rows, locations)
+    else:
+        found = _write_positions_in_tasks(files, state, change.deleted_rows, locations)
     removed: _ByLog = {}
-    for _, file in decode_file_reports(found):
+    for file in found:
         assert file.applies_to is not None
         removed.setdefault(logs[file.applies_to], []).append(file)
     return {
@@ -188,11 +251,46 @@ def _by_positions(
     }
 
 
+def _write_positions_here(
+    files: SparkFileContext, state: TableState, rows: pa.Table, locations: Sequence[str]
+) -> list[DataFile]:
+    ordered = rows.select([FILE, ROW]).sort_by([(FILE, "ascending"), (ROW, "ascending")])
+    numbers, starts, counts = np.unique(ordered.column(FILE).to_numpy(), return_index=True, return_counts=True)
+    positions = ordered.column(ROW).combine_chunks()
+    writer = files.create_writer()
+
+    def write(run: tuple[int, int, int]) -> DataFile:
+        number, start, count = run
+        return writer.write_positions(state, locations[number], positions.slice(start, count))
+
+    return list(map_parallel(write, list(zip(numbers.tolist(), starts.tolist(), counts.tolist(), strict=True))))
+
+
+def _write_positions_in_tasks(
+    files: SparkFileContext, state: TableState, rows: DataFrame, locations: Sequence[str]
+) -> list[DataFile]:
+    bare = replace(state, logs=())
+    uri, options, size = files.store_uri, files.storage_options, files.file_size_bytes
+
+    def write(rows: pa.Table) -> pa.Table:
+        writer = FileWriter(open_store(uri, options), create_file_id, size)
+        location = locations[rows.column(FILE)[0].as_py()]
+        file = writer.write_positions(bare, location, rows.column(ROW).combine_chunks())
+        return pa.Table.from_batches([encode_file_reports([((), file)])])
+
+    grouped = rows.select(column_of(FILE), column_of(ROW)).groupBy(column_of(FILE))
+    return [file for _, file in decode_file_reports(grouped.applyInArrow(write, REPORT_SCHEMA).collect())]
+
+
 def _by_copies(
     files: SparkFileContext, state: TableState, change: RowLevelChange, added: _ByLog
 ) -> dict[tuple[Value | None, ...], Delta]:
     plan = plan_scan(state)
-    touched = {row[0] for row in change.deleted_rows.select(column_of(FILE)).distinct().collect()}
+    deleted_rows = change.deleted_rows
+    if isinstance(deleted_rows, pa.Table):
+        touched = set(deleted_rows.column(FILE).unique().to_pylist())
+    else:
+        touched = {row[0] for row in deleted_rows.select(column_of(FILE)).distinct().collect()}
     scans = [scan for number, scan in enumerate(plan.scans) if number in touched]
     removed: dict[tuple[Value | None, ...], list[str]] = {}
     for scan in scans:
@@ -201,7 +299,7 @@ def _by_copies(
     if scans:
         some = replace(plan, scans=tuple(scans))
         rows = read_target_rows(files.lists, files.root_uri, state, some, number_files(state))
-        left = rows.join(_numbers(change.deleted_rows), _same_row(), "left_anti")
+        left = rows.join(_numbers(_to_frame(files, deleted_rows)), _same_row(), "left_anti")
         retained = group_files_by_log(state, files.write(state, left.drop(FILE, ROW)))
     found: dict[tuple[Value | None, ...], Delta] = {}
     for values in dict.fromkeys([*removed, *added]):

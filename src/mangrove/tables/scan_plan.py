@@ -143,6 +143,11 @@ class ScanPlan:
         deletes = {(one.file.location, one.position): one for scan in self.scans for one in scan.equality_deletes}
         return tuple(deletes.values())
 
+    @property
+    def row_count(self) -> int:
+        """The number of rows in the data files, including deleted rows."""
+        return _rows(self.scans)
+
     def files(self) -> list[DataFile]:
         """Return every file that the scan opens, each once; `skipped` has the others, with reasons."""
         opened = [scan.file for scan in self.scans] + [key_file.file for key_file in self.key_files]

@@ -38,6 +38,7 @@ __all__ = [
     "diff_snapshots",
     "find_changing_commit",
     "scan_all_objects",
+    "scan_table_changes",
     "scan_table_history",
     "select_undone",
 ]
@@ -272,6 +273,13 @@ def scan_table_history(
     metastore: Metastore, lines: Iterable[HistoryEntry], table: TableEntry
 ) -> Iterator[HistoryEntry]:
     """Yield those of the versions that changed a table, its table versions or its rows."""
+    return (line for line, _ in scan_table_changes(metastore, lines, table))
+
+
+def scan_table_changes(
+    metastore: Metastore, lines: Iterable[HistoryEntry], table: TableEntry
+) -> Iterator[tuple[HistoryEntry, list[Difference]]]:
+    """Yield those of the versions that changed a table, with their differences that belong to it."""
     for line in lines:
         if line.version == 0:
             return
@@ -281,9 +289,13 @@ def scan_table_history(
         except NotFoundError:
             # What came before has expired, so it is unknown what this version changed.
             return
-        found = diff_snapshots(metastore, before, after)
-        if any(_is_about(one.locator, value, table) for one in found for value in (one.before, one.after)):
-            yield line
+        found = [
+            one
+            for one in diff_snapshots(metastore, before, after)
+            if any(_is_about(one.locator, value, table) for value in (one.before, one.after))
+        ]
+        if found:
+            yield line, found
 
 
 def _is_about(locator: Locator, value: Object | None, table: TableEntry) -> bool:

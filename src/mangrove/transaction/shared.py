@@ -531,12 +531,7 @@ class SharedTransactions:
         for attempt in range(_ATTEMPTS_MAX):
             now_millis, newest = self.effects.now_millis(), self.metastore.latest()
             there = self._same(newest, known)
-            work = load_shared_work(there)
-            base = self.metastore.at_version(there.base_version)
-            workspace = work.workspace(base)
-            changes = work.changes(workspace)
-            since = diff_snapshots(self.metastore, base, newest)
-            ready = self._on_newest(changes, work.isolation, since, newest, workspace)
+            work, workspace, ready = self._rebase(there, newest)
             locator = SharedTransactionLocator(there.name)
             final = replace(
                 ready,
@@ -547,6 +542,25 @@ class SharedTransactions:
             if committed is not None:
                 return committed
         raise AssertionError("the last attempt raises")
+
+    def find_conflict(self, known: SharedTransactionEntry) -> ConflictError | None:
+        """Return the error that a publication would raise now, or None; nothing is written."""
+        newest = self.metastore.latest()
+        try:
+            self._rebase(self._same(newest, known), newest)
+        except ConflictError as error:
+            return error
+        return None
+
+    def _rebase(
+        self, there: SharedTransactionEntry, newest: MetastoreSnapshot
+    ) -> tuple[SharedWork, Workspace, Changes]:
+        """Return the saved work, its workspace, and its changes on the newest version."""
+        work = load_shared_work(there)
+        base = self.metastore.at_version(there.base_version)
+        workspace = work.workspace(base)
+        since = diff_snapshots(self.metastore, base, newest)
+        return work, workspace, self._on_newest(work.changes(workspace), work.isolation, since, newest, workspace)
 
     def _committed(
         self,

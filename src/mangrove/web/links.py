@@ -42,6 +42,54 @@ class Links:
         """A table or one of its table versions, or the next page of its partitions."""
         return self._to(f"/tables/{_quote_segment(str(locator))}", after=after, table_version=table_version)
 
+    def table_tabs(self, locator: TableLocator, table_version: int | None) -> list[tuple[str, str]]:
+        """The pages about one table, with their names."""
+        return [
+            ("Table", self.table(locator, table_version=table_version)),
+            ("Rows", self.rows(locator, table_version=table_version)),
+            ("Profile", self._to_table(locator, "profile", table_version=table_version)),
+            ("History", self.table_history(locator, table_version=table_version)),
+            ("Files", self.files(locator, table_version=table_version)),
+        ]
+
+    def rows(
+        self,
+        locator: TableLocator,
+        *,
+        where: str | None = None,
+        offset: int | None = None,
+        table_version: int | None = None,
+    ) -> str:
+        """A page of the rows of a table."""
+        return self._to_table(locator, "rows", where=where, offset=offset, table_version=table_version)
+
+    def table_history(
+        self, locator: TableLocator, *, before: int | None = None, table_version: int | None = None
+    ) -> str:
+        """The versions that changed a table."""
+        return self._to_table(locator, "history", before=before, table_version=table_version)
+
+    def row_changes(
+        self,
+        locator: TableLocator,
+        to_version: int,
+        *,
+        from_version: int | None = None,
+        offset: int | None = None,
+        table_version: int | None = None,
+    ) -> str:
+        """The rows of a table that differ between two versions."""
+        query = {"from": from_version, "to": to_version, "offset": offset, "table_version": table_version}
+        return self._to_table(locator, "changes", **query)
+
+    def files(self, locator: TableLocator, *, table_version: int | None = None) -> str:
+        """The live data files of a table."""
+        return self._to_table(locator, "files", table_version=table_version)
+
+    def compaction(self, locator: TableLocator) -> str:
+        """The target of the compaction form."""
+        return f"/tables/{_quote_segment(str(locator))}/compact"
+
     def partition(
         self, locator: TableLocator, partition_id: str, *, after: int | None = None, table_version: int | None = None
     ) -> str:
@@ -64,6 +112,34 @@ class Links:
         """A view."""
         return self._to(f"/views/{_quote_segment(str(locator))}")
 
+    def view_rows(self, locator: ViewLocator, *, offset: int | None = None) -> str:
+        """A page of the rows of a view."""
+        return self._to(f"/views/{_quote_segment(str(locator))}/rows", offset=offset)
+
+    def sql(self, text: str | None = None) -> str:
+        """The SQL editor, with a text to start with."""
+        return self._to("/sql", text=text)
+
+    def query(self, locator: TableLocator | ViewLocator) -> str:
+        """The SQL editor, with a query of a table or view."""
+        return self.sql(f"SELECT * FROM {locator} LIMIT 100")  # noqa: S608 - names are quoted
+
+    def sql_export(self) -> str:
+        """The target of the form that downloads the rows of a query."""
+        return "/sql/export"
+
+    def lineage(self) -> str:
+        """Views and what they read."""
+        return self._to("/lineage")
+
+    def search(self, text: str | None = None) -> str:
+        """The hits of a search."""
+        return self._to("/search", text=text)
+
+    def shared_transaction(self, name: str) -> str:
+        """A shared transaction with a preview of its merge."""
+        return self._to(f"/shared/{_quote_segment(name)}")
+
     def history(self, *, before: int | None = None) -> str:
         """The versions, newest first."""
         return self._to("/history", before=before)
@@ -83,6 +159,9 @@ class Links:
     def storage(self) -> str:
         """Files and growth."""
         return self._to("/storage")
+
+    def _to_table(self, locator: TableLocator, page: str, **parameters: str | int | None) -> str:
+        return self._to(f"/tables/{_quote_segment(str(locator))}/{page}", **parameters)
 
     def _to(self, path: str, **parameters: str | int | None) -> str:
         query = {name: str(value) for name, value in (*parameters.items(), ("version", self.at)) if value is not None}

@@ -4,7 +4,6 @@ Pages are plain functions, so that Starlette runs each request in a worker threa
 storage block.
 """
 
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
@@ -17,31 +16,51 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from mangrove.errors import ConflictError, FormatError, InvalidInputError, MangroveError, NotFoundError, StorageError
+from mangrove.errors import MangroveError
 from mangrove.inspect.catalog import load_namespace_info, load_namespace_list, load_view_info
 from mangrove.inspect.history import load_history_info, load_version_diff
+from mangrove.inspect.lineage import load_lineage_info
 from mangrove.inspect.objects import load_object_info
 from mangrove.inspect.overview import load_overview_info
 from mangrove.inspect.page import PageRequest, PinnedLakehouse, pin_version
 from mangrove.inspect.partition import load_delta_info, load_partition_info
+from mangrove.inspect.query import QueryRunner, load_sql_info
+from mangrove.inspect.rows import load_rows_info
+from mangrove.inspect.search import load_search_info
+from mangrove.inspect.shared_transactions import load_shared_transaction_info
 from mangrove.inspect.storage import load_storage_info
 from mangrove.inspect.table import TableInfo, load_table_info
+from mangrove.inspect.table_files import load_table_files_info
+from mangrove.inspect.table_history import load_row_changes_info, load_table_history_info
+from mangrove.inspect.table_profile import load_table_profile_info
 from mangrove.inspect.tree import load_tree_info
+from mangrove.inspect.view_rows import load_view_rows_info
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.json_codec import Json, to_json, value_to_json
 from mangrove.model.schema import Schema
-from mangrove.web.links import API, STATIC, Links
+from mangrove.web.actions import ACTIONS, BODY_BYTES_MAX, Action, WriteAccess, parse_form
+from mangrove.web.links import API, STATIC
 from mangrove.web.pages.connect import IcebergConnection
+from mangrove.web.pages.lineage import render_lineage_page
 from mangrove.web.pages.overview import render_overview_page
+from mangrove.web.pages.profile import render_profile_page
+from mangrove.web.pages.rows import render_row_changes_page, render_rows_page
+from mangrove.web.pages.sql import render_sql_page
 from mangrove.web.pages.storage import render_storage_page
-from mangrove.web.pages.table import render_delta_page, render_partition_page, render_table_page
+from mangrove.web.pages.table import (
+    render_delta_page,
+    render_partition_page,
+    render_table_files_page,
+    render_table_page,
+)
 from mangrove.web.pages.tree import render_tree_page
 from mangrove.web.pages.version import render_version_page
 from mangrove.web.pages.view import render_view_page
-from mangrove.web.rendering import render_message_page, render_page
-from mangrove.web.rollback import BODY_BYTES_MAX, RollbackAccess, parse_form, parse_rollback_request, roll_back
+from mangrove.web.rendering import render_page
+from mangrove.web.responses import read_body, respond_error, respond_exception, respond_html, respond_json
+from mangrove.web.sql import build_sql_routes
 
-__all__ = ["IcebergEndpoint", "PageRoute", "build_explorer_routes", "encode_json", "respond_error", "to_json_value"]
+__all__ = ["IcebergEndpoint", "PageRoute", "build_explorer_routes", "to_json_value"]
 
 
 def to_json_value(value: Any) -> Json:
@@ -64,24 +83,15 @@ def to_json_value(value: Any) -> Json:
     return value_to_json(value)
 
 
-def encode_json(answer: Json) -> bytes:
-    """Return the bytes of a JSON response."""
-    return json.dumps(answer, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
-
-
 _PARTITION: Final = "/tables/{name}/partitions/{partition}"
-_ROLLBACK: Final = "/history/{number}/rollback"
 _STATIC_FOLDER: Final = Path(__file__).with_name("static")
-_STATIC_TYPES: Final = {"explorer.css": "text/css", "mark.svg": "image/svg+xml"}
-_READ_ONLY: Final = "This server is read-only; start it with --writable and a token, or run mangrove rollback."
-_INVALID_FORM: Final = "The CSRF token of the form is invalid; open the preview again and submit its form."
-_ERROR_RESPONSES: Final[dict[type[MangroveError], tuple[int, str]]] = {
-    InvalidInputError: (400, "Invalid request"),
-    NotFoundError: (404, "Not found"),
-    ConflictError: (409, "Conflict"),
-    FormatError: (500, "The lakehouse is damaged"),
-    StorageError: (503, "Storage is unavailable"),
+_STATIC_TYPES: Final = {
+    "explorer.css": "text/css",
+    "mark.svg": "image/svg+xml",
+    **dict.fromkeys(("chart.js", "completion.js", "editor.js", "results.js"), "text/javascript"),
 }
+_READ_ONLY: Final = "This server is read-only; start it with --writable and a token, or use the command line."
+_INVALID_FORM: Final = "The CSRF token of the form is invalid; open the preview again and submit its form."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,9 @@ class PageRoute:
 
     path: str
     load: Callable[[PinnedLakehouse, PageRequest], Any]
-    render: Callable[[Any, str], bytes]
+    render: Callable[..., bytes]
+    has_form: bool = False
+    """Whether `render` takes a `csrf_token` for a form that writes; None on a read-only server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,46 +119,49 @@ _PAGES: Final = (
     PageRoute("/namespaces/{name}", load_namespace_info, partial(render_page, "namespace.html")),
     PageRoute("/objects", load_object_info, partial(render_page, "object.html")),
     PageRoute("/tables/{name}", load_table_info, render_table_page),
+    PageRoute("/tables/{name}/rows", load_rows_info, render_rows_page),
+    PageRoute("/tables/{name}/profile", load_table_profile_info, render_profile_page),
+    PageRoute("/tables/{name}/history", load_table_history_info, partial(render_page, "table_history.html")),
+    PageRoute("/tables/{name}/changes", load_row_changes_info, render_row_changes_page),
+    PageRoute("/tables/{name}/files", load_table_files_info, render_table_files_page, has_form=True),
     PageRoute(_PARTITION, load_partition_info, render_partition_page),
     PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),
     PageRoute("/views/{name}", load_view_info, render_view_page),
+    PageRoute("/views/{name}/rows", load_view_rows_info, partial(render_rows_page, template="view_rows.html")),
+    PageRoute("/sql", load_sql_info, render_sql_page, has_form=True),
+    PageRoute("/lineage", load_lineage_info, render_lineage_page),
+    PageRoute("/search", load_search_info, partial(render_page, "search.html")),
+    PageRoute("/shared/{name}", load_shared_transaction_info, partial(render_page, "shared.html")),
     PageRoute("/history", load_history_info, partial(render_page, "history.html")),
-    PageRoute("/history/{number}", load_version_diff, render_version_page),
+    PageRoute("/history/{number}", load_version_diff, render_version_page, has_form=True),
     PageRoute("/tree", load_tree_info, render_tree_page),
     PageRoute("/storage", load_storage_info, render_storage_page),
 )
 
 
 def build_explorer_routes(
-    lake: Lakehouse, rollback_access: RollbackAccess | None = None, iceberg_endpoint: IcebergEndpoint | None = None
+    lake: Lakehouse, write_access: WriteAccess | None = None, iceberg_endpoint: IcebergEndpoint | None = None
 ) -> list[Route]:
-    """Return the routes of the explorer; without `rollback_access` they are read-only.
+    """Return the routes of the explorer; without `write_access` they are read-only.
 
     With an Iceberg endpoint, the pages of tables have connection snippets.
     """
-    pages = [Route(page.path, _page(lake, page, iceberg_endpoint)) for page in _pages(rollback_access)]
+    pages = [Route(page.path, _page(lake, page, iceberg_endpoint)) for page in _pages(write_access)]
     json_routes = [Route(f"{API}{page.path}", _json_handler(lake, page)) for page in _PAGES]
-    rollbacks = [
-        Route(path, _rollback(lake, rollback_access), methods=["POST"]) for path in (_ROLLBACK, f"{API}{_ROLLBACK}")
+    actions = [
+        Route(path, _action(lake, action, write_access), methods=["POST"])
+        for action in ACTIONS
+        for path in (action.path, f"{API}{action.path}")
     ]
-    return [*pages, *json_routes, *rollbacks, *_static_routes()]
+    statements = build_sql_routes(QueryRunner(lake), write_access)
+    return [*pages, *json_routes, *actions, *statements, *_static_routes()]
 
 
-def _pages(rollback_access: RollbackAccess | None) -> Iterator[PageRoute]:
-    """Yield the pages; with access, the rollback preview has a form."""
-    csrf_token = None if rollback_access is None else rollback_access.csrf_token
+def _pages(write_access: WriteAccess | None) -> Iterator[PageRoute]:
+    """Yield the pages; with access, those with a form get the CSRF token."""
+    csrf_token = None if write_access is None else write_access.csrf_token
     for page in _PAGES:
-        if page.render is render_version_page:
-            yield replace(page, render=partial(render_version_page, csrf_token=csrf_token))
-        else:
-            yield page
-
-
-def respond_error(status: int, title: str, sentence: str, *, as_json: bool) -> Response:
-    """Return an error response with one message."""
-    if as_json:
-        return _json_response({"error": {"status": status, "title": title, "message": sentence}}, status)
-    return _html_response(render_message_page(title, sentence), status)
+        yield replace(page, render=partial(page.render, csrf_token=csrf_token)) if page.has_form else page
 
 
 def _page(lake: Lakehouse, page: PageRoute, iceberg_endpoint: IcebergEndpoint | None) -> Callable[[Request], Response]:
@@ -154,15 +169,15 @@ def _page(lake: Lakehouse, page: PageRoute, iceberg_endpoint: IcebergEndpoint | 
         try:
             info = _load_page_info(lake, page, request)
         except MangroveError as error:
-            return _respond_exception(error, as_json=False)
+            return respond_exception(error, as_json=False)
         if iceberg_endpoint is not None and isinstance(info, TableInfo):
-            return _html_response(
+            return respond_html(
                 render_table_page(
                     info, _api_address(request), _build_iceberg_connection(request, info, iceberg_endpoint)
                 ),
                 200,
             )
-        return _html_response(page.render(info, _api_address(request)), 200)
+        return respond_html(page.render(info, _api_address(request)), 200)
 
     return answer
 
@@ -182,39 +197,31 @@ def _json_handler(lake: Lakehouse, page: PageRoute) -> Callable[[Request], Respo
         try:
             info = _load_page_info(lake, page, request)
         except MangroveError as error:
-            return _respond_exception(error, as_json=True)
-        return _json_response(to_json_value(info), 200)
+            return respond_exception(error, as_json=True)
+        return respond_json(to_json_value(info), 200)
 
     return answer
 
 
-def _rollback(lake: Lakehouse, rollback_access: RollbackAccess | None) -> Callable[[Request], Awaitable[Response]]:
+def _action(
+    lake: Lakehouse, action: Action, write_access: WriteAccess | None
+) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         as_json = request.url.path.startswith(API)
-        if rollback_access is None:
+        if write_access is None:
             return respond_error(403, "Read-only", _READ_ONLY, as_json=as_json)
         try:
-            fields = parse_form(await _body(request))
-            if not rollback_access.admits(request.headers.get("authorization"), fields.get("proof", "")):
+            fields = parse_form(await read_body(request, BODY_BYTES_MAX))
+            if not write_access.admits(request.headers.get("authorization"), fields.get("proof", "")):
                 return respond_error(403, "Invalid form", _INVALID_FORM, as_json=as_json)
-            rollback_request = parse_rollback_request(request.path_params["number"], fields)
-            version = await run_in_threadpool(roll_back, lake, rollback_request)
+            result = await run_in_threadpool(action.run, lake, request.path_params, fields)
         except MangroveError as error:
-            return _respond_exception(error, as_json=as_json)
+            return respond_exception(error, as_json=as_json)
         if as_json:
-            return _json_response({"version": version}, 200)
-        return RedirectResponse(Links().version(version), 303)
+            return respond_json(dict(result.fields), 200)
+        return RedirectResponse(result.url, 303)
 
     return answer
-
-
-async def _body(request: Request) -> bytes:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY_BYTES_MAX:
-            raise InvalidInputError(f"the form has more than {BODY_BYTES_MAX} bytes; shorten the message")
-    return body
 
 
 def _load_page_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
@@ -225,21 +232,6 @@ def _load_page_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
 def _api_address(request: Request) -> str:
     query = request.url.query
     return f"{API}{request.url.path}{f'?{query}' if query else ''}"
-
-
-def _respond_exception(error: MangroveError, *, as_json: bool) -> Response:
-    status, title = next(
-        (response for kind, response in _ERROR_RESPONSES.items() if isinstance(error, kind)), (500, "Error")
-    )
-    return respond_error(status, title, str(error), as_json=as_json)
-
-
-def _html_response(page: bytes, status: int) -> Response:
-    return Response(page, status, media_type="text/html")
-
-
-def _json_response(answer: Any, status: int) -> Response:
-    return Response(encode_json(answer), status, media_type="application/json")
 
 
 def _static_routes() -> list[Route]:

@@ -2,14 +2,17 @@
 
 from typing import Final
 
-from mangrove.inspect.formatting import format_count, format_quantity, format_size, format_value
+from mangrove.inspect.formatting import format_compact, format_count, format_quantity, format_size, format_value
 from mangrove.inspect.partition import DataFileInfo, DeltaInfo, DeltaLine, PartitionInfo
 from mangrove.inspect.table import TableInfo
+from mangrove.inspect.table_files import TableFilesInfo
 from mangrove.model.locators import TableLocator
+from mangrove.web.links import Links
 from mangrove.web.pages.connect import IcebergConnection, render_snippets
+from mangrove.web.pages.plot import PlotPoint, build_plot
 from mangrove.web.rendering import render_page
 
-__all__ = ["render_delta_page", "render_partition_page", "render_table_page"]
+__all__ = ["render_delta_page", "render_partition_page", "render_table_files_page", "render_table_page"]
 
 _FILES_OPEN_MAX: Final = 3
 """With more files the statistics of each are collapsed."""
@@ -24,6 +27,20 @@ def render_table_page(info: TableInfo, api_address: str, connection: IcebergConn
         snippets=[*render_snippets(connection, TableLocator(info.namespace, info.name))] if connection else [],
         has_token=connection is not None and connection.has_token,
     )
+
+
+def render_table_files_page(info: TableFilesInfo, api_address: str, *, csrf_token: str | None = None) -> bytes:
+    """Return the page of the live files of a table; with a CSRF token, a compaction has a form."""
+    links = Links(info.seen.requested)
+    plots = []
+    if len(info.points) > 1:
+        files = [PlotPoint(point.version, point.files) for point in info.points]
+        sizes = [PlotPoint(point.version, point.size_bytes) for point in info.points]
+        plots = [
+            build_plot("Data files", files, format_compact, links),
+            build_plot("Size of the data files", sizes, format_size, links),
+        ]
+    return render_page("files.html", info, api_address, plots=plots, csrf_token=csrf_token)
 
 
 def render_partition_page(info: PartitionInfo, api_address: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Rollback form of the explorer with CSRF protection."""
+"""Actions of the explorer that write: rollback and compaction, with CSRF protection."""
 
 import hmac
 from collections.abc import Callable, Mapping
@@ -8,13 +8,17 @@ from urllib.parse import parse_qsl
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.model.locators import LARGEST_INTEGER
+from mangrove.model.locators import LARGEST_INTEGER, parse_table_name
+from mangrove.web.links import Links
 
 __all__ = [
+    "ACTIONS",
     "BODY_BYTES_MAX",
     "MESSAGE_CHARACTERS_MAX",
-    "RollbackAccess",
+    "Action",
+    "ActionResult",
     "RollbackRequest",
+    "WriteAccess",
     "parse_form",
     "parse_rollback_request",
     "roll_back",
@@ -23,20 +27,38 @@ __all__ = [
 BODY_BYTES_MAX: Final = 8_192
 MESSAGE_CHARACTERS_MAX: Final = 500
 _FIELDS_MAX: Final = 10
+_COMPACTED_BYTES_MAX: Final = 1_000_000_000
+"""How many bytes one click compacts, to bound its time; the next click goes on."""
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackAccess:
-    """Access to rollbacks: by the CSRF token of the form, or by a header with the server's token."""
+class WriteAccess:
+    """Access to actions: by the CSRF token of a form, or by a header with the server's token."""
 
     csrf_token: str = field(repr=False)
     has_token: Callable[[str | None], bool] = field(repr=False)
 
     def admits(self, authorization: str | None, csrf_token: str) -> bool:
-        """Return whether the request may roll back; the comparison takes constant time."""
+        """Return whether the request may write; the comparison takes constant time."""
         return self.has_token(authorization) or hmac.compare_digest(
             csrf_token.encode("utf-8", "replace"), self.csrf_token.encode()
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What an action did, for programs, and the page that shows it, for browsers."""
+
+    fields: Mapping[str, int]
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A URL path that accepts POST, and the function that runs with its path parameters and form fields."""
+
+    path: str
+    run: Callable[[Lakehouse, Mapping[str, str], Mapping[str, str]], ActionResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +107,30 @@ def roll_back(lake: Lakehouse, request: RollbackRequest) -> int:
             f"version {request.to} is not older than the newest version {newest}; give an older version"
         )
     return lake.rollback(request.to, message=request.message, author="explorer")
+
+
+def _run_rollback(lake: Lakehouse, steps: Mapping[str, str], fields: Mapping[str, str]) -> ActionResult:
+    version = roll_back(lake, parse_rollback_request(steps["number"], fields))
+    return ActionResult({"version": version}, Links().version(version))
+
+
+def _run_compaction(lake: Lakehouse, steps: Mapping[str, str], fields: Mapping[str, str]) -> ActionResult:  # noqa: ARG001 - all actions have one signature
+    """Compact a table in this process, up to a number of bytes."""
+    locator = parse_table_name(steps["name"])
+    report = lake.table(locator).compact(engine="local", bytes_max=_COMPACTED_BYTES_MAX)
+    fields_done = {
+        "version": lake.version,
+        "files_read": report.files_read,
+        "files_written": report.files_written,
+        "files_left": report.files_left,
+    }
+    return ActionResult(fields_done, Links().files(locator))
+
+
+ACTIONS: Final = (
+    Action("/history/{number}/rollback", _run_rollback),
+    Action("/tables/{name}/compact", _run_compaction),
+)
 
 
 def _version(text: str) -> int:

@@ -1,0 +1,147 @@
+"""Pages of rows of a table, read with bounded work."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mangrove.expressions.parse import bind_predicate
+from mangrove.expressions.predicates import Predicate
+from mangrove.inspect.formatting import shorten_text
+from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
+from mangrove.inspect.table import find_requested_table
+from mangrove.local.python_rows import to_python_rows
+from mangrove.local.scan import stream_scan
+from mangrove.model.schema_text import format_type
+from mangrove.model.types import Column
+from mangrove.storage.port import Store
+from mangrove.tables.scan_plan import FileScan, plan_scan
+from mangrove.tables.table_state import TableState
+
+__all__ = [
+    "COLUMNS_MAX",
+    "ROWS_READ_MAX",
+    "RowColumn",
+    "RowPage",
+    "RowsInfo",
+    "bound_value",
+    "limit_scans",
+    "load_rows_info",
+    "read_row_page",
+]
+
+ROWS_READ_MAX: Final = 1_000_000
+"""How many rows of data files are read for one page."""
+COLUMNS_MAX: Final = 100
+_PAGE_ROWS: Final = 50
+_TEXT_CHARACTERS_MAX: Final = 2_000
+_BYTES_MAX: Final = 500
+_ENTRIES_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumn:
+    """The name and the type of a column of rows."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """Some consecutive rows as Python values."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    next_offset: int | None
+    """The offset of the next page; None if there are no more rows within the bound."""
+    rows_unread: int
+    """How many rows of data files were not read because of the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInfo:
+    """A page of the rows of a table."""
+
+    seen: PageVersion
+    namespace: str
+    name: str
+    table_version: int | None
+    where: str | None
+    offset: int
+    columns: tuple[RowColumn, ...]
+    columns_left_out: int
+    page: RowPage
+    rows_read_max: int = ROWS_READ_MAX
+
+
+def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
+    """Return the rows of a table from the query's `offset`, or those of them that match its `where`."""
+    table = find_requested_table(pinned, requested)
+    state = table.state()
+    where, offset = requested.text("where"), requested.number("offset") or 0
+    columns = state.schema.columns[:COLUMNS_MAX]
+    return RowsInfo(
+        pinned.seen,
+        table.locator.namespace,
+        table.name,
+        table.target.version,
+        where,
+        offset,
+        tuple(RowColumn(column.name, format_type(column.type)) for column in columns),
+        len(state.schema.columns) - len(columns),
+        read_row_page(pinned.lake.effects.store, state, columns, bind_predicate(where, state.schema), offset),
+    )
+
+
+def read_row_page(
+    store: Store, state: TableState, columns: tuple[Column, ...], predicate: Predicate | None, offset: int
+) -> RowPage:
+    """Read one page of rows; files before the offset are not opened if all their rows are live and match."""
+    plan = plan_scan(state, predicate)
+    scans, skipped = list(plan.scans), 0
+    while predicate is None and scans and scans[0].is_whole and skipped + scans[0].file.row_count <= offset:
+        skipped += scans.pop(0).file.row_count
+    chosen, rows_unread = limit_scans(scans)
+    rows: list[tuple[Any, ...]] = []
+    for batch in stream_scan(store, state, replace(plan, scans=chosen), columns, predicate):
+        start = min(max(0, offset - skipped), batch.num_rows)
+        skipped += start
+        taken = batch.slice(start, _PAGE_ROWS + 1 - len(rows))
+        rows += (tuple(map(bound_value, row.values())) for row in to_python_rows(taken))
+        if len(rows) > _PAGE_ROWS:
+            break
+    has_more = len(rows) > _PAGE_ROWS
+    return RowPage(tuple(rows[:_PAGE_ROWS]), offset + _PAGE_ROWS if has_more else None, 0 if has_more else rows_unread)
+
+
+def limit_scans(scans: Iterable[FileScan], rows_max: int = ROWS_READ_MAX) -> tuple[tuple[FileScan, ...], int]:
+    """Return the first files, at least one, with at most this many rows, and the number of rows of the others."""
+    chosen: list[FileScan] = []
+    rows = rows_unread = 0
+    for scan in scans:
+        rows += scan.file.row_count
+        if rows_unread or (chosen and rows > rows_max):
+            rows_unread += scan.file.row_count
+        else:
+            chosen.append(scan)
+    return tuple(chosen), rows_unread
+
+
+def bound_value(value: Any) -> Any:
+    """Return a value whose texts, bytes and lists are cut to what a page shows.
+
+    >>> bound_value({"name": "a" * 5000, "sizes": [1, 2]})["sizes"]
+    [1, 2]
+    """
+    match value:
+        case str():
+            return shorten_text(value, _TEXT_CHARACTERS_MAX)
+        case bytes():
+            return value[:_BYTES_MAX]
+        case Mapping():
+            return {name: bound_value(inner) for name, inner in value.items()}
+        case list():
+            return [bound_value(inner) for inner in value[:_ENTRIES_MAX]]
+        case tuple():
+            return tuple(map(bound_value, value))
+        case _:
+            return value

@@ -1,0 +1,55 @@
+// A table of rows; nested values and long texts are folded.
+
+const TEXT_CHARACTERS_MAX = 80;
+
+export function isNumeric(type) {
+  return /^(tinyint|smallint|int|bigint|float|double|decimal)/.test(type);
+}
+
+export function buildTable(columns, rows) {
+  const region = make("div", "scroll");
+  region.tabIndex = 0;
+  region.setAttribute("role", "region");
+  region.setAttribute("aria-label", "Rows");
+  const table = make("table");
+  const head = make("tr");
+  for (const column of columns) {
+    const cell = make("th", isNumeric(column.type) ? "number" : "", column.name);
+    cell.scope = "col";
+    cell.append(make("br"), make("code", "quiet", column.type));
+    head.append(cell);
+  }
+  const body = make("tbody");
+  for (const row of rows) {
+    const line = make("tr");
+    row.forEach((value, place) => line.append(buildCell(value, isNumeric(columns[place].type))));
+    body.append(line);
+  }
+  const heads = make("thead");
+  heads.append(head);
+  table.append(heads, body);
+  region.append(table);
+  return region;
+}
+
+function buildCell(value, isNumber) {
+  if (value === null) return make("td", "null", "null");
+  const cell = make("td", isNumber ? "number" : "");
+  const text = typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
+  if (typeof value !== "object" && text.length <= TEXT_CHARACTERS_MAX) {
+    cell.textContent = text;
+    return cell;
+  }
+  const folded = make("details", "nested");
+  const start = text.replace(/\s+/g, " ").slice(0, TEXT_CHARACTERS_MAX);
+  folded.append(make("summary", "", start.length < text.length ? `${start}…` : start), make("pre", "", text));
+  cell.append(folded);
+  return cell;
+}
+
+function make(tag, className = "", text = "") {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text) element.textContent = text;
+  return element;
+}

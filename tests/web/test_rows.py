@@ -1,0 +1,178 @@
+"""The pages of a table show its rows, its changed rows, its profile, its history and its files, in each layout."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+from tests.web.conftest import HOSTILE_TEXT, visitor
+from tests.web.test_pages import get, text_of
+from tests.web.test_rollback import BEARER, HERE, WRITABLE, form_of
+
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.wiring import build_engines_factory
+
+TABLE = "/tables/shop.orders"
+
+
+@pytest.fixture
+def reader(shop: Lakehouse) -> Iterator[TestClient]:
+    with visitor(shop) as client:
+        yield client
+
+
+def ids_of(client: TestClient, address: str) -> list[Any]:
+    """Return the first column of a page of rows."""
+    answer = client.get(f"/api{address}").json()
+    return [row[0] for row in answer["page"]["rows"]]
+
+
+def count_ids(lake: Lakehouse) -> Counter[Any]:
+    """Return how often each id occurs in the table."""
+    return Counter(lake.table("shop.orders").to_arrow(["id"]).column(0).to_pylist())
+
+
+def test_rows_are_shown_page_by_page_without_deleted_ones_each_once(reader: TestClient) -> None:
+    page = reader.get(f"{TABLE}/rows").text
+    assert "Rows 1 to 50." in text_of(page)
+    listed = ids_of(reader, f"{TABLE}/rows")
+    for _ in range(5):
+        following = re.search(r'<a href="([^"]*)" rel="next">More rows</a>', page)
+        if following is None:
+            break
+        address = following[1].replace("&amp;", "&")
+        listed += ids_of(reader, address)
+        page = reader.get(address).text
+    assert sorted(listed) == [*range(100)]
+    assert len(listed) == 100
+
+
+def test_rows_are_narrowed_by_a_condition(reader: TestClient) -> None:
+    assert sorted(ids_of(reader, f"{TABLE}/rows?where=id%20between%2020%20and%2022")) == [20, 21, 22]
+    assert "There are no rows here." in get(reader, f"{TABLE}/rows?where=id%20%3D%20110")
+    assert "there is no column 'nothing'" in get(reader, f"{TABLE}/rows?where=nothing%20%3D%201", 404)
+    assert reader.get(f"{TABLE}/rows?where=id%20in%20(select%201)").status_code == 400
+
+
+def test_rows_of_an_earlier_version_are_shown(shop: Lakehouse, reader: TestClient) -> None:
+    first = next(entry.version for entry in shop.history() if entry.message == "load 0")
+    assert ids_of(reader, f"{TABLE}/rows?version={first}") == [*range(10)]
+    assert f'href="/tables/shop.orders/profile?version={first}"' in reader.get(f"{TABLE}/rows?version={first}").text
+
+
+def test_nested_values_are_folded_and_nulls_are_marked(reader: TestClient) -> None:
+    page = reader.get(f"{TABLE}/rows?where=id%20%3D%2013").text
+    assert '<details class="nested"><summary>city</summary>' in page
+    assert '<details class="nested"><summary>2 entries</summary>' in page
+    assert 'class="null "' in page
+    assert "bigint" in page
+
+
+def test_files_before_the_offset_are_not_opened_if_no_row_of_them_is_deleted() -> None:
+    store = MemoryStore()
+    lake = create_on_store(build_deterministic_effects(store), engines=build_engines_factory())
+    lake.create_namespace("shop")
+    lake.create_table("shop.plain", "id bigint")
+    lake.table("shop.plain").append([{"id": number} for number in range(60)])
+    lake.table("shop.plain").append([{"id": number} for number in range(60, 70)])
+    first, _ = lake.table("shop.plain").files()
+    store.put(first.location, b"not a Parquet file")
+    with visitor(lake) as client:
+        assert ids_of(client, "/tables/shop.plain/rows?offset=60") == [*range(60, 70)]
+        assert client.get("/tables/shop.plain/rows").status_code != 200
+
+
+def test_a_hostile_value_is_text() -> None:
+    lake = create_on_store(build_deterministic_effects(MemoryStore()), engines=build_engines_factory())
+    lake.create_namespace("shop")
+    lake.create_table("shop.notes", "note string, more struct<inner: string>")
+    lake.table("shop.notes").append([{"note": HOSTILE_TEXT, "more": {"inner": HOSTILE_TEXT * 5}}])
+    with visitor(lake) as client:
+        for page in ("rows", "profile", "changes"):
+            text = client.get(f"/tables/shop.notes/{page}").text
+            assert "<script" not in text
+            assert "<img" not in text
+        assert HOSTILE_TEXT in text_of(client.get("/tables/shop.notes/rows").text)
+
+
+def test_the_history_of_a_table_lists_its_versions_with_author_and_origin(shop: Lakehouse, reader: TestClient) -> None:
+    shop.create_namespace("other")
+    page = get(reader, f"{TABLE}/history")
+    assert "load 110 job: loader nightly 10" in page
+    assert "create namespace other" not in page
+    answer = reader.get(f"/api{TABLE}/history").json()
+    assert [line["version"]["message"] for line in answer["versions"]][:2] == [
+        "delete from shop.orders",
+        "upsert into shop.orders",
+    ]
+
+
+def test_the_rows_that_a_version_changed_are_shown_with_both_states(shop: Lakehouse, reader: TestClient) -> None:
+    versions = {entry.message: entry.version for entry in shop.history()}
+    updated = reader.get(f"/api{TABLE}/changes?to={versions['upsert into shop.orders']}").json()
+    assert updated["counts"] == [["update_before", 10], ["update_after", 10]]
+    page = reader.get(f"{TABLE}/changes?to={versions['upsert into shop.orders']}").text
+    assert page.count("different") == 20, "only the amount of each row differs"
+    deleted = get(reader, f"{TABLE}/changes?to={versions['delete from shop.orders']}")
+    assert "20 delete" in deleted
+    created = get(reader, f"{TABLE}/changes?to={versions['create table shop.orders']}")
+    assert "does not exist in version" in created
+
+
+def test_a_profile_has_nulls_distinct_values_and_a_histogram_of_each_column(reader: TestClient) -> None:
+    page = get(reader, f"{TABLE}/profile")
+    assert "100 rows profiled." in page
+    columns = {one["name"]: one for one in reader.get(f"/api{TABLE}/profile").json()["columns"]}
+    assert (columns["customer"]["nulls"], columns["customer"]["distinct"]) == (10, 90)
+    assert sum(columns["id"]["histogram"]["counts"]) == 100
+    assert columns["place"]["distinct"] is None
+
+
+def test_the_files_of_a_table_are_listed_and_a_compaction_is_recommended(reader: TestClient) -> None:
+    page = get(reader, f"{TABLE}/files")
+    assert "Rows 100 Data files" in page
+    assert "many small files" in page
+    assert "mangrove compact" in page
+    assert "Files over time" in page
+    assert 'method="post"' not in reader.get(f"{TABLE}/files").text
+
+
+def test_the_button_compacts_the_table_and_changes_no_rows(shop: Lakehouse) -> None:
+    with visitor(shop, WRITABLE) as writer:
+        writer.get("/?token=right-token-1234")
+        before = count_ids(shop)
+        files = writer.get(f"/api{TABLE}/files").json()["files"]
+        address, fields = form_of(writer, f"{TABLE}/files")
+        assert writer.post(address, data={"proof": "wrong"}, headers=HERE).status_code == 403
+        answer = writer.post(address, data=fields, headers=HERE)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"{TABLE}/files")
+        after = writer.get(f"/api{TABLE}/files").json()
+        assert after["files"] < files
+        assert (after["live_rows"]["rows"], after["live_rows"]["is_exact"]) == (100, True)
+        assert after["is_compaction_recommended"] is False
+        assert count_ids(shop) == before
+        answer = writer.post(f"/api{TABLE}/compact", headers=BEARER)
+        assert answer.json()["files_read"] == 0
+
+
+def test_a_reading_server_compacts_nothing(shop: Lakehouse, reader: TestClient) -> None:
+    version = shop.version
+    assert reader.post(f"{TABLE}/compact", headers=HERE).status_code == 403
+    assert shop.version == version
+
+
+def test_a_table_without_rows_of_its_own_refuses_in_a_sentence(client: TestClient) -> None:
+    assert "tables/sales.outside/rows" not in client.get("/tables/sales.outside").text
+    for page in ("rows", "profile", "files"):
+        assert client.get(f"/tables/sales.outside/{page}").status_code == 400
+
+
+def test_every_link_of_the_pages_of_a_table_leads_somewhere(reader: TestClient) -> None:
+    for name in ("", "/rows", "/profile", "/history", "/files", "/changes"):
+        for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', reader.get(f"{TABLE}{name}").text))):
+            assert reader.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {name}"
