@@ -8,6 +8,7 @@ programs, whose columns have no ids, and nested columns, whose fields have ids t
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Any, Final
 
 import pyarrow as pa
@@ -67,7 +68,7 @@ class TableScanner:
         self._store = store
         self._database = database
         self._vectors = RowMaskCache()
-        self._count = 0
+        self._numbers = count()
 
     @cached_property
     def _folder(self) -> str | None:
@@ -93,8 +94,7 @@ class TableScanner:
             if written:
                 texts.append(self._render_files(written, schema, columns))
         if indirect or not direct:
-            self._count += 1
-            name = f"mangrove_scan_{self._count}"
+            name = f"mangrove_scan_{next(self._numbers)}"
             sources[name] = self._open_stream(state, replace(plan, scans=indirect), predicate, columns)
             texts.append(_render_columns(name, columns))
         relation = Relation(" UNION ALL ".join(texts), tuple((column.name, column.type) for column in columns))
