@@ -8,6 +8,7 @@ be installed is listed with the reason.
 """
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -117,4 +118,6 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    # Servers and workers are ended by `finally` clauses.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     sys.exit(main())

@@ -1,13 +1,18 @@
 """Tables in Python programs and notebooks: Arrow streams, lookups, counts, lists and HTML."""
 
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas  # type: ignore[import-untyped]
 import polars
 import pyarrow as pa
 import pytest
 
+import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -172,3 +177,66 @@ def test_a_tag_protects_its_version_from_expiry_and_is_never_moved(shop: Lakehou
     assert shop.maintenance.expire(alone=True).versions
     with pytest.raises(NotFoundError, match="before"):
         shop.at("before")
+
+
+def test_cast_converts_floats_text_and_numbers_to_the_columns_of_the_table(shop: Lakehouse) -> None:
+    schema = "price decimal(8,2), sold timestamp, day date, pieces int, rate double, note string, tags array<string>"
+    sales = shop.create_table("shop.sales", schema)
+    frame = pandas.DataFrame(
+        {
+            "price": [19.99, 0.125, None],
+            "sold": ["2026-11-01T08:00:00Z", "2026-11-01 08:00:00", None],
+            "day": ["2026-11-01", " 2026-11-02", None],
+            "pieces": [1.0, 2.0, None],
+            "rate": ["0.5", "-1e3", None],
+            "note": [1, 2, 3],
+        }
+    )
+    with pytest.raises(InvalidInputError, match=r"CAST\(price AS decimal\(8,2\)\), .*or append with cast=True"):
+        sales.append(frame)
+    assert sales.append(frame, cast=True).inserted == 3
+    rows = sales.to_arrow().to_pylist()
+    noon = datetime(2026, 11, 1, 8, tzinfo=UTC)
+    assert [row["price"] for row in rows] == [Decimal("19.99"), Decimal("0.13"), None]
+    assert [row["sold"] for row in rows] == [noon, noon, None]
+    assert [row["day"] for row in rows] == [date(2026, 11, 1), date(2026, 11, 2), None]
+    assert [(row["pieces"], row["rate"], row["note"]) for row in rows] == [
+        (1, 0.5, "1"),
+        (2, -1000, "2"),
+        (None, None, "3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"price": "cheap"}, "column 'price' cannot be cast to decimal.*cheap"),
+        ({"price": 1e9}, "column 'price' cannot be cast to decimal"),
+        ({"sold": "yesterday"}, "column 'sold' cannot be cast to timestamp.*yesterday"),
+        ({"tags": "a,b"}, "column 'tags' is array<string>, but the rows have string"),
+    ],
+)
+def test_a_value_that_cannot_be_cast_is_named_and_changes_nothing(
+    shop: Lakehouse, row: dict[str, Any], message: str
+) -> None:
+    sales = shop.create_table("shop.sales", "price decimal(8,2), sold timestamp, tags array<string>")
+    before = shop.version
+    with pytest.raises(InvalidInputError, match=message):
+        sales.append([row], cast=True)
+    assert shop.version == before
+
+
+def test_cast_and_evolve_together_convert_known_columns_and_add_new_ones(shop: Lakehouse) -> None:
+    sales = shop.create_table("shop.sales", "price decimal(8,2)")
+    sales.append([{"price": 1.5, "city": "Oslo"}], cast=True, evolve=True)
+    assert sales.to_arrow().to_pylist() == [{"price": Decimal("1.50"), "city": "Oslo"}]
+
+
+def test_the_result_of_a_query_is_a_stream_and_shows_its_first_rows_as_html(layout: str, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
+    lake.create_namespace("shop")
+    lake.create_table("shop.tags", as_=[{"tag": f"<{number}>"} for number in range(30)])
+    result = lake.sql("select tag from shop.tags", engine="duckdb")
+    assert pa.table(result).num_rows == 30
+    page = result._repr_html_()
+    assert ("&lt;19&gt;" in page, "<19>" in page, "the first 20 rows" in page) == (True, False, True)

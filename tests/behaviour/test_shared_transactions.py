@@ -314,3 +314,18 @@ def test_names_that_changed_inside_it_survive_being_saved(
     after = opened_again()
     assert after.table("shop.orders").properties == {"a": "b"}
     assert [space.name for space in after.namespaces()] == ["shop"]
+
+
+def test_the_conflict_of_a_publication_is_found_without_publishing(sales: Lakehouse) -> None:
+    with sales.begin_shared("load") as begun:
+        begun.alter_table("sales.orders", {"owner": "ana"})
+    assert begun.find_conflict() is None
+    sales.alter_table("sales.orders", {"owner": "ben"})
+    version = sales.version
+    conflict = begun.find_conflict()
+    assert conflict is not None
+    assert "sales.orders" in str(conflict)
+    assert sales.version == version
+    with pytest.raises(ConflictError) as raised:
+        begun.publish()
+    assert str(raised.value) == str(conflict)

@@ -34,6 +34,7 @@ REST = {
     "sql": ["select 1"],
     "iceberg": ["sales.orders"],
     "files": ["sales.orders"],
+    "remove-files": ["sales.raw", "a.bin"],
 }
 """What each command needs after LAKE."""
 OPENING = [name for name in COMMANDS if name not in WITHOUT_LAKE | {"init"}]

@@ -9,11 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+import mangrove
 from mangrove.cli.cancellable_session import CancellableRunner, CancellableSession, WriteGate
 from mangrove.cli.context import CommandContext
 from mangrove.cli.shell import Shell, complete_input, format_prompt, is_input_complete, parse_meta_command
+from mangrove.cli.shell_output import ShellOutput
 from mangrove.errors import InvalidInputError
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.port import Store
@@ -275,3 +278,104 @@ def test_the_shell_wants_a_terminal_and_programs_are_sent_to_sql(run: Any, lake:
     done = run("shell", lake)
     assert (done.code, "mangrove sql" in done.err) == (2, True)
     assert run("shell", lake, "--json").code == 2
+
+
+@pytest.fixture
+def duck_shell(lake: str) -> Iterator[Shell]:
+    """Run queries without Spark, on a table of three rows."""
+    mangrove.open(lake).table("sales.orders").append([{"id": number, "customer": "ana"} for number in range(3)])
+    session = CommandContext()
+    shell = Shell(partial(CancellableSession, session, lake, "duckdb"), lambda file: Path(file).read_text("utf-8"))
+    yield shell
+    shell.sql_session.close()
+    shell.conversation.cancelling.stop()
+
+
+def test_modes_change_the_format_of_results(duck_shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "select id, customer from sales.orders where id < 1;"
+    for mode, expected in (
+        ("csv", "id,customer\n0,ana\n"),
+        ("ndjson", '{"id": 0, "customer": "ana"}\n'),
+        ("json", '[\n  {"id": 0, "customer": "ana"}\n]\n'),
+    ):
+        assert duck_shell.answer(f".mode {mode}")
+        capsys.readouterr()
+        assert duck_shell.answer(query)
+        assert capsys.readouterr().out == expected
+    assert duck_shell.answer("show tables in sales;")
+    assert '"orders"' in capsys.readouterr().out
+    assert duck_shell.answer(".mode")
+    assert "mode is json" in capsys.readouterr().out
+    assert duck_shell.answer(".mode xml")
+    assert "expected one of table, csv, json, ndjson" in capsys.readouterr().err
+
+
+def test_results_go_to_a_file_until_the_terminal_is_chosen_again(
+    duck_shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in (
+        f"\\o {tmp_path}/out.txt",
+        "select 1 as one;",
+        ".mode csv",
+        "select 2 as two;",
+        "\\o",
+        "select 3 as three;",
+    ):
+        assert duck_shell.answer(line)
+    assert (tmp_path / "out.txt").read_text().split() == ["one", "───", "1", "two", "2"]
+    assert "three\n3\n" in capsys.readouterr().out
+    assert duck_shell.answer(f"\\o {tmp_path}/none/out.txt")
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_copy_writes_queries_to_files_and_appends_files_to_tables(
+    duck_shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert duck_shell.answer(f"\\copy (select id + 10 as id from sales.orders) to {tmp_path}/ids.csv")
+    assert duck_shell.answer(f"\\copy sales.orders to {tmp_path}/all.parquet")
+    assert (tmp_path / "ids.csv").read_text() == "id\n10\n11\n12\n"
+    assert pq.read_table(str(tmp_path / "all.parquet")).num_rows == 3
+    assert duck_shell.answer("\\use sales")
+    assert duck_shell.answer(f"\\copy orders from '{tmp_path}/ids.csv'")
+    assert "loaded 3 rows into sales.orders (version " in capsys.readouterr().out
+    assert duck_shell.sql_session.lake.table("sales.orders").count() == 6
+    for line in ("begin;", f"\\copy orders from {tmp_path}/ids.csv", "rollback;"):
+        assert duck_shell.answer(line)
+    assert duck_shell.sql_session.lake.table("sales.orders").count() == 6
+
+
+@pytest.mark.parametrize(
+    "argument", ["", "sales.orders", "sales.orders to x.txt", "(select 1) from x.csv", "sales.orders from none.csv"]
+)
+def test_a_copy_that_cannot_be_meant_is_refused(
+    duck_shell: Shell, capsys: pytest.CaptureFixture[str], argument: str
+) -> None:
+    assert duck_shell.answer(f"\\copy {argument}")
+    printed = capsys.readouterr()
+    assert (printed.out, bool(printed.err)) == ("", True)
+
+
+def test_columns_of_tables_after_the_cursor_are_offered_too() -> None:
+    offered = complete_input(
+        "select cust", lambda: ["sales.orders"], lambda name: COLUMNS(name) or [], " from sales.orders"
+    )
+    assert [one for one, _ in offered] == ["customer"]
+    assert complete_input(".m", list, lambda _: []) == [(".mode", 2)]
+    assert [one for one, _ in complete_input("\\co", list, lambda _: [])] == ["\\copy"]
+
+
+def test_results_longer_than_the_terminal_are_paged_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[str] = []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("LINES", "5")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("click.echo_via_pager", lambda text, color: pages.append(text))
+    output = ShellOutput()
+    assert not output.page("short")
+    assert output.page("\n" * 10 + "long")
+    assert output.page("after it")
+    output.show_pages()
+    output.show_pages()
+    assert pages == ["\n" * 10 + "long\nafter it"]
+    output.with_pager = False
+    assert not output.page("\n" * 10)

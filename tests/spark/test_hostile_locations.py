@@ -133,7 +133,7 @@ def loaded_over_rest(lake: Lakehouse) -> str:
 
 def merged(table: Table, engine: str) -> object:
     merge = table.merge(NEW, "t.id = s.id", engine=engine)
-    return merge.when_matched_update().when_not_matched_insert().execute()
+    return merge.when_matched_delete().when_not_matched_insert().execute()
 
 
 READERS: Final[dict[str, Callable[[Lakehouse], object]]] = {

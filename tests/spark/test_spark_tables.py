@@ -169,6 +169,19 @@ def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Pat
         bench.engine.upsert(bench.state, spark.sql(sql))
 
 
+def test_a_cast_frame_has_the_same_rows_on_both_engines(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, "id bigint, price decimal(8,2), sold timestamp, note string")
+    frame = spark.sql("select 1 as ID, 19.99D as price, '2026-11-01T08:00:00Z' as sold, true as note")
+    for engine in (bench.engine, bench.local):
+        rows = frame if engine is bench.engine else frame.toArrow()
+        bench.commit(engine.append(bench.state, engine.cast_rows(bench.state, rows)))
+    first, second = bench.local.read(bench.state).to_pylist()
+    assert first == second
+    invalid = bench.engine.cast_rows(bench.state, spark.sql("select 'cheap' as price"))
+    with pytest.raises(InvalidInputError, match="cheap"):
+        bench.engine.append(bench.state, invalid)
+
+
 def test_a_lakehouse_in_memory_is_refused() -> None:
     store = MemoryStore()
     with pytest.raises(InvalidInputError, match="Spark workers cannot open"):

@@ -117,7 +117,7 @@ class SparkMangrove(SparkTables):
         super().__init__(place)
         self._lake = mangrove.create(Path(place.data))
         self._lake.create_namespace("bench")
-        self._session = SqlSession(self._lake)
+        self._session = SqlSession(self._lake, engine="spark")
         self._session.run("use bench")
 
     def compact(self, table: str) -> None:

@@ -15,7 +15,15 @@ from mangrove.cli.terminal import draw, format_quantity, supports_unicode
 from mangrove.errors import InvalidInputError
 from mangrove.local.row_formats import encode_rows, is_number_type, slice_batches, to_text_rows, write_parquet
 
-__all__ = ["FILE_FORMATS", "RowOutput", "open_output_file", "output_options", "write_batches"]
+__all__ = [
+    "FILE_FORMATS",
+    "RowOutput",
+    "detect_row_format",
+    "open_output_file",
+    "output_options",
+    "write_batches",
+    "write_file",
+]
 
 FILE_FORMATS: Final = ("csv", "json", "ndjson", "parquet")
 _TABLE: Final = "table"
@@ -56,7 +64,7 @@ class RowOutput:
     def of(cls, session: CommandContext, row_format: str | None, output: str | None, limit: int | None) -> "RowOutput":
         """Return the output that the options of a command select."""
         if row_format is None:
-            row_format = _format_of(output) if output is not None else "json" if session.as_json else _TABLE
+            row_format = detect_row_format(output) if output is not None else "json" if session.as_json else _TABLE
         if output is None and session.as_json and row_format != "json":
             raise InvalidInputError(f"--format {row_format} and --json exclude each other; remove one of them")
         if output is not None and row_format == _TABLE:
@@ -72,17 +80,16 @@ class RowOutput:
 
     def write(self, rows: Any) -> None:
         """Write the rows of a RecordBatchReader as they are read."""
-        counted = _CountedBatches(rows)
         if self.row_format == _TABLE:
-            self._print_table(counted, rows.schema)
+            self._print_table(_CountedBatches(rows), rows.schema)
         elif self.file is None:
-            write_batches(counted, rows.schema, self.row_format, sys.stdout)
+            write_batches(rows, rows.schema, self.row_format, sys.stdout)
         else:
-            with self.session.watching("writing rows"), open_output_file(self.file) as file:
-                write_batches(counted, rows.schema, self.row_format, file)
+            with self.session.watching("writing rows"):
+                count = write_file(rows, self.row_format, self.file)
             self.session.answer(
-                {"file": self.file, "format": self.row_format, "rows": counted.rows},
-                lambda: f"wrote {format_quantity(counted.rows, 'row')} to {self.file}",
+                {"file": self.file, "format": self.row_format, "rows": count},
+                lambda: f"wrote {format_quantity(count, 'row')} to {self.file}",
             )
 
     def _print_table(self, batches: "_CountedBatches", schema: Any) -> None:
@@ -122,6 +129,14 @@ def write_batches(batches: Iterable[Any], schema: Any, row_format: str, file: Te
         file.flush()
 
 
+def write_file(rows: Any, row_format: str, path: str) -> int:
+    """Write the rows of a RecordBatchReader to a file and return their number."""
+    counted = _CountedBatches(rows)
+    with open_output_file(path) as file:
+        write_batches(counted, rows.schema, row_format, file)
+    return counted.rows
+
+
 def open_output_file(path: str) -> TextIO:
     """Open a file for rows; a file that is there is overwritten."""
     try:
@@ -130,7 +145,8 @@ def open_output_file(path: str) -> TextIO:
         raise InvalidInputError(f"cannot write {path} ({error.strerror}); give another file") from error
 
 
-def _format_of(path: str) -> str:
+def detect_row_format(path: str) -> str:
+    """Return the one of FILE_FORMATS that the suffix of a file names."""
     suffix = os.path.splitext(path)[1].removeprefix(".").lower()
     row_format = {"jsonl": "ndjson", "pq": "parquet"}.get(suffix, suffix)
     if row_format not in FILE_FORMATS:

@@ -19,6 +19,7 @@ from mangrove.cli.catalog import build_property_table
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.cli.history import render_log
+from mangrove.cli.shell_output import ShellOutput, parse_copy, run_copy
 from mangrove.cli.sql import ENGINE_OPTION, print_result
 from mangrove.cli.terminal import draw
 from mangrove.errors import InvalidInputError, MangroveError, NotFoundError
@@ -46,6 +47,11 @@ SHELL_HELP = (
     ("\\log", "list the versions, newest first"),
     ("\\use NAMESPACE", "set the current namespace"),
     ("\\i FILE", "run the statements of a file"),
+    ("\\o [FILE]", "write results to a file, or to the terminal again"),
+    (".mode [FORMAT]", "print results as table, csv, json or ndjson"),
+    ("\\copy SOURCE to FILE", "write a table or (QUERY) to a csv, json, ndjson or parquet file"),
+    ("\\copy TABLE from FILE", "append the rows of a csv, jsonl or parquet file to a table"),
+    ("\\pager", "turn the pager of long results on or off"),
     ("\\timing", "turn the timing of statements on or off"),
     ("\\?", "show this help"),
     ("\\q", "quit, like Ctrl-D"),
@@ -61,6 +67,7 @@ _KEYWORDS = (
     "USING", "VALUES", "VERSION AS OF", "VIEW", "WHEN", "WHERE", "WITH",
 )  # fmt: skip
 _WORD = re.compile(r"[\w.`]*$")
+_META_PREFIXES = ("\\", ".mode")
 _QUIT_COMMANDS = frozenset({"exit", "quit", "\\q"})
 
 
@@ -85,7 +92,7 @@ def parse_meta_command(text: str) -> MetaCommand | None:
         return None
     if words[0].lower() in _QUIT_COMMANDS and len(words) == 1:
         return MetaCommand("\\q")
-    if not words[0].startswith("\\"):
+    if not words[0].startswith(_META_PREFIXES):
         return None
     known = {name.split()[0] for name, _ in SHELL_HELP}
     if words[0] not in known:
@@ -100,7 +107,7 @@ def is_input_complete(text: str) -> bool:
     [False, True, False, True, True]
     """
     stripped = text.strip()
-    if not stripped or stripped.startswith("\\") or stripped.lower() in _QUIT_COMMANDS:
+    if not stripped or stripped.startswith(_META_PREFIXES) or stripped.lower() in _QUIT_COMMANDS:
         return True
     try:
         tokens = [token for token in tokenize(stripped) if token.kind is not SqlTokenKind.END]
@@ -123,21 +130,23 @@ def format_prompt(namespace: str, isolation: str | None) -> str:
 
 
 def complete_input(
-    before: str, names: Callable[[], Iterable[str]], columns: Callable[[str], Sequence[str]]
+    before: str, names: Callable[[], Iterable[str]], columns: Callable[[str], Sequence[str]], after: str = ""
 ) -> list[tuple[str, int]]:
     """Return the completions, each with the number of input characters that it replaces.
 
-    `names` returns tables, views and namespaces; `columns` the columns of a table.
+    `names` returns tables, views and namespaces; `columns` the columns of a table. Columns are
+    those of the tables named `before` or `after` the cursor.
     """
-    if before.lstrip().startswith("\\") and " " not in before.lstrip():
-        typed = before.lstrip()
-        return [(name.split()[0], len(typed)) for name, _ in SHELL_HELP if name.startswith(typed)]
+    typed = before.lstrip()
+    if typed.startswith(("\\", ".")) and " " not in typed:
+        commands = dict.fromkeys(name.split()[0] for name, _ in SHELL_HELP)
+        return [(name, len(typed)) for name in commands if name.startswith(typed)]
     match = _WORD.search(before)
     word = match[0] if match else ""
     if not word:
         return []
     known = list(names())
-    referenced = [name for name in known if name in before]
+    referenced = [name for name in known if name in before or name in after]
     candidates = [
         *(column for name in referenced for column in columns(name)),
         *known,
@@ -158,6 +167,7 @@ class Shell:
     begin: Callable[[], CancellableSession]
     read_file: Callable[[str], str]
     with_timing: bool = False
+    output: ShellOutput = field(default_factory=ShellOutput)
     conversation: CancellableSession = field(init=False)
     _columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -215,15 +225,17 @@ class Shell:
             self._abandon()
         conversation = self.conversation
         conversation.run(lambda: self._statements(conversation, text))
+        self.output.show_pages()
 
     def _statements(self, conversation: CancellableSession, text: str) -> None:
         def draw_unless_abandoned(view: RenderableType) -> None:
-            if conversation is self.conversation:
+            if conversation is self.conversation and not (isinstance(view, str) and self.output.page(view)):
                 draw(view)
 
         began = time.monotonic()
         for result in conversation.script(text):
-            print_result(result, draw=draw_unless_abandoned)
+            if not self.output.write(result):
+                print_result(result, draw=draw_unless_abandoned)
             if self.with_timing and conversation is self.conversation:
                 engine = "" if result.engine is None else f" on {result.engine.name}"
                 sys.stderr.write(f"({time.monotonic() - began:.1f} s{engine})\n")
@@ -253,6 +265,16 @@ class Shell:
             case MetaCommand("\\timing"):
                 self.with_timing = not self.with_timing
                 draw(f"timing is {'on' if self.with_timing else 'off'}")
+            case MetaCommand("\\o", file):
+                draw(self.output.set_file(file))
+            case MetaCommand(".mode", mode):
+                draw(self.output.set_mode(mode))
+            case MetaCommand("\\pager"):
+                self.output.with_pager = not self.output.with_pager
+                draw(f"pager is {'on' if self.output.with_pager else 'off'}")
+            case MetaCommand("\\copy", argument):
+                conversation, copy = self.conversation, parse_copy(argument)
+                draw(conversation.run(lambda: run_copy(conversation, copy)))
             case MetaCommand("\\d", ""):
                 self._run("show namespaces")
             case MetaCommand("\\d", name):
@@ -339,7 +361,8 @@ def _create_prompt_session(shell: "Shell", history: Path) -> "PromptSession[str]
 
     class SqlCompleter(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
-            completions = complete_input(document.text_before_cursor, shell.names, shell.columns)
+            before, after = document.text_before_cursor, document.text_after_cursor
+            completions = complete_input(before, shell.names, shell.columns, after)
             return (Completion(text, start_position=-length) for text, length in completions)
 
     bindings = KeyBindings()

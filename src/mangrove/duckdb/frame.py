@@ -13,6 +13,7 @@ import pyarrow as pa
 from mangrove.duckdb.functions import MACROS
 from mangrove.duckdb.query import Relation
 from mangrove.errors import InvalidInputError, MangroveError, StorageError
+from mangrove.lakehouse.listing import SHOWN_MAX, render_html
 from mangrove.local.frames import to_polars
 from mangrove.local.python_rows import to_python_rows
 from mangrove.model.arrow_schema import type_to_arrow
@@ -147,6 +148,11 @@ class DuckDbFrame:
     def engine(self) -> str:
         """The name of the engine that computes the rows."""
         return "duckdb"
+
+    def _repr_html_(self) -> str:
+        rows = list(self.iterate(SHOWN_MAX + 1))
+        note = f"the first {SHOWN_MAX} rows" if len(rows) > SHOWN_MAX else ""
+        return render_html("", self.columns, rows[:SHOWN_MAX], note=note)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """Compute the rows, or at most `limit` of them."""

@@ -24,7 +24,7 @@ from mangrove.sql.parse.tokens import split_script
 from mangrove.wiring import open_sql_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mangrove.duckdb.frame import DuckDbFrame
     from mangrove.lakehouse.lakehouse import Lakehouse
@@ -45,6 +45,7 @@ __all__ = [
 _SQL_ENGINE: Final = "duckdb"
 _NO_TYPE: Final = "void"
 _NAMES_MAX: Final = 2_000
+_INTERRUPT_SECONDS: Final = 0.1
 FILE_FORMATS: Final = ("csv", "parquet")
 """The formats of downloads."""
 
@@ -137,8 +138,14 @@ class _RunningStatement:
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        """Why it was cancelled."""
         self._frame: DuckDbFrame | None = None
+        self._timer: Timer | None = None
         self._lock = Lock()
+
+    def cancel_later(self, seconds: float) -> None:
+        """Cancel the statement if it is still in progress then."""
+        self._set_timer(seconds, lambda: self.cancel(f"the statement was cancelled after {seconds:g} seconds"))
 
     def start(self, frame: DuckDbFrame) -> None:
         """Register the rows that are computed from now on."""
@@ -151,8 +158,31 @@ class _RunningStatement:
         """Cancel the statement; the first reason counts."""
         with self._lock:
             self.reason = self.reason or reason
-            if self._frame is not None:
-                self._frame.cancel()
+        self._interrupt()
+
+    def end(self) -> None:
+        """Stop the timer after the statement."""
+        with self._lock:
+            self._frame = None
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _interrupt(self) -> None:
+        """Interrupt the computation until it ends: DuckDB ignores an interrupt just before a query begins."""
+        with self._lock:
+            frame = self._frame
+        if frame is not None:
+            frame.cancel()
+            self._set_timer(_INTERRUPT_SECONDS, self._interrupt)
+
+    def _set_timer(self, seconds: float, work: Callable[[], None]) -> None:
+        timer = Timer(seconds, work)
+        timer.daemon = True
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = timer
+            timer.start()
 
 
 class QueryRunner:
@@ -232,9 +262,7 @@ class QueryRunner:
                     f"{self.limits.concurrent_max}; wait until one ends or cancel it"
                 )
             self._statements[statement_id] = running
-        timer = Timer(seconds_max, running.cancel, [f"the statement was cancelled after {seconds_max:g} seconds"])
-        timer.daemon = True
-        timer.start()
+        running.cancel_later(seconds_max)
         try:
             yield running
         except InvalidInputError as error:
@@ -242,6 +270,6 @@ class QueryRunner:
                 raise
             raise InvalidInputError(running.reason) from error
         finally:
-            timer.cancel()
+            running.end()
             with self._lock:
                 del self._statements[statement_id]

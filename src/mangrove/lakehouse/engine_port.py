@@ -106,6 +106,10 @@ class Engine(Protocol):
         """Return the rows of a table, or those that match `where`."""
         ...
 
+    def cast_rows(self, state: TableState, rows: object) -> object:
+        """Return rows whose columns are cast to the table's columns with the same names."""
+        ...
+
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Plan an append of rows."""
         ...

@@ -120,6 +120,7 @@ class Table(TableSnapshot):
         *,
         ordered: bool = True,
         evolve: bool = False,
+        cast: bool = False,
         engine: str | None = None,
         properties: Mapping[str, str] = NO_PROPERTIES,
         author: str | Author | None = None,
@@ -130,19 +131,26 @@ class Table(TableSnapshot):
         Keys are not compared: existing rows remain, and every given row is added. With
         `ordered=False` the position of the rows among other writes does not matter, and
         ordered reads may return them anywhere. `evolve` adds missing columns to the table, and
-        widens types if the rows need it. `properties`, `author` and `position` (a chosen stream
-        position) are those of the delta.
+        widens types if the rows need it. `cast` converts columns to the table's types, such as
+        floats to decimals and text to timestamps, and fails if a value does not fit.
+        `properties`, `author` and `position` (a chosen stream position) are those of the delta.
+
+        >>> orders.append(pandas.read_csv("orders.csv"), cast=True)  # doctest: +SKIP
         """
         rows = make_repeatable(rows)
         describe = describe_deltas(properties, author, position)
-        plan = self._on(
-            engine,
-            rows,
-            lambda one, state, given: describe(one.append(state, given) if ordered else one.add(state, given)),
-        )
+
+        def prepare(one: Engine, state: TableState, given: object) -> object:
+            return one.cast_rows(state, given) if cast else given
+
+        def append(one: Engine, state: TableState, given: object) -> PlannedWrite:
+            prepared = prepare(one, state, given)
+            return describe(one.append(state, prepared) if ordered else one.add(state, prepared))
+
+        plan = self._on(engine, rows, append)
         if not evolve:
             return self._write("append to", plan, with_logs=False)
-        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
+        given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, prepare(one, state, found)))
 
         def statement(transaction: StagedTransaction) -> RowCounts:
             workspace = transaction.workspace

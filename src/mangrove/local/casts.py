@@ -23,6 +23,7 @@ __all__ = [
     "find_common_type",
     "format_sql_type",
     "map_rows",
+    "parse_timestamps",
 ]
 
 _PA: Final[Any] = pa
@@ -36,6 +37,8 @@ _SQL_TYPE_NAMES: Final = {
     pa.date32(): "date",
 }  # fmt: skip
 """SQL names of types."""
+_ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
+"""End of a timestamp with a time zone; the end of a date without a time looks like a UTC offset."""
 _OF_TYPE: Final = re.compile(r" as a scalar of type \S+$")
 
 
@@ -201,3 +204,11 @@ def cast_for_assignment(array: Any, target_type: Any, column: str) -> Any:
         f"column {column!r} is {format_sql_type(target_type)} and is set to {format_sql_type(given)}: "
         "write cast(… as …) if that is meant"
     )
+
+
+def parse_timestamps(texts: Any, arrow_type: Any) -> Any:
+    """Return timestamps of which some have a zone; the others are UTC."""
+    has_zone = _PC.match_substring_regex(texts, _ZONE)
+    zoned = _PC.if_else(has_zone, texts, None).cast(arrow_type)
+    bare = _PC.if_else(has_zone, None, texts).cast(pa.timestamp(arrow_type.unit)).cast(arrow_type)
+    return _PC.coalesce(zoned, bare)

@@ -11,17 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
+from mangrove.local.casts import cast_array, parse_timestamps
 from mangrove.local.python_rows import to_python_rows, to_python_value
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import Char, Column, DataType, Decimal, Float32, List, Map, Struct, Varchar, inner_columns
-from mangrove.tables.conversion import check_columns
+from mangrove.tables.conversion import can_cast_type, can_write_type, check_columns
 
 __all__ = [
     "FIELD_ID",
     "Matching",
+    "cast_rows",
     "check_rows_fit",
     "conform_rows",
     "detect_column_types",
@@ -64,6 +66,33 @@ def check_rows_fit(table: str, schema: Schema, rows: pa.Table) -> None:
         bare: Any = pa.field(field.name, _fill_null_type(field.type, None if column is None else column.type))
         given[field.name] = schema_from_arrow(pa.schema([bare])).columns[0].type
     check_columns(table, schema, given)
+
+
+def cast_rows(rows: pa.Table, schema: Schema) -> pa.Table:
+    """Return rows whose columns are cast to the table's columns with the same names, as SQL casts them.
+
+    Text becomes a timestamp too; without a zone it is UTC. A column that needs no cast, or for
+    which there is none, stays as it is.
+    """
+    given = detect_column_types(fill_null_types(rows, schema))
+    for place, (name, data_type) in enumerate(given.items()):
+        column = next((column for column in schema.columns if match_by_name(rows.schema.field(place), column)), None)
+        if column is None or data_type is None or can_write_type(column.type, data_type):
+            continue
+        if can_cast_type(column.type, data_type):
+            rows = rows.set_column(place, name, _cast_column(rows.column(place), column))
+    return rows
+
+
+def _cast_column(values: Any, column: Column) -> Any:
+    arrow = type_to_arrow(column.type)
+    is_timestamp_text = pa.types.is_timestamp(arrow) and pa.types.is_string(values.type)
+    try:
+        return parse_timestamps(values, arrow) if is_timestamp_text else cast_array(values, arrow)
+    except (pa.ArrowInvalid, InvalidInputError) as error:
+        raise InvalidInputError(
+            f"column {column.name!r} cannot be cast to {format_type(column.type)}: {error}"
+        ) from error
 
 
 def fill_null_types(rows: pa.Table, schema: Schema) -> pa.Table:

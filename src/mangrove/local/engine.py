@@ -15,7 +15,14 @@ from mangrove.expressions.parse import SparkCondition, bind_predicate, parse_con
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.change_feed import compute_changed_rows
 from mangrove.local.compaction import write_compacted_files
-from mangrove.local.conform import check_rows_fit, conform_rows, detect_column_types, fill_null_types, match_by_name
+from mangrove.local.conform import (
+    cast_rows,
+    check_rows_fit,
+    conform_rows,
+    detect_column_types,
+    fill_null_types,
+    match_by_name,
+)
 from mangrove.local.data_files import FileWriter, split_by_partition
 from mangrove.local.frames import to_arrow_table, to_duckdb, to_polars
 from mangrove.local.keys import check_keys_unique, deduplicate_keys
@@ -184,6 +191,10 @@ class LocalEngine(LocalReader):
     ) -> "duckdb.DuckDBPyRelation":
         """Return rows as a DuckDB relation."""
         return to_duckdb(rows, connection)
+
+    def cast_rows(self, state: TableState, rows: object) -> pa.Table:
+        """Cast columns to the table's columns with the same names."""
+        return cast_rows(to_arrow_table(rows, state.schema), state.schema)
 
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Plan an append of rows."""

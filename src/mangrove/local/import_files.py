@@ -12,7 +12,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from mangrove.errors import InvalidInputError
-from mangrove.local.casts import format_sql_type
+from mangrove.local.casts import format_sql_type, parse_timestamps
 from mangrove.local.parquet import copy_to_arrow_buffer
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.schema import Schema
@@ -37,8 +37,6 @@ def _parquet(data: bytes, _: _Types) -> Any:
 
 _NAN: Final = re.compile(rb"(?i)\bnan\b")
 _NAN_TEXTS: Final = frozenset({"NaN", "nan", "-NaN", "-nan"})
-_ZONE: Final = r"\d(Z|z|:\d\d(\.\d+)?[+-]\d\d(:?\d\d)?)$"
-"""End of a timestamp with a time zone; the end of a date without a time looks like a UTC offset."""
 
 
 def _csv(data: bytes, types: _Types) -> Any:
@@ -68,7 +66,7 @@ def _csv(data: bytes, types: _Types) -> Any:
         is_null = _PC.is_in(texts, pa.array(nulls if name in timestamps else number_nulls, pa.string()))
         known = _PC.if_else(is_null, None, texts)
         try:
-            read = _in_utc(known, types[name]) if name in timestamps else known.cast(types[name])
+            read = parse_timestamps(known, types[name]) if name in timestamps else known.cast(types[name])
         except pa.ArrowInvalid as error:
             raise pa.ArrowInvalid(f"column {name}: {error}") from error
         rows = rows.set_column(place, name, read)
@@ -101,14 +99,6 @@ def _read_csv(data: bytes, options: Any, types: _Types) -> Any:
         why = f"holds {value['text']!r}" if value else match["why"]
         column_type = f", which is {format_sql_type(types[name])}" if name in types else ""
         raise pa.ArrowInvalid(f"row {int(match['row']) - 1} of column {name!r}{column_type}: {why}") from error
-
-
-def _in_utc(texts: Any, arrow_type: Any) -> Any:
-    """Return timestamps of which some have a zone; the others are UTC."""
-    has_zone = _PC.match_substring_regex(texts, _ZONE)
-    zoned = _PC.if_else(has_zone, texts, None).cast(arrow_type)
-    bare = _PC.if_else(has_zone, None, texts).cast(pa.timestamp(arrow_type.unit)).cast(arrow_type)
-    return _PC.coalesce(zoned, bare)
 
 
 def _json_lines(data: bytes, types: _Types) -> Any:

@@ -21,6 +21,8 @@ __all__ = [
     "encode_rows",
     "format_cell",
     "is_number_type",
+    "open_frame",
+    "open_rows",
     "slice_batches",
     "to_json_value",
     "to_text_rows",
@@ -80,6 +82,20 @@ def slice_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     for batch in batches:
         for start in range(0, batch.num_rows, _CHUNK_ROWS):
             yield batch.slice(start, _CHUNK_ROWS)
+
+
+def open_frame(frame: Any) -> pa.RecordBatchReader:
+    """Return a reader of the rows of an SQL engine's frame, which DuckDB computes on demand and Spark at once."""
+    if hasattr(frame, "to_batches"):
+        return pa.RecordBatchReader.from_batches(frame.schema, frame.to_batches())
+    rows: pa.Table = frame.toArrow()
+    return rows.to_reader()
+
+
+def open_rows(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> pa.RecordBatchReader:
+    """Return a reader of rows of Python values."""
+    columns = [pa.array(column) for column in zip(*rows, strict=True)] or [pa.nulls(0) for _ in names]
+    return pa.Table.from_arrays(columns, list(names)).to_reader()
 
 
 def to_text_rows(batch: pa.RecordBatch) -> list[tuple[str | None, ...]]:

@@ -21,6 +21,7 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
+from mangrove.spark.assignment import cast_by_name, translate_cast_failure
 from mangrove.spark.availability import can_open_in_workers
 from mangrove.spark.catalog_hints import Namespaces, add_catalog_hints
 from mangrove.spark.change_feed import compute_changed_rows, create_frame_from_arrow
@@ -153,6 +154,10 @@ class SparkEngine:
         """Return the rows of a scan plan that match a predicate."""
         return run_scan(self._lists, self._root_uri, state, plan, select_columns(state, columns), predicate)
 
+    def cast_rows(self, state: TableState, rows: object) -> DataFrame:
+        """Cast columns to the table's columns with the same names; a value that cannot be cast fails the write."""
+        return cast_by_name(self._frame(state, rows), state.schema, state.name)
+
     def append(self, state: TableState, rows: object) -> PlannedWrite:
         """Append rows."""
         by_log = group_files_by_log(state, self._written(state, rows))
@@ -264,7 +269,7 @@ class SparkEngine:
         try:
             return write_rows(frame, state, self._store.uri, self._storage_options, self._file_size_bytes)
         except PySparkException as error:
-            refusal = translate_check_violation(error, state)
+            refusal = translate_check_violation(error, state) or translate_cast_failure(error)
             if refusal is None:
                 raise
             raise refusal from error

@@ -175,7 +175,7 @@ class _ScanFiles:
         listed = _to_listed_file(scan.file, self.root_uri, number)
         if self.folders is None:
             return listed
-        # A file of a log has no values of its own, or none that are known to be right.
+        # A file has values of its own if its log has none; values of both give no folder.
         values = scan.log_values + (scan.file.partition_values or ())
         folder = self.folders.find_folder(scan.file.location, values)
         return replace(listed, folder=folder) if folder else listed

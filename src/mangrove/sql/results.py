@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.sql_port import Frame, SqlEngine
+from mangrove.local.row_formats import open_frame, open_rows
 from mangrove.sql.errors import build_runtime_error
 from mangrove.sql.execute.query import QueryScan
 from mangrove.sql.execute.show import InlineResult, ResultRow
@@ -61,6 +63,13 @@ class Result:
             return
         with self._locate_errors(self.engine):
             yield from self.engine.iterate_rows(self.frame, limit)
+
+    def to_reader(self) -> Any:
+        """Return the rows as a pyarrow RecordBatchReader."""
+        if self.frame is None or self.engine is None:
+            return open_rows(self.columns, self.rows())
+        with self._locate_errors(self.engine):
+            return open_frame(self.frame)
 
     @contextmanager
     def _locate_errors(self, engine: SqlEngine) -> Iterator[None]:

@@ -260,6 +260,10 @@ class SqlSession:
         answer = result.answer or InlineResult("result string", ((result.message,),))
         return self.engine.create_frame(answer.schema, answer.rows)
 
+    def run_change(self, work: Callable[[Transaction], T], message: str) -> tuple[T, int | None]:
+        """Run work in the open transaction, or in its own, and return its result and the committed version, if any."""
+        return self._transaction.run_change(work, message)
+
     def close(self) -> None:
         """Discard the open transaction."""
         self._transaction.close()

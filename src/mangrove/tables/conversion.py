@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.names import find_closest_name
+from mangrove.model.names import find_closest_name, quote_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
@@ -33,6 +33,7 @@ from mangrove.model.types import (
 
 __all__ = [
     "can_assign_type",
+    "can_cast_type",
     "can_write_type",
     "check_columns",
     "describe_invalid_decimal",
@@ -110,10 +111,16 @@ def can_assign_type(column: DataType, given: DataType) -> bool:
     return can_write_type(column, given)
 
 
+def can_cast_type(column: DataType, given: DataType) -> bool:
+    """Return whether a cast can convert values of type `given` to those of a column, if each value allows it."""
+    is_text_for_value = isinstance(given, _TEXTS) and not is_nested(column) and not isinstance(column, _BYTES)
+    return is_text_for_value or can_assign_type(column, given)
+
+
 def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | None]) -> None:
     """Raise an error for rows whose columns do not match the table; a type of None matches all (only nulls)."""
     by_name = {column.name.casefold(): column for column in schema.columns}
-    problems = []
+    problems, casts = [], []
     seen: set[str] = set()
     for name, data_type in given.items():
         column = by_name.get(name.casefold())
@@ -128,6 +135,8 @@ def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | Non
             problems.append(
                 f"column {name!r} is {format_type(column.type)}, but the rows have {format_type(data_type)}"
             )
+            if can_cast_type(column.type, data_type):
+                casts.append(f"CAST({quote_name(name)} AS {format_type(column.type)})")
         seen.add(name.casefold())
     problems += [
         f"column {column.name!r} is not null, but missing in the rows"
@@ -135,8 +144,9 @@ def check_columns(table: str, schema: Schema, given: Mapping[str, DataType | Non
         if not column.nullable and column.name.casefold() not in seen
     ]
     if problems:
+        remedy = f". Convert the values with {', '.join(casts)}, or append with cast=True" if casts else ""
         raise InvalidInputError(
-            f"the rows do not match {table}: {'; '.join(problems)}. The table has {', '.join(schema.names)}"
+            f"the rows do not match {table}: {'; '.join(problems)}. The table has {', '.join(schema.names)}{remedy}"
         )
 
 
