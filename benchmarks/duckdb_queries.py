@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -57,6 +58,14 @@ def compare_scan(folder: Path, rows: int) -> None:
     print(f"filtered scan of {rows:,} rows: {ours:.0f} ms, bare {theirs:.0f} ms, ratio {ours / theirs:.2f}")
 
 
+def _fetch_rows(session: SqlSession, query: str) -> object:
+    return session.run(query).rows()
+
+
+def _fetch_bare_rows(bare: duckdb.DuckDBPyConnection, query: str) -> object:
+    return bare.sql(query).fetchall()
+
+
 def compare_tpch(folder: Path, scale: float) -> None:
     """Print the cost of each query of TPC-H."""
     files = folder / "files"
@@ -71,7 +80,7 @@ def compare_tpch(folder: Path, scale: float) -> None:
     totals = [0.0, 0.0]
     for number, query in enumerate(TPCH["QUERIES"], start=1):
         plain = TPCH["over_views"](query)
-        times = measure(lambda query=query: session.run(query).rows(), lambda plain=plain: bare.sql(plain).fetchall())
+        times = measure(partial(_fetch_rows, session, query), partial(_fetch_bare_rows, bare, plain))
         totals = [total + one for total, one in zip(totals, times, strict=True)]
         print(f"query {number:2}: {times[0]:.0f} ms, bare {times[1]:.0f} ms", flush=True)
     print(f"TPC-H at scale {scale}: {totals[0]:.0f} ms, bare {totals[1]:.0f} ms, ratio {totals[0] / totals[1]:.2f}")
