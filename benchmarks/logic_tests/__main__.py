@@ -189,7 +189,7 @@ _ONLY_ELSEWHERE: Final = ("RETURNING", "ON CONFLICT, UPSERT, REPLACE", "UPDATE â
 
 
 def _touched(counts: Any) -> int:
-    return (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0)
+    return (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0) + counts.upserted
 
 
 def _files(places: list[str]) -> Iterator[Path]:

@@ -58,10 +58,8 @@ def __getattr__(name: str) -> object:
 
 
 def _load_notebook_extension() -> object:
-    if find_spec("pyspark") is None:
-        raise InvalidInputError(
-            "SQL in a notebook needs Spark, which is not installed: pip install 'mangrove-lake[spark]'"
-        )
+    if find_spec("pyspark") is None and find_spec("duckdb") is None:
+        raise InvalidInputError("SQL in a notebook needs DuckDB or Spark: pip install 'mangrove-lake[duckdb]'")
     from mangrove.notebook import load_ipython_extension  # noqa: PLC0415 - the notebook imports this package
 
     return load_ipython_extension

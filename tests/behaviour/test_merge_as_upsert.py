@@ -1,5 +1,6 @@
 """A merge by the keys that sets all columns is an upsert: it reads no rows and never conflicts with another one."""
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -38,7 +39,7 @@ def add_clauses(merge: TableMerge) -> TableMerge:
     return merge.when_matched_update().when_not_matched_insert()
 
 
-UPSERTS = {
+UPSERTS: dict[str, Callable[[Table], TableMerge]] = {
     "all columns": lambda table: add_clauses(table.merge(SOURCE, ON)),
     "source first, other case": lambda table: add_clauses(table.merge(SOURCE, "S.day = T.DAY and (s.ID = t.id)")),
     "insert clause first": lambda table: table.merge(SOURCE, ON).when_not_matched_insert().when_matched_update(),
@@ -65,7 +66,7 @@ def test_a_merge_that_sets_all_columns_by_key_reads_no_rows(table: Table, store:
     assert found == [{"id": 1, "v": 1}, {"id": 2, "v": 20}, {"id": 3, "v": 30}]
 
 
-OTHERS = {
+OTHERS: dict[str, Callable[[Table], TableMerge]] = {
     "condition beside the keys": lambda table: add_clauses(table.merge(SOURCE, f"{ON} and s.v > 0")),
     "condition of a clause": lambda table: (
         table.merge(SOURCE, ON).when_matched_update(where="s.v > 0").when_not_matched_insert()
@@ -120,8 +121,8 @@ def test_a_merge_of_a_row_that_the_transaction_has_read_conflicts_with_its_chang
     table: Table, lake: Lakehouse
 ) -> None:
     reader = lake.transaction()
-    (v,) = reader.table("s.t").to_arrow(where="id = 1")["v"].to_pylist()
-    add_clauses(reader.table("s.t").merge([{"day": 1, "id": 1, "v": v + 1}], ON)).execute()
+    assert reader.table("s.t").to_arrow(where="id = 1")["v"].to_pylist() == [1]
+    add_clauses(reader.table("s.t").merge([{"day": 1, "id": 1, "v": 2}], ON)).execute()
     table.upsert([{"day": 1, "id": 1, "v": 100}])
     with pytest.raises(ConflictError, match=r"rows of table s\.t"):
         reader.commit()

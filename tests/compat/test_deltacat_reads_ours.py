@@ -98,6 +98,10 @@ class Peer:
         rows: list[dict[str, Any]] = self._run(root, table, run="read_by_partition")["rows"]
         return rows
 
+    def read_versions(self, root: Path, table: TableLocator) -> dict[str, Any]:
+        """Return the versions of a table as DeltaCAT lists and reads them."""
+        return self._run(root, table, run="read_versions")
+
     def write_partitioned(self, root: Path, table: TableLocator) -> None:
         """Let DeltaCAT write a partitioned table."""
         self._run(root, table, run="write_partitioned")
@@ -284,6 +288,32 @@ def test_deltacat_reads_every_partition_of_a_table_that_is_written_for_it(tmp_pa
     found = peer.read_by_partition(tmp_path / "lake", TableLocator("sales", "days"))
     rows = sorted((row["day"], row["id"], row["item"]) for row in found)
     assert rows == [(1, 1, "a"), (2, 1, "z"), (2, 2, "a"), (3, 1, "n")]
+
+
+def test_deltacat_lists_and_reads_every_table_version_and_its_current_stream(tmp_path: Path, peer: Peer) -> None:
+    lake = mangrove.create(tmp_path / "lake", compatible_with="deltacat")
+    lake.create_namespace("sales")
+    name = TableLocator("sales", "orders")
+    table = lake.create_table(str(name), schema="id bigint not null, item string", keys=["id"], stream_id="first")
+    table.append([{"id": 1, "item": "a"}])
+    table.create_version("id bigint not null, item string", stream_id="second").append([{"id": 2, "item": "b"}])
+    table.create_version(stream_id="third")
+    found = peer.read_versions(tmp_path / "lake", name)
+    rows = {number: [row["id"] for row in one["rows"]] for number, one in found["versions"].items()}
+    assert (rows, found["active"]) == ({"1": [1], "2": [2], "3": []}, "1")
+    with lake.transaction() as transaction:
+        transaction.table(str(name)).version(2).set_state("active")
+        transaction.table(str(name)).version(1).set_state("deprecated")
+    table.version(2).create_stream("reload").append([{"id": 7, "item": "z"}])
+    table.drop_version(3)
+    found = peer.read_versions(tmp_path / "lake", name)
+    assert (sorted(found["versions"]), found["active"]) == (["1", "2"], "2")
+    assert [row["id"] for row in found["versions"]["2"]["rows"]] == [2]
+    assert [row["id"] for row in peer.ask(tmp_path / "lake", name)["rows"]] == [2]
+    table.version(2).stream("reload").commit_stream()
+    found = peer.read_versions(tmp_path / "lake", name)["versions"]["2"]
+    assert [row["id"] for row in found["rows"]] == [7]
+    assert ["reload", "committed"] in found["streams"]
 
 
 def test_deltacats_table_interface_reads_no_partitioned_table_not_even_its_own(tmp_path: Path, peer: Peer) -> None:

@@ -75,7 +75,7 @@ def test_python_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
         "lake.sql('select 1')": "duckdb",
         "lake.sql('select 1', engine='spark')": "spark",
         "lake.sql('select 1', engine='duckdb')": "duckdb",
-        "mangrove.load_ipython_extension(None)": "spark",
+        "mangrove.load_ipython_extension(None)": "duckdb",
     }
     code = f"""{SHOP}
 for call in {list(calls)!r}:

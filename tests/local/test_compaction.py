@@ -1,19 +1,27 @@
 """Compaction in this process: bounded, clustered, and by itself where a table says so."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import bind_predicate
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.local.engine import LocalEngine
 from mangrove.maintenance.progress import Progress
 from mangrove.model.locators import parse_table_name
+from mangrove.model.objects import TableVersion
+from mangrove.storage.memory import MemoryStore
 from mangrove.tables.compaction import CompactionBounds, CompactionReport
 from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import TableState
+from mangrove.testing.effects import build_deterministic_effects
 from mangrove.testing.table_model import apply_write
 from mangrove.transaction.catalog import alter_table
 
@@ -80,6 +88,35 @@ def test_a_transaction_of_several_statements_does_not_compact_by_itself(lake: La
         for number in range(4):
             transaction.table("s.t").append([{"id": number}])
     assert len(list(lake.table("s.t").deltas())) == 4
+
+
+def test_rows_without_an_order_are_compacted_with_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    file_bytes = 1024 * 1024
+    monkeypatch.setattr("mangrove.local.scan._IN_FLIGHT_BYTES_MAX", 2 * file_bytes)
+    monkeypatch.setattr("mangrove.local.data_files._ENCODED_BYTES_MAX", 4 * file_bytes)
+    monkeypatch.setattr("mangrove.local.data_files.FILES_PER_BATCH_MAX", 1)
+    allocated: list[int] = []
+
+    class ObservedStore(MemoryStore):
+        """A store that records Arrow's memory at each write."""
+
+        def put_many(self, objects: Mapping[str, bytes]) -> None:
+            allocated.append(pa.total_allocated_bytes())
+            super().put_many(objects)
+
+    store = ObservedStore()
+    engine = LocalEngine(store, build_deterministic_effects(store).new_id, file_size_bytes=2 * file_bytes)
+    state = TableState("s.t", "table-id", TableVersion(1, parse_schema("v bigint")))
+    for number in range(40):
+        rows = pa.table({"v": pa.repeat(pa.scalar(number, pa.int64()), file_bytes // 8)})
+        state = apply_write(state, engine.append(state, rows))
+    del rows
+    allocated.clear()
+    before = pa.total_allocated_bytes()
+    state = apply_write(state, engine.compact(state))
+    assert len(allocated) == len(plan_scan(state).scans) == 20
+    assert max(allocated) - before < 14 * file_bytes
+    assert pc.unique(engine.read(state)["v"]).to_pylist() == list(range(40))
 
 
 def test_files_of_a_table_with_keys_share_no_keys_after_a_compaction(lake: Lakehouse) -> None:

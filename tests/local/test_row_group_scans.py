@@ -18,7 +18,7 @@ from mangrove.expressions.parse import parse_predicate
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.local.data_files import compute_statistics
 from mangrove.local.engine import LocalEngine
-from mangrove.local.keys import find_visible_rows
+from mangrove.local.keys import filter_keys_in, filter_keys_not_in, find_visible_rows
 from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import encode_parquet
 from mangrove.local.row_numbers import build_row_numbers
@@ -297,6 +297,31 @@ def test_a_row_is_visible_unless_a_later_delete_has_its_keys(
     for (keys, position), mask in zip(parts, masks, strict=True):
         later = {key[: len(names)] for some, at in chosen if at > position for key in some}
         assert mask.to_pylist() == [key[0] is None or key[: len(names)] not in later for key in keys]
+
+
+@pytest.mark.parametrize("names", [["id"], ["name"], ["id", "name"]])
+@given(rows=KEYS, selected=KEYS)
+def test_rows_are_selected_by_keys_in_order_and_null_is_no_key(
+    names: list[str], rows: list[Any], selected: list[Any]
+) -> None:
+    columns = [column for column in (Column(1, "id", Int64()), Column(2, "name", Varchar())) if column.name in names]
+    fields: Any = [("id", pa.int64()), ("name", pa.string())]
+    table, other = (
+        pa.Table.from_pylist([{"id": number, "name": name} for number, name in some], schema=pa.schema(fields))
+        for some in (rows, selected)
+    )
+
+    def key_of(row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in names)
+
+    known = {key_of(row) for row in other.to_pylist()}
+    is_selected = [key_of(row) in known and None not in key_of(row) for row in table.to_pylist()]
+    expected = {
+        answer: [row for row, one in zip(table.to_pylist(), is_selected, strict=True) if one is answer]
+        for answer in (True, False)
+    }
+    assert filter_keys_in(table, other, columns).to_pylist() == expected[True]
+    assert filter_keys_not_in(table, other, columns).to_pylist() == expected[False]
 
 
 SCHEMA = (

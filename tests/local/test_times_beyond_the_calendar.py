@@ -140,3 +140,11 @@ def test_a_refusal_shows_rows_with_far_times(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="10000-01-01"):
         table.append(FAR)
     assert table.to_arrow().num_rows == 0
+
+
+def test_a_merge_inserts_rows_whose_keys_are_all_far(tmp_path: Path) -> None:
+    table = new_table(str(tmp_path), keys=("d",))
+    table.append(FAR.slice(0, 2))
+    merge = table.merge(FAR.slice(1, 3), "t.d = s.d").when_not_matched_insert()
+    assert merge.execute() == RowCounts(inserted=2)
+    assert ids(table, "true") == [0, 1, 2, 3]

@@ -69,7 +69,9 @@ def test_changes_of_rows_leave_what_duckdb_leaves_and_count_what_it_counts(sessi
         counts = session.run(ours).counts
         assert counts is not None
         (expected,) = peer.execute(statement).fetchone() or (None,)
-        assert (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0) == expected, statement
+        assert (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0) + counts.upserted == expected, (
+            statement
+        )
         found = session.run("select id, name, n from s.t").rows()
         assert rows(found) == rows(peer.execute("select id, name, n from s.t").fetchall()), statement
 

@@ -182,7 +182,7 @@ def test_a_statement_leaves_and_counts_what_it_does_in_duckdb(
         (touched,) = peer.execute(statement).fetchone() or (None,)
         assert rows(session.run(look).rows()) == rows(peer.execute(look).fetchall())
         assert counts is not None
-        assert (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0) == touched
+        assert (counts.inserted or 0) + (counts.updated or 0) + (counts.deleted or 0) + counts.upserted == touched
     finally:
         session.run("rollback")
         peer.execute("rollback")

@@ -1,4 +1,4 @@
-"""The queries of TPC-H over our tables, against the same queries over plain Parquet files in the same Spark."""
+"""The queries of TPC-H over our tables on Spark and on DuckDB, against plain Parquet files in the same Spark."""
 
 import runpy
 from pathlib import Path
@@ -19,11 +19,14 @@ def test_all_queries_of_tpch_answer_as_over_plain_files(spark: SparkSession, tmp
     benchmark["generate"](tmp_path / "files", 0.01)
     session = SqlSession(benchmark["loaded"](tmp_path / "files", tmp_path / "lake"))
     session.run("use tpch")
+    on_duckdb = SqlSession(session.lake, engine="duckdb")
+    on_duckdb.run("use tpch")
     for name in benchmark["TABLES"]:
         spark.read.parquet(str(tmp_path / "files" / f"{name}.parquet")).createOrReplaceTempView(f"plain_{name}")
     assert len(benchmark["QUERIES"]) == 22
     for number, query in enumerate(benchmark["QUERIES"], start=1):
         expected = [tuple(row) for row in spark.sql(benchmark["over_views"](query)).collect()]
         assert session.run(query).rows() == expected, f"query {number}"
+        assert on_duckdb.run(query).rows() == expected, f"query {number} on DuckDB"
     for name in benchmark["TABLES"]:
         spark.catalog.dropTempView(f"plain_{name}")

@@ -26,10 +26,10 @@ class _StoredNode:
 
 def compact_tree(root: Node, shape: NodeLimits, read: ReadNodes) -> Node:
     """Return a root with the same entries in compacted nodes without messages."""
-    kept, pivots = _push_down(_StoredNode(root, root), _NodeBounds(), shape, read)
-    while len(kept) > 1:
-        kept, pivots = _split_into_chunks(_parent(kept, pivots), shape)
-    top = kept[0].node
+    compacted, pivots = _push_down(_StoredNode(root, root), _NodeBounds(), shape, read)
+    while len(compacted) > 1:
+        compacted, pivots = _split_into_chunks(_parent(compacted, pivots), shape)
+    top = compacted[0].node
     while not top.keys and top.children:
         top = load_node(top.children[0], read)
     return top
@@ -59,17 +59,17 @@ def _push_down(
         return _split_into_chunks(apply_to_leaf(node, (*node.buffer, *place.newer.values())), shape)
     pending = {**node.newest, **place.newer}
     children = _load_children(node.children, read)
-    kept: list[_StoredNode] = []
+    compacted: list[_StoredNode] = []
     between: list[Entry | None] = []
     for child, below, pivot in zip(children, _below(node, place, pending), _pivots(node, pending), strict=True):
         nodes, pivots = _push_down(child, below, shape, read)
-        kept += nodes
+        compacted += nodes
         between += [*pivots, pivot]
     # The last child has no pivot behind it.
-    kept, pivots = _join_small_nodes(kept, between[:-1], shape, read)
-    if not pending and [id(new.child) for new in kept] == [id(old.child) for old in children]:
+    compacted, pivots = _join_small_nodes(compacted, between[:-1], shape, read)
+    if not pending and [id(new.child) for new in compacted] == [id(old.child) for old in children]:
         return [here], []
-    return _split_into_chunks(_parent(kept, pivots), shape)
+    return _split_into_chunks(_parent(compacted, pivots), shape)
 
 
 def _below(node: Node, place: _NodeBounds, pending: Mapping[str, Message]) -> Iterator[_NodeBounds]:
@@ -87,11 +87,11 @@ def _pivots(node: Node, pending: Mapping[str, Message]) -> Iterator[Entry | None
 
 
 def _join_small_nodes(
-    kept: list[_StoredNode], between: list[Entry | None], shape: NodeLimits, read: ReadNodes
+    compacted: list[_StoredNode], between: list[Entry | None], shape: NodeLimits, read: ReadNodes
 ) -> tuple[list[_StoredNode], list[Entry]]:
     """Return the nodes with all missing pivots closed and every small node joined to a neighbour."""
-    result, pivots = [kept[0]], list[Entry]()
-    for pivot, right in zip(between, kept[1:], strict=True):
+    result, pivots = [compacted[0]], list[Entry]()
+    for pivot, right in zip(between, compacted[1:], strict=True):
         left = result[-1]
         if pivot is not None and min(len(left.node.keys), len(right.node.keys)) >= shape.keys_min:
             result.append(right)
@@ -103,9 +103,11 @@ def _join_small_nodes(
     return result, pivots
 
 
-def _parent(kept: list[_StoredNode], pivots: list[Entry]) -> Node:
+def _parent(compacted: list[_StoredNode], pivots: list[Entry]) -> Node:
     return Node(
-        tuple(pivot.key for pivot in pivots), tuple(pivot.value for pivot in pivots), tuple(item.child for item in kept)
+        tuple(pivot.key for pivot in pivots),
+        tuple(pivot.value for pivot in pivots),
+        tuple(item.child for item in compacted),
     )
 
 

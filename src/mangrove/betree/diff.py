@@ -99,8 +99,8 @@ class _Ahead:
             return
         sure = dict.fromkeys(pointer for pointer in _certain_reads(left, right) if pointer not in self._nodes)
         if not sure.keys().isdisjoint(pointers):
-            wanted = list(islice(sure, _NODES_PER_READ))
-            self._nodes |= dict(zip(wanted, self._read(wanted), strict=True))
+            requested = list(islice(sure, _NODES_PER_READ))
+            self._nodes |= dict(zip(requested, self._read(requested), strict=True))
 
     def read(self, pointers: Sequence[str]) -> Sequence[Node]:
         """Return nodes and drop them from the prefetch buffer: each is opened once."""
@@ -199,21 +199,21 @@ def _read(subtree: _Subtree, read: ReadNodes) -> Node:
 
 def _expand_subtree(subtree: _Subtree, node: Node, newer: Mapping[str, str | None]) -> list[_Item]:
     """Return the items of the subtree, rightmost first, with the messages from above applied."""
-    told: dict[str, str | None] = {**{key: message.value for key, message in node.newest.items()}, **newer}
+    messages: dict[str, str | None] = {**{key: message.value for key, message in node.newest.items()}, **newer}
     if node.is_leaf:
-        rows: dict[str, str | None] = {**dict(zip(node.keys, node.values, strict=True)), **told}
+        rows: dict[str, str | None] = {**dict(zip(node.keys, node.values, strict=True)), **messages}
         return [Entry(key, value) for key, value in sorted(rows.items(), reverse=True) if value is not None]
-    waiting = sorted(told)
+    waiting = sorted(messages)
     items: list[_Item] = []
     for index, child in enumerate(node.children):
         low = node.keys[index - 1] if index else subtree.low
         high = node.keys[index] if index < len(node.keys) else subtree.high
         first = 0 if low is None else bisect_right(waiting, low)
         end = len(waiting) if high is None else bisect_left(waiting, high)
-        items.append(_Subtree(child, low, high, {key: told[key] for key in waiting[first:end]}, subtree.depth + 1))
+        items.append(_Subtree(child, low, high, {key: messages[key] for key in waiting[first:end]}, subtree.depth + 1))
         if index < len(node.keys):
             key = node.keys[index]
-            value = told.get(key, node.values[index])
+            value = messages.get(key, node.values[index])
             if value is not None:
                 items.append(Entry(key, value))
     items.reverse()

@@ -162,8 +162,8 @@ def _make_room_in_root(root: Node, incoming: int, shape: NodeLimits, read: ReadN
     # A flush makes space for some later commits too, as far as the budget allows:
     # few commits that write several nodes are better than many that write two.
     enough = shape.root_buffer_max - shape.root_buffer_max // 8
-    held = _NodeReader(read)
-    held.read_ahead(root, len(root.buffer) + incoming - enough, spare)
+    reader = _NodeReader(read)
+    reader.read_ahead(root, len(root.buffer) + incoming - enough, spare)
     must = True
     while root.buffer and len(root.buffer) + incoming > enough and (must or spare >= 2):
         if len(root.keys) >= shape.keys_max:
@@ -171,7 +171,7 @@ def _make_room_in_root(root: Node, incoming: int, shape: NodeLimits, read: ReadN
             halves = split_node(replace(root, buffer=()))
             root, written = replace(_grow_root(halves, shape), buffer=root.buffer), len(halves.nodes)
         else:
-            root, written = _flush_buffer(root, shape.root_buffer_max, shape, held, _Budget(spare, must))
+            root, written = _flush_buffer(root, shape.root_buffer_max, shape, reader, _Budget(spare, must))
             must = False
         if not written:
             break
@@ -263,11 +263,11 @@ def _flush_buffer(
     return _replace_child(node, index, SiblingNodes.of(child), moving), written + 1
 
 
-def _make_room(child: Node, wanted: int, shape: NodeLimits, read: _NodeReader, budget: _Budget) -> tuple[Node, int]:
-    """Return `child` with space for some messages, for all `wanted` ones if that is cheap."""
+def _make_room(child: Node, requested: int, shape: NodeLimits, read: _NodeReader, budget: _Budget) -> tuple[Node, int]:
+    """Return `child` with space for some messages, for all `requested` ones if that is cheap."""
     written = 0
-    read.read_ahead(child, len(child.buffer) + wanted - shape.buffer_max, budget.spare)
-    while len(child.buffer) + wanted > shape.buffer_max and len(child.keys) < shape.keys_max:
+    read.read_ahead(child, len(child.buffer) + requested - shape.buffer_max, budget.spare)
+    while len(child.buffer) + requested > shape.buffer_max and len(child.keys) < shape.keys_max:
         if not child.buffer or not budget.allows(written):
             break
         left = _Budget(budget.spare - written, budget.must and not written)

@@ -89,11 +89,11 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
 
 def get_many(root: Node, keys: Iterable[str], read: ReadNodes) -> dict[str, str]:
     """Return the newest values of those keys that have one; nodes are read once and in batches."""
-    wanted = sorted(set(keys))
-    if len(wanted) == 1:
-        value = get(root, wanted[0], read)
-        return {} if value is None else {wanted[0]: value}
-    return dict(scan_all(root, [(key, key + "\0") for key in wanted], read))
+    requested = sorted(set(keys))
+    if len(requested) == 1:
+        value = get(root, requested[0], read)
+        return {} if value is None else {requested[0]: value}
+    return dict(scan_all(root, [(key, key + "\0") for key in requested], read))
 
 
 def measure_height(root: Node, read: ReadNodes) -> int:
@@ -176,15 +176,15 @@ def _walk(
             )
         return
     steps = _steps(node.keys, spans)
-    children = ahead.siblings([node.children[index] for index, wanted in steps if wanted])
-    for index, wanted in steps:
-        if not wanted:
+    children = ahead.siblings([node.children[index] for index, requested in steps if requested])
+    for index, requested in steps:
+        if not requested:
             yield from _pivot(node, index, pending)
             continue
         child, below = next(children), place.of_child(node, index)
         check_key_bounds(node.children[index], child, *below)
-        held = {key: pending[key] for span in wanted for key in _keys_in_span(waiting, span)}
-        yield from _walk(child, below, wanted, held, ahead, depth - 1)
+        inherited = {key: pending[key] for span in requested for key in _keys_in_span(waiting, span)}
+        yield from _walk(child, below, requested, inherited, ahead, depth - 1)
 
 
 def _steps(pivots: Sequence[str], spans: Sequence[Span]) -> list[tuple[int, list[Span]]]:
@@ -274,10 +274,10 @@ def _find_last_in(
     pivots = set(node.keys[first:beyond])
     for index in range(beyond, first - 1, -1):
         low = node.keys[index - 1] if index > first else start
-        held = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
+        inherited = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
         child, below = load_node(node.children[index], read), place.of_child(node, index)
         check_key_bounds(node.children[index], child, *below)
-        greatest = _find_last_in(child, below, low, high, held, read, depth - 1)
+        greatest = _find_last_in(child, below, low, high, inherited, read, depth - 1)
         if greatest is not None:
             return greatest
         if index > first:

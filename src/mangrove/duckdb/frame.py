@@ -163,6 +163,8 @@ class DuckDbFrame:
         text = self.relation.text if limit is None else f"SELECT * FROM ({self.relation.text}) LIMIT {int(limit)}"
         with self.database.connect(self.sources) as connection:
             self._connections.append(connection)
+            for source in self.sources.values():
+                getattr(source, "failures", []).clear()
             try:
                 for batch in pa.RecordBatchReader.from_stream(connection.sql(text)):
                     yield _convert_batch(batch, self.schema)

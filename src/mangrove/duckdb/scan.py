@@ -1,13 +1,14 @@
 """Scans of tables: DuckDB reads the Parquet files itself where no delete applies, else Arrow does.
 
-DuckDB finds the columns of a file by their ids, as Mangrove does. It reads files of a local
-folder; files of other programs have no column ids, and nested columns have ids that DuckDB
-does not compare.
+DuckDB reads the files of a local folder by the column names of the schema with which each file
+was written, which is faster than its own search by column ids. Arrow reads the files of other
+programs, whose columns have no ids, and nested columns, whose fields have ids too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Any, Final
 
 import pyarrow as pa
@@ -67,7 +68,7 @@ class TableScanner:
         self._store = store
         self._database = database
         self._vectors = RowMaskCache()
-        self._count = 0
+        self._numbers = count()
 
     @cached_property
     def _folder(self) -> str | None:
@@ -84,38 +85,44 @@ class TableScanner:
         for column in columns:
             if to_duckdb_type(column.type) is None:
                 raise InvalidInputError(f"column {column.name!r} of {state.name} has a type that needs Spark")
-        direct = [scan for scan in plan.scans if predicate is None and self._is_direct(scan, columns)]
+        schema_ids = {schema.schema_id for schema in state.version.schemas}
+        direct = [scan for scan in plan.scans if predicate is None and self._is_direct(scan, schema_ids, columns)]
         indirect = tuple(scan for scan in plan.scans if scan not in set(direct))
         texts, sources = [], dict[str, ArrowSource]()
-        if direct:
-            texts.append(self._render_files(direct, columns))
+        for schema in state.version.schemas:
+            written = [scan.file.path for scan in direct if scan.file.schema_id == schema.schema_id]
+            if written:
+                texts.append(self._render_files(written, schema, columns))
         if indirect or not direct:
-            self._count += 1
-            name = f"mangrove_scan_{self._count}"
+            name = f"mangrove_scan_{next(self._numbers)}"
             sources[name] = self._open_stream(state, replace(plan, scans=indirect), predicate, columns)
             texts.append(_render_columns(name, columns))
         relation = Relation(" UNION ALL ".join(texts), tuple((column.name, column.type) for column in columns))
         return DuckDbFrame(relation, self._database, sources)
 
-    def _is_direct(self, scan: FileScan, columns: Sequence[Column]) -> bool:
+    def _is_direct(self, scan: FileScan, schema_ids: Collection[int], columns: Sequence[Column]) -> bool:
         """Return whether DuckDB reads a file itself."""
         return (
             scan.is_whole
             and scan.file.content_type == PARQUET
             and has_column_ids(scan.file.location)
+            and scan.file.schema_id in schema_ids
             and self._folder is not None
             and all(is_scannable(column.type) for column in columns)
         )
 
-    def _render_files(self, scans: Sequence[FileScan], columns: Sequence[Column]) -> str:
-        paths = [scan.file.path for scan in scans]
+    def _render_files(self, paths: Sequence[str], schema: Schema, columns: Sequence[Column]) -> str:
+        """Return the rows of files that were written with a schema; later columns are null in them."""
         refuse_links(self._store.uri, paths)
-        files = ", ".join(quote_string(f"{self._folder}{path}") for path in paths)
-        fields = ", ".join(
-            f"{column.id}: {{name: 'c{place}', type: '{to_duckdb_type(column.type)}', default_value: NULL}}"
-            for place, column in enumerate(columns)
+        names = {column.id: column.name for column in schema.columns}
+        values = [_quote(names[column.id]) if column.id in names else "NULL" for column in columns]
+        items = ", ".join(
+            f"CAST({value} AS {to_duckdb_type(column.type)}) AS c{place}"
+            for place, (value, column) in enumerate(zip(values, columns, strict=True))
         )
-        return f"SELECT * FROM read_parquet([{files}], schema=MAP {{{fields}}})"  # noqa: S608 - quoted above
+        files = ", ".join(quote_string(f"{self._folder}{path}") for path in paths)
+        # ruff: noqa: S608 - names and paths are quoted
+        return f"SELECT {items} FROM read_parquet([{files}])"
 
     def _open_stream(
         self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[Column]
@@ -129,6 +136,9 @@ class TableScanner:
 
 
 def _render_columns(name: str, columns: Sequence[Column]) -> str:
-    quoted = ['"' + column.name.replace('"', '""') + '"' for column in columns]
-    items = ", ".join(f"{column} AS c{place}" for place, column in enumerate(quoted))
-    return f"SELECT {items} FROM {name}"  # noqa: S608 - quoted above
+    items = ", ".join(f"{_quote(column.name)} AS c{place}" for place, column in enumerate(columns))
+    return f"SELECT {items} FROM {name}"
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from itertools import count
 from typing import Any, Final
 
 import duckdb
@@ -48,7 +49,7 @@ class DuckDbSqlEngine:
         self._store = store
         self._database = Database()
         self._views: dict[str, DuckDbFrame] = {}
-        self._count = 0
+        self._numbers = count()
 
     @cached_property
     def _scanner(self) -> TableScanner:
@@ -119,8 +120,7 @@ class DuckDbSqlEngine:
 
     def create_frame_of_arrow(self, rows: pa.Table) -> DuckDbFrame:
         """Return a frame of the rows of an Arrow table."""
-        self._count += 1
-        name = f"mangrove_rows_{self._count}"
+        name = f"mangrove_rows_{next(self._numbers)}"
         items = ", ".join(
             f'"{column.replace(chr(34), 2 * chr(34))}" AS c{place}' for place, column in enumerate(rows.column_names)
         )

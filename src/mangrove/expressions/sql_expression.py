@@ -2,8 +2,9 @@
 
 import datetime
 import decimal
+import re
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import LiteralValue
@@ -15,9 +16,19 @@ __all__ = ["Expr", "LiteralExpr", "col", "expr", "format_literal", "lit", "to_co
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+_PLAIN: Final = re.compile(r"[\w.]+|`(?:[^`]|``)+`")
+_LITERAL_TYPES: Final = (str, bool, int, float, decimal.Decimal, bytes, datetime.date)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Expr:
-    """A SQL expression; create one with `expr`, `col` or `lit`."""
+    """A SQL expression; create one with `expr`, `col` or `lit`.
+
+    Comparisons give conditions, which `&`, `|` and `~` combine:
+
+    >>> str((col("id") == 1) & ~(col("name") < "b"))
+    "(id = 1) and (not (name < 'b'))"
+    """
 
     sql: str
 
@@ -28,12 +39,92 @@ class Expr:
     def __str__(self) -> str:
         return self.sql
 
+    def __hash__(self) -> int:
+        return hash(self.sql)
 
-@dataclass(frozen=True, slots=True)
+    def __bool__(self) -> bool:
+        raise InvalidInputError(
+            f"the expression {self.sql!r} has no truth value in Python; pass it as a condition, and combine conditions "
+            "with & | ~ instead of and, or, not"
+        )
+
+    def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
+        if other is None:
+            return Expr(f"{_format_operand(self)} is null")
+        return _compare(self, "=", other)
+
+    def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
+        if other is None:
+            return Expr(f"{_format_operand(self)} is not null")
+        return _compare(self, "<>", other)
+
+    def __lt__(self, other: object) -> "Expr":
+        return _compare(self, "<", other)
+
+    def __le__(self, other: object) -> "Expr":
+        return _compare(self, "<=", other)
+
+    def __gt__(self, other: object) -> "Expr":
+        return _compare(self, ">", other)
+
+    def __ge__(self, other: object) -> "Expr":
+        return _compare(self, ">=", other)
+
+    def __and__(self, other: "Expr") -> "Expr":
+        return _combine(self, "and", other)
+
+    def __or__(self, other: "Expr") -> "Expr":
+        return _combine(self, "or", other)
+
+    def __invert__(self) -> "Expr":
+        return Expr(f"not ({self.sql})")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LiteralExpr(Expr):
     """A value as an expression."""
 
     value: LiteralValue
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _EqualityExpr(Expr):
+    """An equality of two expressions, which in sets and dictionaries tells whether they are the same."""
+
+    is_true: bool
+
+    def __bool__(self) -> bool:
+        return self.is_true
+
+
+def _compare(left: Expr, operator: str, right: object) -> Expr:
+    sql = f"{_format_operand(left)} {operator} {_format_operand(_to_expression(right))}"
+    if isinstance(right, Expr) and operator in ("=", "<>"):
+        is_same = type(left) is type(right) and left.sql == right.sql
+        return _EqualityExpr(sql, is_same is (operator == "="))
+    return Expr(sql)
+
+
+def _combine(left: Expr, operator: str, right: object) -> Expr:
+    if not isinstance(right, Expr):
+        raise InvalidInputError(
+            f"{left.sql!r} is combined with {right!r}, which is not a condition; put parentheses around comparisons, "
+            "as in (col('a') == 1) & (col('b') == 2)"
+        )
+    return Expr(f"({left.sql}) {operator} ({right.sql})")
+
+
+def _to_expression(value: object) -> Expr:
+    if isinstance(value, Expr):
+        return value
+    if value is None or not isinstance(value, _LITERAL_TYPES):
+        raise InvalidInputError(f"an expression is compared with {value!r}; give a scalar, or None with == and !=")
+    return lit(value)
+
+
+def _format_operand(operand: Expr) -> str:
+    is_plain = isinstance(operand, LiteralExpr) or _PLAIN.fullmatch(operand.sql)
+    return operand.sql if is_plain else f"({operand.sql})"
 
 
 def expr(sql: str) -> Expr:

@@ -358,10 +358,10 @@ class Maintenance:
 
         Without `layout`, the other layout is used. A repeated call resumes an interrupted conversion.
         """
-        wanted = default_target_layout(self._lake.layout) if layout is None else layout
+        requested = default_target_layout(self._lake.layout) if layout is None else layout
         there = self._options_there(destination, storage_options)
         engines = MaintenanceEngines(self._lake.engines, engine, there)
-        return convert_to_layout(self.context(), open_store(destination, there), wanted, engines, **options)
+        return convert_to_layout(self.context(), open_store(destination, there), requested, engines, **options)
 
     def expire(
         self, *, dry_run: bool = False, alone: bool = False, watch: ProgressCallback = ignore_progress

@@ -163,7 +163,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
     def diff(self) -> Diff:
         """Return the changes relative to the base version, including unsaved changes of this process."""
         found = self.reading().differences()
-        changes = summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
+        changes = summarize_differences(found, lambda requested: load_table_names(requested, self._base))
         return Diff(self.base_version, self.base_version, changes)
 
     def find_conflict(self) -> ConflictError | None:
@@ -222,7 +222,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
             if saved.puts.get(one.locator) != mine.puts.get(one.locator)
             or (one.locator in mine.deletes) != (one.locator in saved.deletes)
         )
-        return summarize_differences(found, lambda wanted: load_table_names(wanted, self._base))
+        return summarize_differences(found, lambda requested: load_table_names(requested, self._base))
 
     def _begin(self) -> Transaction:
         """Return a transaction with the saved changes."""

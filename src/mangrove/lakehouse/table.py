@@ -295,8 +295,9 @@ class Table(TableSnapshot):
     ) -> RowCounts:
         """Update columns of all rows, or of those that match `where`.
 
-        Python values, including text, are set as literals: "x", 5, None, a date. An SQL
-        expression is `expr("amount * 1.1")`, and another column is `col("name")`.
+        Python values, including text, are set as literals: "x", 5, None, a date. So is
+        "amount * 1.1": an SQL expression is `mangrove.expr("amount * 1.1")`, and another column
+        is `mangrove.col("name")`.
         """
         condition = to_condition(where)
         return self._write("update", self._on(engine, None, lambda one, state, _: one.update(state, values, condition)))

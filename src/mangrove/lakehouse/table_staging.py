@@ -110,8 +110,8 @@ def _delete_replaced_deltas(
 ) -> None:
     """Delete the deltas that a replacement supersedes; earlier versions still contain them."""
     through = {
-        way: delta.replaces_through
-        for way, delta in deltas.items()
+        locator: delta.replaces_through
+        for locator, delta in deltas.items()
         if delta.type is DeltaType.REPLACE and not delta.replaced_locations
     }
     for there, _ in list(reading.children_of(Kind.DELTA, list(through))):

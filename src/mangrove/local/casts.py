@@ -200,9 +200,10 @@ def cast_for_assignment(array: Any, target_type: Any, column: str) -> Any:
     if pa.types.is_nested(given) or pa.types.is_binary(given) or pa.types.is_fixed_size_binary(target_type):
         # These are brought into the column's form as any written value is.
         return array
+    hint = "; in Python, an SQL expression is mangrove.expr(…)" if pa.types.is_string(given) else ""
     raise InvalidInputError(
         f"column {column!r} is {format_sql_type(target_type)} and is set to {format_sql_type(given)}: "
-        "write cast(… as …) if that is meant"
+        f"write cast(… as …) if that is meant{hint}"
     )
 
 

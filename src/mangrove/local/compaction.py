@@ -1,5 +1,6 @@
 """Compaction of data files with Arrow, including Z-order clustering."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +9,9 @@ import pyarrow.compute as pc
 
 from mangrove.local.data_files import FileWriter
 from mangrove.local.parallel import map_parallel
-from mangrove.local.scan import get_column, run_scan
+from mangrove.local.scan import get_column, stream_scan
 from mangrove.maintenance.compaction import ReportFraction
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.tables.compaction import Compaction, resolve_clustering_columns, resolve_clustering_property
 from mangrove.tables.table_state import TableState
@@ -24,15 +26,46 @@ _Z_BITS = 10
 
 
 def write_compacted_files(files: FileWriter, compaction: Compaction, report: ReportFraction) -> list[DataFile]:
-    """Write the rows that a compaction merges, and return the new files."""
+    """Write the rows that a compaction merges, and return the new files.
+
+    Rows without an order are written while others are read, with bounded memory.
+    """
     state = compaction.state
     if not compaction.merged.scans:
         return []
-    rows = run_scan(files.store, state, compaction.merged, state.schema.columns, vectors=files.vectors)
-    report(_SHARE_OF_READING)
-    rows = _cluster_rows(rows, state)
+    tables = stream_scan(files.store, state, compaction.merged, state.schema.columns, vectors=files.vectors)
+    # Files are as large as possible, so that the next compaction retains them.
     files = replace(files, threads=1)
-    return [file for there in group_files_by_log(state, files.write(state, rows)).values() for file in there]
+    is_one_partition = bool(state.log_scheme.fields) or not state.version.partition_scheme.fields
+    if resolve_clustering_columns(state) or not is_one_partition:
+        rows = pa.concat_tables([schema_to_arrow(state.schema).empty_table(), *tables])
+        report(_SHARE_OF_READING)
+        tables = iter([_cluster_rows(rows, state)])
+    else:
+        tables = _group_tables(tables, compaction, files.file_size_bytes, report)
+        # A group that is a little larger than estimated stays one file.
+        files = replace(files, file_size_bytes=2 * files.file_size_bytes)
+    written = files.write_tables(state, tables)
+    return [file for there in group_files_by_log(state, written).values() for file in there]
+
+
+def _group_tables(
+    tables: Iterable[pa.Table], compaction: Compaction, file_size_bytes: int, report: ReportFraction
+) -> Iterator[pa.Table]:
+    """Yield the rows in groups of about the same size, each for one file."""
+    file_count = max(1, -(-compaction.size_bytes // file_size_bytes))
+    group: list[pa.Table] = []
+    row_count = rows_done = 0
+    for rows in tables:
+        group.append(rows)
+        row_count += rows.num_rows
+        if row_count * file_count >= compaction.row_count:
+            yield pa.concat_tables(group)
+            rows_done += row_count
+            report(rows_done / compaction.row_count)
+            group, row_count = [], 0
+    if row_count:
+        yield pa.concat_tables(group)
 
 
 def _cluster_rows(rows: pa.Table, state: TableState) -> pa.Table:

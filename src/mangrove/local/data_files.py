@@ -239,8 +239,14 @@ class FileWriter:
 
     def write(self, state: TableState, rows: pa.Table) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         """Write rows with all columns of the table; return each file with its partition values."""
+        return self.write_tables(state, [rows])
+
+    def write_tables(
+        self, state: TableState, tables: Iterable[pa.Table]
+    ) -> list[tuple[tuple[Value | None, ...], DataFile]]:
+        """Write rows as they arrive, with other files for each table of rows."""
         version = state.version
-        parts = split_by_partition(rows, version.partition_scheme, state.schema)
+        parts = (part for rows in tables for part in split_by_partition(rows, version.partition_scheme, state.schema))
         ordered = ((values, sort_rows(part, version.sort_scheme, state.schema)) for values, part in parts)
         return [*self._write_parts(state, ordered, version.partition_scheme)]
 

@@ -27,6 +27,7 @@ from mangrove.local.data_files import FileWriter, split_by_partition
 from mangrove.local.frames import to_arrow_table, to_duckdb, to_polars
 from mangrove.local.keys import check_keys_unique, deduplicate_keys
 from mangrove.local.merge import plan_merge
+from mangrove.local.parallel import THREADS_MAX
 from mangrove.local.parquet import count_rows
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_changes import (
@@ -165,7 +166,8 @@ class LocalEngine(LocalReader):
 
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
-        self._files = FileWriter(store, new_id, file_size_bytes, pa.cpu_count(), self._vectors)
+        threads = min(pa.cpu_count(), THREADS_MAX)
+        self._files = FileWriter(store, new_id, file_size_bytes, threads, self._vectors)
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
         """Write files unchanged, under new names, without a commit."""

@@ -48,25 +48,31 @@ def deduplicate_keys(rows: pa.Table, keys: Sequence[Column]) -> pa.Table:
 
 
 def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -> Any:
-    """Return for each row whether its keys occur in `selected`."""
+    """Return for each row whether its keys occur in `selected`; null occurs nowhere."""
     names = [column.name for column in keys]
-    other = _select_keys(selected, names).cast(_select_keys(rows, names).schema)
-    if len(names) == 1:
-        found: Any = pc.is_in(rows.column(names[0]), value_set=other.column(0))
-        return found.combine_chunks()
-    matches = _number_rows(_select_keys(rows, names)).join(other, _places(names), join_type="left semi").column("row")
-    numbers = build_row_numbers(rows.num_rows)
-    return pc.is_in(numbers, matches.combine_chunks())
+    compared = _select_keys(rows, names)
+    columns = [selected.column(name).cast(compared.field(place).type) for place, name in enumerate(names)]
+    if _is_indexable(keys):
+        value_set = columns[0].combine_chunks()
+        return pc.is_in(compared.column(0).combine_chunks(), value_set=value_set, skip_nulls=True)
+    other = pa.table(columns, names=_places(names))
+    matches = _number_rows(compared).join(other, _places(names), join_type="left semi").column("row")
+    return pc.is_in(build_row_numbers(rows.num_rows), value_set=matches.combine_chunks())
 
 
 def filter_keys_in(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -> pa.Table:
     """Return the rows whose keys occur in `selected`, in order."""
-    return _join_keys(rows, selected, keys, "left semi")
+    return rows.filter(build_key_mask(rows, selected, keys))
 
 
 def filter_keys_not_in(rows: pa.Table, excluded: pa.Table, keys: Sequence[Column]) -> pa.Table:
     """Return the rows whose keys do not occur in `excluded`, in order."""
-    return _join_keys(rows, excluded, keys, "left anti")
+    return rows.filter(pc.invert(build_key_mask(rows, excluded, keys)))
+
+
+def _is_indexable(keys: Sequence[Column]) -> bool:
+    """Return whether a hash table of one column compares the keys as SQL does; zeros and NaN need a join."""
+    return len(keys) == 1 and not isinstance(keys[0].type, Float32 | Float64)
 
 
 _Part = tuple[pa.Table, int]
@@ -82,7 +88,7 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
         _POSITION,
         pa.concat_arrays([pa.repeat(pa.scalar(position, pa.int64()), len(rows)) for rows, position in newest_first]),
     )
-    if len(keys) > 1 or isinstance(keys[0].type, Float32 | Float64):
+    if not _is_indexable(keys):
         return _find_masks(parts, delete_keys, names, _find_by_join)
     tasks = _split_by_range(parts, delete_keys, names) or _split_evenly(parts, delete_keys)
     masks = map_parallel(lambda task: _find_masks(*task, names, _find_by_index), tasks)
@@ -143,12 +149,6 @@ def _find_by_join(rows: pa.Table, delete_keys: pa.Table) -> Any:
     return pc.take(matches.column(f"{_POSITION}_max").combine_chunks(), indices)
 
 
-def _join_keys(rows: pa.Table, other: pa.Table, keys: Sequence[Column], how: Any) -> pa.Table:
-    names = [column.name for column in keys]
-    matches = _number_rows(_select_keys(rows, names)).join(_select_keys(other, names), _places(names), join_type=how)
-    return rows.take(_in_order(matches.column("row")))
-
-
 def _select_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Return the key columns under unique names."""
     return rows.select(list(names)).rename_columns(_places(names)).replace_schema_metadata(None)
@@ -160,7 +160,3 @@ def _places(names: Sequence[str]) -> list[str]:
 
 def _number_rows(rows: pa.Table) -> pa.Table:
     return rows.append_column("row", build_row_numbers(rows.num_rows))
-
-
-def _in_order(numbers: Any) -> Any:
-    return pc.take(numbers, pc.sort_indices(numbers))

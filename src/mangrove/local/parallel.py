@@ -6,11 +6,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from typing import Final, TypeVar
 
-__all__ = ["map_ahead", "map_parallel"]
+__all__ = ["THREADS_MAX", "map_ahead", "map_parallel"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-_THREADS_MAX: Final = 8
+THREADS_MAX: Final = 8
 
 
 def map_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -21,7 +21,7 @@ def map_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_THREADS_MAX, len(items))) as pool:
+    with ThreadPoolExecutor(min(THREADS_MAX, len(items))) as pool:
         return list(pool.map(work, items))
 
 
@@ -44,7 +44,7 @@ def map_ahead(
     if len(first) < 2:
         yield from map(work, first)
         return
-    pool = ThreadPoolExecutor(_THREADS_MAX)
+    pool = ThreadPoolExecutor(THREADS_MAX)
     pending: deque[tuple[Future[R], int]] = deque()
     size = 0
 
@@ -57,7 +57,7 @@ def map_ahead(
     try:
         for item in chain(first, remaining):
             added = size_of(item)
-            while pending and (len(pending) == _THREADS_MAX or size + added > size_max):
+            while pending and (len(pending) == THREADS_MAX or size + added > size_max):
                 yield take_oldest()
             pending.append((pool.submit(work, item), added))
             size += added

@@ -301,7 +301,7 @@ def build_key_range_predicate(rows: pa.Table, keys: Sequence[Column]) -> Predica
             value = to_plain_value(end)
             if value is not None:
                 bounds.append(ColumnComparison(column.id, operator, value))
-    return AllOf(tuple(bounds))
+    return AllOf(tuple(bounds)) if bounds else ConstantPredicate(holds=True)
 
 
 def check_new_keys(files: FileWriter, state: TableState, deleted_rows: pa.Table, new: pa.Table) -> None:

@@ -363,7 +363,7 @@ class _Scanner:
         if mask is not None and not mask.true_count:
             return schema_to_arrow(Schema(self._columns)).empty_table()
         rows = self._load(group, loaded, self._columns)
-        return rows if mask is None or mask.true_count == group.count else rows.filter(mask)
+        return rows if mask is None or mask.true_count == group.count else _filter_rows(rows, mask)
 
     def read_numbered(self, group: _RowGroup) -> pa.Table:
         """Return the same rows with their row numbers in the file."""
@@ -510,6 +510,14 @@ def _mask_positions(group: _RowGroup, positions: Any) -> _RowGroup:
 def _mask(group: _RowGroup, mask: Any) -> _RowGroup:
     """Return the row group with only those of its visible rows for which the mask is true."""
     return replace(group, visible=mask if group.visible is None else pc.and_(group.visible, mask))
+
+
+def _filter_rows(rows: pa.Table, mask: Any) -> pa.Table:
+    """Return the rows for which the mask is true."""
+    if mask.true_count < len(mask) // 2:
+        return rows.filter(mask)
+    # Runs of rows are copied at once; the filter of a table takes rows one by one.
+    return pa.table([column.filter(mask) for column in rows.columns], schema=rows.schema)
 
 
 def _select_predicate_columns(schema: Schema, predicate: Predicate | None) -> tuple[Column, ...]:

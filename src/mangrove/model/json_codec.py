@@ -68,8 +68,8 @@ def from_json(data: Json, model: type[Model], path: str = "$") -> Model:
     if path.count(".") + path.count("[") > _DEPTH_MAX:
         raise FormatError(f"{path[:80]}… is nested too deep")
     entries = _object(data, path)
-    wanted: Any = model
-    known = {field.name: field for field in _fields_of(wanted)}
+    expected: Any = model
+    known = {field.name: field for field in _fields_of(expected)}
     unknown = entries.keys() - known.keys()
     if unknown:
         raise FormatError(f"{path} has the unknown field {min(unknown)!r}; expected {', '.join(known)}")
@@ -270,9 +270,9 @@ def _bytes(data: Json, path: str) -> bytes:
         raise FormatError(f"{path} is {data!r}: it is bytes as hexadecimal digits") from error
 
 
-def _exactly(data: Json, path: str, wanted: type) -> Any:
-    if type(data) is not wanted:
-        raise FormatError(f"{path} is {data!r}: it is of type {wanted.__name__}")
+def _exactly(data: Json, path: str, expected: type) -> Any:
+    if type(data) is not expected:
+        raise FormatError(f"{path} is {data!r}: it is of type {expected.__name__}")
     return data
 
 

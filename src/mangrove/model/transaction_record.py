@@ -22,9 +22,9 @@ class WriteSummary:
     kind: str
     parts: tuple[str, ...]
 
-    def is_about(self, said: str) -> bool:
+    def is_about(self, text: str) -> bool:
         """Return whether this can be the named object, for example `table sales.orders`."""
-        return said.startswith(f"{self.kind} ") and all(part in said for part in self.parts)
+        return text.startswith(f"{self.kind} ") and all(part in text for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,8 +123,8 @@ def truncate_upper_bound(value: Value) -> Value | None:
     if isinstance(value, str) and len(value) > BOUND_LENGTH_MAX:
         return _rounded_up_text(value[:BOUND_LENGTH_MAX])
     if isinstance(value, bytes) and len(value) > BOUND_LENGTH_MAX:
-        kept = value[:BOUND_LENGTH_MAX].rstrip(b"\xff")
-        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+        prefix = value[:BOUND_LENGTH_MAX].rstrip(b"\xff")
+        return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
     return value
 
 
@@ -185,12 +185,12 @@ def _canonical_time(value: datetime.time) -> datetime.time:
 
 
 def _rounded_up_text(text: str) -> str | None:
-    kept = text.rstrip(chr(_LAST_CHARACTER))
-    if not kept:
+    prefix = text.rstrip(chr(_LAST_CHARACTER))
+    if not prefix:
         return None
-    following = ord(kept[-1]) + 1
+    following = ord(prefix[-1]) + 1
     # Surrogates are no characters: U+E000 is what follows U+D7FF.
-    return kept[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
+    return prefix[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)
 
 
 _PYTHON_TYPES: Final[dict[type, type]] = {

@@ -36,7 +36,6 @@ from mangrove.spark.scan import to_listed_files
 from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
 from mangrove.spark.types import from_spark_type, reorder_struct_fields, to_spark_schema, to_spark_type
 from mangrove.spark.write_checks import cast_without_overflow, check_distinct_keys
-from mangrove.storage.opening import open_store
 from mangrove.tables.constraints import build_check_violation_error, check_constraints_of, check_stored_expression
 from mangrove.tables.conversion import can_assign_type, check_columns
 from mangrove.tables.merge import Assignable, parenthesize, resolve_assignments, to_spark_sql
@@ -146,8 +145,7 @@ def _plan_overwrite(
     numbers = [column_of(FILE), column_of(ROW), *select_delete_keys(state)]
     if state.version.keys:
         state.checked_keys("an overwrite of some rows")
-        store = open_store(files.store_uri, files.storage_options)
-        check_distinct_keys(files.lists, store, files.root_uri, state, [file for _, file in added])
+        check_distinct_keys(files.lists, files.store, files.root_uri, state, [file for _, file in added])
         coming = new.select(*select_delete_keys(state))
         near = build_key_range_predicate(state, coming)
         plan = plan_scan(state, None if pruning is None else AnyOf((pruning, near)))
@@ -213,8 +211,7 @@ def _plan_update_by_upsert(
     count = sum(file.row_count for _, file in added)
     if not count:
         return plan_write({}, read=read)
-    store = open_store(files.store_uri, files.storage_options)
-    written_keys = pa.concat_tables([read_columns(store, file, keys) for _, file in added])
+    written_keys = pa.concat_tables([read_columns(files.store, file, keys) for _, file in added])
     if may_share_keys(files, state, written_keys):
         return None
     by_log = group_files_by_log(state, added)

@@ -102,7 +102,7 @@ class SparkEngine:
             self.session.conf.set(name, value)
         self._lists = self._reachable_lists()
         self._files = SparkFileContext(
-            self._lists, self._root_uri, store.uri, storage_options, file_size_bytes, self._written
+            self._lists, self._root_uri, store.uri, storage_options, file_size_bytes, self._written, store
         )
 
     @property

@@ -53,6 +53,7 @@ from mangrove.spark.task_files import (
     write_in_tasks,
 )
 from mangrove.storage.opening import open_store
+from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
@@ -106,10 +107,12 @@ class SparkFileContext:
     file_size_bytes: int
     write: Callable[[TableState, DataFrame], FilesByLog]
     """Writes rows as new files, and returns each with its partition values."""
+    store: Store
+    """The files as this process sees them; a task opens the store by its URI."""
 
     def create_writer(self) -> FileWriter:
         """Return a writer of files in this process."""
-        return FileWriter(open_store(self.store_uri, self.storage_options), create_file_id, self.file_size_bytes)
+        return FileWriter(self.store, create_file_id, self.file_size_bytes)
 
 
 RowIds: TypeAlias = DataFrame | pa.Table
@@ -154,7 +157,7 @@ def may_share_keys(files: SparkFileContext, state: TableState, changed_keys: pa.
     plan = plan_scan(state, near)
     if not can_collect(plan.row_count):
         return True
-    rows = run_local_scan(open_store(files.store_uri, files.storage_options), state, plan, state.key_columns, near)
+    rows = run_local_scan(files.store, state, plan, state.key_columns, near)
     mask = build_key_mask(rows, changed_keys, state.key_columns)
     return bool((pc.sum(mask).as_py() or 0) != changed_keys.num_rows)
 

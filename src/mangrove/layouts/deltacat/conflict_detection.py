@@ -23,7 +23,7 @@ class IndexValidationSet:
 
     def detect_conflicts(self, written: Iterable[WrittenKey]) -> list[str]:
         """Return readable names of the conflicting objects that a concurrent commit wrote."""
-        return [one.said for one in written if one.key in self.keys or self.ranges.contains(one.key)]
+        return [one.description for one in written if one.key in self.keys or self.ranges.contains(one.key)]
 
 
 def build_validation_set(

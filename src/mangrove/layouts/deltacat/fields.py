@@ -174,9 +174,9 @@ def add_extras(fields: dict[str, Any], extras: Mapping[str, Json]) -> dict[str, 
 
 def encode_extras(extras: Mapping[str, Json]) -> str:
     """Return extras as JSON text without null or empty values; no extras are the empty string."""
-    kept = {name: value for name, value in extras.items() if value not in (None, [], {})}
+    present = {name: value for name, value in extras.items() if value not in (None, [], {})}
     try:
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if kept else ""
+        return json.dumps(present, ensure_ascii=False, separators=(",", ":"), allow_nan=False) if present else ""
     except ValueError as error:
         raise InvalidInputError(f"a value cannot be stored as JSON: {error}") from error
 

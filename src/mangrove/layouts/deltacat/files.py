@@ -52,7 +52,7 @@ class DeltaCatFiles:
             node = decode_node(data, pointer)
             self.cache_node(pointer, node, len(data))
             found[pointer] = node
-        return [held for pointer in pointers if (held := found[pointer]) is not None]
+        return [cached for pointer in pointers if (cached := found[pointer]) is not None]
 
     def cache_node(self, pointer: str, node: Node, size_bytes: int) -> None:
         """Cache a node that was just read or written."""
@@ -62,11 +62,11 @@ class DeltaCatFiles:
         """Cache a body that was just read or written."""
         self._bodies.put(path, body, size_bytes * _DECODED_PER_STORED_BYTE)
 
-    def bodies(self, wanted: Sequence[RevisionRef]) -> list[ObjectBody]:
+    def bodies(self, requested: Sequence[RevisionRef]) -> list[ObjectBody]:
         """Return the bodies of these revisions; those not cached are read in one batch."""
-        paths = [self.path_of(one) for one in wanted]
+        paths = [self.path_of(one) for one in requested]
         found = {path: self._bodies.get(path) for path in paths}
-        by_path = dict(zip(paths, wanted, strict=True))
+        by_path = dict(zip(paths, requested, strict=True))
         missing = [path for path, body in found.items() if body is None]
         for path, data in zip(missing, self._read(missing), strict=True):
             one = by_path[path]
@@ -75,11 +75,11 @@ class DeltaCatFiles:
             body = decode_body(one.kind, data, one.folder, path)
             self.cache_body(path, body, len(data))
             found[path] = body
-        return [held for path in paths if (held := found[path]) is not None]
+        return [cached for path in paths if (cached := found[path]) is not None]
 
-    def path_of(self, wanted: RevisionRef) -> str:
+    def path_of(self, requested: RevisionRef) -> str:
         """Return the path of a revision file."""
-        file = wanted.stored.file(wanted.folder)
+        file = requested.stored.file(requested.folder)
         return self.revision.numbered_path(file.folder, file.number, file.file_name)
 
     def write(self, files: Mapping[str, bytes]) -> None:

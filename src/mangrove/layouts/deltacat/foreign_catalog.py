@@ -104,7 +104,7 @@ def replay_transaction(
 
 def prefetch_names(files: DeltaCatFiles, numbered: Iterable[NumberedFile]) -> None:
     """Read all bodies that contain names in one batch into the cache; bodies of deletes are not read."""
-    files.bodies([wanted for file in numbered if (wanted := _name_revision_of(file)) is not None])
+    files.bodies([requested for file in numbered if (requested := _name_revision_of(file)) is not None])
 
 
 def _name_revision_of(file: NumberedFile) -> RevisionRef | None:
@@ -190,8 +190,8 @@ def _name_values(
     parent = folder.rpartition("/")[0]
     current = base.stored_at(object_key(folder))
     before = None if current is None else _name(base, RevisionRef(kind, folder, current))
-    wanted = _name_revision_of(file)
-    after = None if wanted is None else _name(base, wanted)
+    requested = _name_revision_of(file)
+    after = None if requested is None else _name(base, requested)
     if before is not None and before != after:
         key = name_key(kind, parent, before)
         led_to = base.value_of(key)
@@ -202,8 +202,8 @@ def _name_values(
         yield name_key(kind, parent, after), NameEntry(folder, mapping_folder).text
 
 
-def _name(base: DeltaCatSnapshot, wanted: RevisionRef) -> str:
-    (body,) = base.files.bodies([wanted])
+def _name(base: DeltaCatSnapshot, requested: RevisionRef) -> str:
+    (body,) = base.files.bodies([requested])
     assert isinstance(body.value, NamespaceEntry | TableEntry)
     return body.value.name
 

@@ -48,7 +48,7 @@ class WrittenKey:
     """An index key that a transaction wrote, and a readable name of the object."""
 
     key: str
-    said: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def encode_guard(guard: Guard) -> bytes:
         },
         "transaction": guard.transaction,
         "end": guard.end,
-        "written": [[written.key, written.said] for written in guard.written],
+        "written": [[written.key, written.description] for written in guard.written],
         "root": encode_node_map(guard.root),
         "log": guard.log,
         "first": guard.first,

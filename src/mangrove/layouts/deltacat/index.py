@@ -239,10 +239,10 @@ def _texts(parts: tuple[str | int, ...]) -> list[str]:
 
 def _end_of(prefix: str) -> str:
     """Return the least string that is greater than all strings that start with `prefix`."""
-    kept = prefix.rstrip(chr(_LAST_CHARACTER))
-    following = ord(kept[-1]) + 1
+    shortened = prefix.rstrip(chr(_LAST_CHARACTER))
+    following = ord(shortened[-1]) + 1
     # Surrogates cannot be encoded, so skip them.
-    return kept[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)
+    return shortened[:-1] + chr(0xE000 if 0xD800 <= following < 0xE000 else following)
 
 
 INDEX_SHAPE: Final = NodeLimits(order=128, root_buffer_max=96, buffer_max=768, writes_max=3)

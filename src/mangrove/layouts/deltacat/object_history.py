@@ -29,32 +29,32 @@ def list_revisions(snapshot: DeltaCatSnapshot, locator: Locator) -> list[ObjectR
     If several files have one number, the log determines which is committed. A single file
     needs no request.
     """
-    wanted = snapshot.wanted(locator)
-    if wanted is None:
+    requested = snapshot.locate_revision(locator)
+    if requested is None:
         return []
     files = snapshot.files
     by_number: dict[int, list[NumberedFile]] = {}
-    for entry in files.store.list(f"{wanted.folder}/{REVISION_FOLDER}/"):
+    for entry in files.store.list(f"{requested.folder}/{REVISION_FOLDER}/"):
         file = parse_numbered_path(entry.path)
-        if file.number <= wanted.stored.number:
+        if file.number <= requested.stored.number:
             by_number.setdefault(file.number, []).append(file)
     found: list[ObjectRevision] = []
     for number in sorted(by_number):
         concurrent_commits = by_number[number]
-        if len(concurrent_commits) > 1 or number == wanted.stored.number:
-            concurrent_commits = [file for file in concurrent_commits if _is_committed(snapshot, wanted, file)]
+        if len(concurrent_commits) > 1 or number == requested.stored.number:
+            concurrent_commits = [file for file in concurrent_commits if _is_committed(snapshot, requested, file)]
         for file in concurrent_commits:
             stored = RevisionEntry(file.number, file.operation, file.transaction)
             is_gone = file.operation == DELETE
-            value = None if is_gone else files.bodies([RevisionRef(wanted.kind, wanted.folder, stored)])[0].value
+            value = None if is_gone else files.bodies([RevisionRef(requested.kind, requested.folder, stored)])[0].value
             found.append(ObjectRevision(file.number, file.operation, file.transaction, value))
     return found
 
 
-def _is_committed(snapshot: DeltaCatSnapshot, wanted: RevisionRef, file: NumberedFile) -> bool:
+def _is_committed(snapshot: DeltaCatSnapshot, requested: RevisionRef, file: NumberedFile) -> bool:
     """Return whether a file is committed: the version itself lists the newest, the log the earlier ones."""
-    if file.number == wanted.stored.number:
-        return file.transaction == wanted.stored.transaction
+    if file.number == requested.stored.number:
+        return file.transaction == requested.stored.transaction
     # The log of a transaction is a file, or a folder with one file whose name is the end.
     path = snapshot.files.revision.log_path(file.transaction, 0)
     folder = path.removesuffix("0") if path.endswith("/0") else path

@@ -211,10 +211,10 @@ def _name(stored: BodyFields, found: Sequence[object]) -> str | None:
 
 
 def _exact(stored: BodyFields, exact: Json, model: type[Scheme]) -> Scheme | None:
-    wanted = decode_scheme_id(stored.must("id", str))
+    requested = decode_scheme_id(stored.must("id", str))
     for item in exact if isinstance(exact, list) else []:
         scheme: Scheme = from_json(item, model)
-        if scheme.id == wanted:
+        if scheme.id == requested:
             return scheme
     return None
 

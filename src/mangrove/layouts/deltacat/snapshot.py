@@ -175,13 +175,15 @@ class DeltaCatSnapshot:
         entries = search.scan_all(self.guard.root, ranges, self.read_nodes)
         page = _PAGE_FIRST
         while batch := list(islice(entries, page)):
-            ways = [self._locator(kind, parent, entry.key) for entry in batch]
-            wanted = [self._revision_at(kind, way, entry) for way, entry in zip(ways, batch, strict=True)]
-            for way, body in zip(ways, self.files.bodies(wanted), strict=True):
-                yield way, self._shown(way, body)
+            locators = [self._locator(kind, parent, entry.key) for entry in batch]
+            requested = [
+                self._revision_at(kind, locator, entry) for locator, entry in zip(locators, batch, strict=True)
+            ]
+            for locator, body in zip(locators, self.files.bodies(requested), strict=True):
+                yield locator, self._shown(locator, body)
             page = min(2 * page, _PAGE_MAX)
 
-    def wanted(self, locator: Locator) -> RevisionRef | None:
+    def locate_revision(self, locator: Locator) -> RevisionRef | None:
         """Return the revision of an object in this version, or None."""
         key = self.key_of(locator)
         value = None if key is None else self.value_of(key)

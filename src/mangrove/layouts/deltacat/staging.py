@@ -345,8 +345,8 @@ class _NameStaging:
             names = stored.names + self._gained[folder]
             if names > 0:
                 is_led_to = stored.name and self.draft.value_of(stored.name) is not None
-                kept = replace(stored, names=names, name=stored.name if is_led_to else "")
-                self.draft.set(object_key(folder), kept.text)
+                remaining = replace(stored, names=names, name=stored.name if is_led_to else "")
+                self.draft.set(object_key(folder), remaining.text)
             else:
                 self._write(folder, stored, None, encode_named_object(_tombstone_of_named(locator, folder), None))
 
@@ -369,13 +369,13 @@ class _NameStaging:
         return self.draft.base.stored_at(object_key(folder))
 
     def _bodies_before(self) -> dict[str, MsgpackMap]:
-        wanted = [
+        requested = [
             RevisionRef(locator.kind, folder, stored)
             for folder, (locator, _) in self._put.items()
             if (stored := self._stored(folder)) is not None
         ]
-        found = self.draft.base.files.bodies(wanted)
-        return {one.folder: body.fields for one, body in zip(wanted, found, strict=True)}
+        found = self.draft.base.files.bodies(requested)
+        return {one.folder: body.fields for one, body in zip(requested, found, strict=True)}
 
     def _namespace_id(self, locator: _Locator) -> str:
         """Return the id of the namespace of a name; this transaction may create or rename it."""
@@ -627,8 +627,8 @@ def stage_settings(draft: WriteDraft, settings: LakehouseSettings) -> None:
     """Stage a change of the lakehouse definition."""
     key = WRITTEN_SETTINGS_KEY.key
     current = draft.base.stored_at(key)
-    wanted = [] if current is None else [RevisionRef(Kind.LAKEHOUSE, SETTINGS_FOLDER, current)]
-    before = [body.fields for body in draft.base.files.bodies(wanted)]
+    requested = [] if current is None else [RevisionRef(Kind.LAKEHOUSE, SETTINGS_FOLDER, current)]
+    before = [body.fields for body in draft.base.files.bodies(requested)]
     fields = encode_named_object(settings, before[0] if before else None)
     draft.set(key, draft.put(SETTINGS_FOLDER, current, settings, fields).text)
     draft.touch_key(WRITTEN_SETTINGS_KEY)

@@ -51,10 +51,12 @@ State = TypeVar("State", bound=enum.Enum)
 _INTEGER_BITS_MAX: Final = 63
 
 
-def encode_table_version(way: TableVersionLocator, value: TableVersion, before: MsgpackMap | None) -> dict[str, Any]:
+def encode_table_version(
+    locator: TableVersionLocator, value: TableVersion, before: MsgpackMap | None
+) -> dict[str, Any]:
     """Return the body of a table version."""
     fields = dict(before or {})
-    own_id = format_table_version(way.version)
+    own_id = format_table_version(locator.version)
     known = [data for data in [*(fields.get("schemas") or []), fields.get("schema")] if isinstance(data, bytes)]
     current = value.schema
     messages = [
@@ -64,7 +66,7 @@ def encode_table_version(way: TableVersionLocator, value: TableVersion, before: 
     partition_maps = [encode_scheme(one, current, fields.get("partitionSchemes")) for one in value.partition_schemes]
     sort_maps = [encode_scheme(one, current, fields.get("sortSchemes")) for one in value.sort_schemes]
     fields |= {
-        "tableVersionLocator": _table_version_map(way, own_id),
+        "tableVersionLocator": _table_version_map(locator, own_id),
         "schema": messages[-1] if current is not None else None,
         "partitionScheme": partition_maps[-1],
         "description": value.description,
@@ -80,7 +82,7 @@ def encode_table_version(way: TableVersionLocator, value: TableVersion, before: 
         if value.previous_version is None
         else format_table_version(value.previous_version),
         "nativeObject": fields.get("nativeObject"),
-        "ancestor_ids": [way.namespace_id, way.table_id],
+        "ancestor_ids": [locator.namespace_id, locator.table_id],
     }
     extras: dict[str, Json] = {
         "keys": list(value.keys),
@@ -137,21 +139,21 @@ def decode_table_version(stored: BodyFields, folder: str) -> TableVersion:
 
 
 def encode_stream(
-    way: StreamLocator, value: Stream, before: MsgpackMap | None, above: MsgpackMap | None
+    locator: StreamLocator, value: Stream, before: MsgpackMap | None, above: MsgpackMap | None
 ) -> dict[str, Any]:
     """Return the body of a stream, `above` being that of its table version."""
     fields = dict(before or {})
     schemes = [scheme for scheme in (above or {}).get("partitionSchemes") or [] if isinstance(scheme, dict)]
-    wanted = {value.partition_scheme_id, encode_scheme_id(value.partition_scheme_id, has_fields=False)}
+    requested = {value.partition_scheme_id, encode_scheme_id(value.partition_scheme_id, has_fields=False)}
     absent = {"keys": None, "name": None, "id": encode_scheme_id(value.partition_scheme_id, has_fields=False)}
     fields |= {
-        "streamLocator": _stream_map(way, way.stream_id, value.format),
-        "partitionScheme": next((scheme for scheme in schemes if scheme.get("id") in wanted), absent),
+        "streamLocator": _stream_map(locator, locator.stream_id, value.format),
+        "partitionScheme": next((scheme for scheme in schemes if scheme.get("id") in requested), absent),
         "state": value.state.value,
         "previousStreamId": value.previous_id,
         "watermark": value.watermark,
         "nativeObject": fields.get("nativeObject"),
-        "ancestor_ids": [way.namespace_id, way.table_id, format_table_version(way.version)],
+        "ancestor_ids": [locator.namespace_id, locator.table_id, format_table_version(locator.version)],
     }
     return fields
 
@@ -172,15 +174,15 @@ def decode_stream(stored: BodyFields, folder: str) -> Stream:
 
 
 def encode_partition(
-    way: PartitionLocator, value: Partition, before: MsgpackMap | None, above: MsgpackMap | None
+    locator: PartitionLocator, value: Partition, before: MsgpackMap | None, above: MsgpackMap | None
 ) -> dict[str, Any]:
     """Return the body of a partition, `above` being that of its stream."""
     fields = dict(before or {})
     fields |= {
         "partitionLocator": {
-            "streamLocator": _stream_map(way, way.partition_id, _format(above, "streamLocator")),
+            "streamLocator": _stream_map(locator, locator.partition_id, _format(above, "streamLocator")),
             "partitionValues": encode_partition_values(value),
-            "partitionId": way.partition_id,
+            "partitionId": locator.partition_id,
         },
         "contentTypes": list(value.content_types) or None,
         "state": value.state.value,
@@ -189,7 +191,12 @@ def encode_partition(
         "streamPosition": fields.get("streamPosition"),
         "partitionSchemeId": encode_scheme_id(value.scheme_id, has_fields=bool(value.values)),
         "compactionRoundCompletionInfo": fields.get("compactionRoundCompletionInfo"),
-        "ancestor_ids": [way.namespace_id, way.table_id, format_table_version(way.version), way.stream_id],
+        "ancestor_ids": [
+            locator.namespace_id,
+            locator.table_id,
+            format_table_version(locator.version),
+            locator.stream_id,
+        ],
     }
     extras: dict[str, Json] = {
         "values": [value_to_json(item) for item in value.values],
@@ -220,33 +227,33 @@ def decode_partition(stored: BodyFields, folder: str) -> Partition:
 
 
 def encode_delta(
-    way: DeltaLocator, value: Delta, before: MsgpackMap | None, above: MsgpackMap | None
+    locator: DeltaLocator, value: Delta, before: MsgpackMap | None, above: MsgpackMap | None
 ) -> dict[str, Any]:
     """Return the body of a delta, `above` being that of its partition."""
     fields = dict(before or {})
-    own_id = str(way.position)
+    own_id = str(locator.position)
     partition = (above or {}).get("partitionLocator") or {}
     manifest = encode_manifest(value.manifest)
     fields |= {
         "deltaLocator": {
             "partitionLocator": {
-                "streamLocator": _stream_map(way, own_id, _format(partition, "streamLocator")),
+                "streamLocator": _stream_map(locator, own_id, _format(partition, "streamLocator")),
                 "partitionValues": partition.get("partitionValues"),
-                "partitionId": way.partition_id,
+                "partitionId": locator.partition_id,
             },
-            "streamPosition": way.position,
+            "streamPosition": locator.position,
         },
         "type": value.type.value,
         "meta": manifest["meta"],
         "properties": merge_properties(value.properties, fields.get("properties")),
         "manifest": manifest,
-        "previousStreamPosition": way.position - 1,
+        "previousStreamPosition": locator.position - 1,
         "ancestor_ids": [
-            way.namespace_id,
-            way.table_id,
-            format_table_version(way.version),
-            way.stream_id,
-            way.partition_id,
+            locator.namespace_id,
+            locator.table_id,
+            format_table_version(locator.version),
+            locator.stream_id,
+            locator.partition_id,
         ],
     }
     extras: dict[str, Json] = {
@@ -275,17 +282,19 @@ def decode_delta(stored: BodyFields, folder: str) -> Delta:
     )
 
 
-def _table_version_map(way: TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator, own_id: str) -> Any:
+def _table_version_map(
+    locator: TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator, own_id: str
+) -> Any:
     return {
         "tableLocator": {"namespaceLocator": {"namespace": own_id}, "tableName": own_id},
-        "tableVersion": format_table_version(way.version),
+        "tableVersion": format_table_version(locator.version),
     }
 
 
-def _stream_map(way: StreamLocator | PartitionLocator | DeltaLocator, own_id: str, stream_format: str) -> Any:
+def _stream_map(locator: StreamLocator | PartitionLocator | DeltaLocator, own_id: str, stream_format: str) -> Any:
     return {
-        "tableVersionLocator": _table_version_map(way, own_id),
-        "streamId": way.stream_id,
+        "tableVersionLocator": _table_version_map(locator, own_id),
+        "streamId": locator.stream_id,
         "format": stream_format,
     }
 

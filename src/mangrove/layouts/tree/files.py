@@ -61,17 +61,17 @@ class TreeFiles:
             node = decode_node(data, pointer, revisions, order=order).node
             self.cache_node(pointer, node, len(data))
             found[pointer] = node
-        return [held for pointer in pointers if (held := found[pointer]) is not None]
+        return [cached for pointer in pointers if (cached := found[pointer]) is not None]
 
-    def objects(self, codec: DefinitionCodec, wanted: Sequence[tuple[Locator, str]]) -> list[DecodedObject]:
+    def objects(self, codec: DefinitionCodec, requested: Sequence[tuple[Locator, str]]) -> list[DecodedObject]:
         """Return the objects at the locators, given with the values of their tree keys.
 
         Definitions that are not cached are read in one batch.
         """
-        held = {pointer: self._definitions.get(pointer) for _, pointer in wanted}
+        cached = {pointer: self._definitions.get(pointer) for _, pointer in requested}
         contents = {
             pointer: decode_inline_pointer(pointer, "a node")
-            for pointer, definition in held.items()
+            for pointer, definition in cached.items()
             if definition is None
         }
         stored = [pointer for pointer, data in contents.items() if data is None]
@@ -81,13 +81,14 @@ class TreeFiles:
                 if not contents[pointer]:
                     raise _truncated_file_error(pointer)
         return [
-            self._object(codec, locator, pointer, held[pointer], contents.get(pointer)) for locator, pointer in wanted
+            self._object(codec, locator, pointer, cached[pointer], contents.get(pointer))
+            for locator, pointer in requested
         ]
 
     def definition(self, kind: Kind, path: str) -> bytes:
         """Return the bytes of a definition of that kind."""
-        held = self._definitions.get(path)
-        return verify_and_strip_checksum(self._read([path])[0] if held is None else held.data, kind, path)
+        cached = self._definitions.get(path)
+        return verify_and_strip_checksum(self._read([path])[0] if cached is None else cached.data, kind, path)
 
     def settings(self, codec: DefinitionCodec, path: str) -> DecodedSettings:
         """Return the lakehouse definition."""
@@ -121,12 +122,12 @@ class TreeFiles:
             self.store.put_many(files)
 
     def _object(
-        self, codec: DefinitionCodec, locator: Locator, pointer: str, held: _Definition | None, data: bytes | None
+        self, codec: DefinitionCodec, locator: Locator, pointer: str, cached: _Definition | None, data: bytes | None
     ) -> DecodedObject:
         # Two tree keys can share a definition, and the decoded object may depend on the key.
-        if held is not None and held.locator == locator:
-            return held.read
-        data = data if held is None else held.data
+        if cached is not None and cached.locator == locator:
+            return cached.read
+        data = data if cached is None else cached.data
         assert data is not None
         read = _with_position(
             locator, codec.read(locator, verify_and_strip_checksum(data, locator.kind, pointer), pointer)

@@ -115,11 +115,11 @@ def _read(data: bytes, path: str, names: Sequence[str]) -> dict[str, list[str | 
     if reader.num_record_batches != 1:
         raise _format_error(path, f"it has {reader.num_record_batches} record batches; expected one")
     there = reader.schema.names
-    wanted = [index for index, name in enumerate(there) if name in names]
-    if len({there[index] for index in wanted}) != len(wanted):
+    requested = [index for index, name in enumerate(there) if name in names]
+    if len({there[index] for index in requested}) != len(requested):
         raise _format_error(path, f"duplicate column names: {there}")
-    if len(wanted) < len(there):
-        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
+    if len(requested) < len(there):
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=requested)
         reader = pa.ipc.open_file(buffer, options=options)
     batch = reader.get_batch(0)
     batch.validate(full=True)

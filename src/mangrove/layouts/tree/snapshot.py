@@ -54,8 +54,8 @@ class TreeSnapshot:
         """Return the objects in the requested order; nodes and definitions are read in batches."""
         keys = {locator: self.keys.key_of(locator) for locator in locators}
         pointers = search.get_many(self.root.node, keys.values(), self.read_nodes)
-        wanted = [(locator, pointers[key]) for locator, key in keys.items() if key in pointers]
-        found = {locator: value for (locator, _), value in zip(wanted, self.load_objects(wanted), strict=True)}
+        requested = [(locator, pointers[key]) for locator, key in keys.items() if key in pointers]
+        found = {locator: value for (locator, _), value in zip(requested, self.load_objects(requested), strict=True)}
         return [found.get(locator) for locator in locators]
 
     def children(
@@ -96,10 +96,12 @@ class TreeSnapshot:
         """Return the nodes at these pointers."""
         return self.files.nodes(pointers, self.settings.order, self._revisions)
 
-    def load_objects(self, wanted: Sequence[tuple[Locator, str]]) -> list[Object]:
+    def load_objects(self, requested: Sequence[tuple[Locator, str]]) -> list[Object]:
         """Return the objects at the locators from the values of their tree keys."""
-        read = self.files.objects(self.root.revision.definitions, wanted)
-        self._unknown |= {locator: unknown for (locator, _), (_, unknown) in zip(wanted, read, strict=True) if unknown}
+        read = self.files.objects(self.root.revision.definitions, requested)
+        self._unknown |= {
+            locator: unknown for (locator, _), (_, unknown) in zip(requested, read, strict=True) if unknown
+        }
         return [value for value, _ in read]
 
     def locator(self, key: str, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
@@ -111,8 +113,8 @@ class TreeSnapshot:
         """Yield the objects of `kind` in the ranges, page by page."""
         found = self._found(kind, parent, ranges)
         page = _PAGE_FIRST
-        while wanted := list(islice(found, page)):
-            for (locator, _), value in zip(wanted, self.load_objects(wanted), strict=True):
+        while requested := list(islice(found, page)):
+            for (locator, _), value in zip(requested, self.load_objects(requested), strict=True):
                 yield locator, value
             page = min(2 * page, _PAGE_MAX)
 

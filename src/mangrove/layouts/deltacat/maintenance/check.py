@@ -47,36 +47,36 @@ def find_problems(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
     try:
         for broken in verify_tree(fresh.guard.root, INDEX_SHAPE, fresh.read_nodes):
             yield Problem(broken.pointer or path, broken.rule)
-        wanted = list(_list_revisions(fresh))
+        requested = list(_list_revisions(fresh))
     except FormatError as error:
         yield Problem(path, str(error))
         return
     yield from _history_problems(fresh)
     yield from _find_unknown_files(fresh)
     yield from _find_lost_newest(fresh)
-    yield from _find_unlogged_revisions(files, wanted)
-    yield from _find_lost_mappings(fresh, wanted)
+    yield from _find_unlogged_revisions(files, requested)
+    yield from _find_lost_mappings(fresh, requested)
     yield from _find_damaged_deletions(fresh)
-    bodies = iter(wanted)
+    bodies = iter(requested)
     while batch := list(islice(bodies, _BODIES_PER_READ)):
         yield from _body_problems(files, batch)
 
 
-def _find_unlogged_revisions(files: DeltaCatFiles, wanted: list[RevisionRef]) -> Iterator[Problem]:
+def _find_unlogged_revisions(files: DeltaCatFiles, requested: list[RevisionRef]) -> Iterator[Problem]:
     """Yield the revisions that DeltaCAT does not see because their transactions are not in the log.
 
     A shallow copy has neither such revisions nor their logs: both are in the source,
     which is checked separately.
     """
     logged = list_logged_transactions(files)
-    unlogged = [one for one in wanted if one.stored.transaction not in logged]
+    unlogged = [one for one in requested if one.stored.transaction not in logged]
     here = {entry.path for entry in files.store.list()} if unlogged else set()
     for one in unlogged:
         if files.path_of(one) in here:
             yield Problem(files.path_of(one), f"its transaction {one.stored.transaction} is not in the log")
 
 
-def _find_lost_mappings(snapshot: DeltaCatSnapshot, wanted: list[RevisionRef]) -> Iterator[Problem]:
+def _find_lost_mappings(snapshot: DeltaCatSnapshot, requested: list[RevisionRef]) -> Iterator[Problem]:
     """Yield the missing mapping files that map a name to an object or unmap it.
 
     Files of aborted attempts have a transaction that is not in the log, and are ignored.
@@ -86,7 +86,7 @@ def _find_lost_mappings(snapshot: DeltaCatSnapshot, wanted: list[RevisionRef]) -
     committed = {*list_logged_transactions(files), snapshot.guard.transaction}
     listed = {path: file for path, file in list_numbered_files(files.store) if file.transaction in committed}
     there = listed.values()
-    is_copy = any(not one.folder.startswith(MANGROVE_FOLDER) and files.path_of(one) not in listed for one in wanted)
+    is_copy = any(not one.folder.startswith(MANGROVE_FOLDER) and files.path_of(one) not in listed for one in requested)
     led_to = {(file.folder, file.number, "" if file.operation == DELETE else file.target) for file in there}
     numbers = {(file.folder, file.number) for file in there}
     made_here = {file.object_folder for file in there if file.number == 1 or not is_copy}
@@ -186,16 +186,16 @@ def _list_revisions(snapshot: DeltaCatSnapshot) -> Iterator[RevisionRef]:
             yield RevisionRef(kind, folder, stored)
 
 
-def _body_problems(files: DeltaCatFiles, wanted: list[RevisionRef]) -> Iterator[Problem]:
+def _body_problems(files: DeltaCatFiles, requested: list[RevisionRef]) -> Iterator[Problem]:
     try:
-        files.bodies(wanted)
+        files.bodies(requested)
     except FormatError as error:
-        if len(wanted) == 1:
-            yield Problem(files.path_of(wanted[0]), str(error))
+        if len(requested) == 1:
+            yield Problem(files.path_of(requested[0]), str(error))
             return
-        half = len(wanted) // 2
-        yield from _body_problems(files, wanted[:half])
-        yield from _body_problems(files, wanted[half:])
+        half = len(requested) // 2
+        yield from _body_problems(files, requested[:half])
+        yield from _body_problems(files, requested[half:])
 
 
 _VERSIONS_MAX = 1000

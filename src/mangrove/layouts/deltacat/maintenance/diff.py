@@ -50,11 +50,11 @@ def scan_objects(snapshot: DeltaCatSnapshot, kind: Kind) -> Iterator[tuple[Locat
     """Yield every object of a kind in the whole version, in index order."""
     names = load_namespace_names(snapshot) if kind in (Kind.TABLE, Kind.VIEW) else {}
     keys = _keys_in(snapshot, range_of_kind(kind))
-    ways = (way for key in keys if (way := _locator(key, names)) is not None)
-    while batch := list(islice(ways, _OBJECTS_PER_READ)):
-        for way, value in zip(batch, snapshot.get_many(batch), strict=True):
-            assert value is not None, f"{way} is in the index and is not found"
-            yield way, value
+    locators = (locator for key in keys if (locator := _locator(key, names)) is not None)
+    while batch := list(islice(locators, _OBJECTS_PER_READ)):
+        for locator, value in zip(batch, snapshot.get_many(batch), strict=True):
+            assert value is not None, f"{locator} is in the index and is not found"
+            yield locator, value
 
 
 def diff_snapshots(before: DeltaCatSnapshot, after: DeltaCatSnapshot) -> Iterator[Difference]:
@@ -62,7 +62,7 @@ def diff_snapshots(before: DeltaCatSnapshot, after: DeltaCatSnapshot) -> Iterato
     ordered = iter(sorted(_changed_locators(before, after)))
     while batch := list(islice(ordered, _OBJECTS_PER_READ)):
         pairs = zip(batch, before.get_many(batch), after.get_many(batch), strict=True)
-        yield from (Difference(way, old, new) for way, old, new in pairs if old != new)
+        yield from (Difference(locator, old, new) for locator, old, new in pairs if old != new)
 
 
 def load_namespace_names(snapshot: DeltaCatSnapshot) -> dict[str, str]:
@@ -104,9 +104,9 @@ def _table_version_of_stream(key: str) -> set[Locator]:
 
     Other programs record it only in a mapping.
     """
-    way = locator_from_key(key) if key[0] in _BELOW else None
-    if isinstance(way, StreamLocator):
-        return {way.parent}
+    locator = locator_from_key(key) if key[0] in _BELOW else None
+    if isinstance(locator, StreamLocator):
+        return {locator.parent}
     folder = folder_of_key(key) if key[0] == _MAPPING else ""
     above, _, name = folder.rpartition("/")
     if name == digest_of(STREAM_FORMAT) and above.count("/") == _TABLE_VERSION_DEPTH:
@@ -114,8 +114,8 @@ def _table_version_of_stream(key: str) -> set[Locator]:
     return set()
 
 
-def _keys_in(snapshot: DeltaCatSnapshot, wanted: IndexKeyRange) -> Iterator[str]:
-    return (entry.key for entry in scan(snapshot.guard.root, wanted.first, wanted.end, snapshot.read_nodes))
+def _keys_in(snapshot: DeltaCatSnapshot, requested: IndexKeyRange) -> Iterator[str]:
+    return (entry.key for entry in scan(snapshot.guard.root, requested.first, requested.end, snapshot.read_nodes))
 
 
 class _NamespaceNames:
@@ -142,8 +142,8 @@ class _NamespaceNames:
 
 
 def _locators_of_key(key: str, names: _Names) -> set[Locator]:
-    way = _locator(key, names) if key else None
-    return set() if way is None else {way}
+    locator = _locator(key, names) if key else None
+    return set() if locator is None else {locator}
 
 
 def _locator(key: str, names: _Names) -> Locator | None:

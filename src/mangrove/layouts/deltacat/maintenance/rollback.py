@@ -90,12 +90,12 @@ def _restore_mapping(draft: WriteDraft, change: KeyChange) -> None:
 
 
 def _bodies(to: DeltaCatSnapshot, changes: Sequence[KeyChange]) -> list[ObjectBody | None]:
-    wanted = [
+    requested = [
         None if one.after is None else RevisionRef(_kind(one.key), _folder(one.key), parse_revision_entry(one.after))
         for one in changes
     ]
-    found = iter(to.files.bodies([one for one in wanted if one is not None]))
-    return [None if one is None else next(found) for one in wanted]
+    found = iter(to.files.bodies([one for one in requested if one is not None]))
+    return [None if one is None else next(found) for one in requested]
 
 
 def _folder(key: str) -> str:

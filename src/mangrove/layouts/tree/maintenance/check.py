@@ -152,12 +152,12 @@ class _NodeChecker:
         ]
 
     def _read(self, pointer: str) -> Node:
-        if pointer not in self._ahead and (held := self._files[0].cached_node(pointer)) is not None:
-            self._announce(held)
-            return held
+        if pointer not in self._ahead and (cached := self._files[0].cached_node(pointer)) is not None:
+            self._announce(cached)
+            return cached
         if pointer not in self._ahead:
-            wanted = self._siblings.get(pointer, (pointer,))
-            self._ahead = dict(zip(wanted, self._decoded(wanted), strict=True))
+            requested = self._siblings.get(pointer, (pointer,))
+            self._ahead = dict(zip(requested, self._decoded(requested), strict=True))
         node = self._ahead[pointer]
         self._announce(node)
         return node
@@ -276,9 +276,9 @@ class _ObjectChecker:
         path = self._path(pointer)
         if pointer.startswith("data:"):
             if self._is_strict:
-                way = "|".join(map(str, locator.parts))
+                name = "|".join(map(str, locator.parts))
                 yield Problem(
-                    path, f"the definition of the {locator.kind.word} {way} is inline, but the tree is strict"
+                    path, f"the definition of the {locator.kind.word} {name} is inline, but the tree is strict"
                 )
         else:
             try:
@@ -287,8 +287,8 @@ class _ObjectChecker:
                 yield Problem(path, str(error))
         parent = self._parent_of(locator)
         if parent is not None and not self._is_there(parent):
-            way = "|".join(map(str, locator.parts[1:] if locator.kind.is_below_table else locator.parts))
-            yield Problem(path, f"the {locator.kind.word} {way} is below a {parent.kind.word} that does not exist")
+            name = "|".join(map(str, locator.parts[1:] if locator.kind.is_below_table else locator.parts))
+            yield Problem(path, f"the {locator.kind.word} {name} is below a {parent.kind.word} that does not exist")
 
     def _data_path_problems(self, delta: Delta) -> Iterator[Problem]:
         for file in delta.manifest.entries:
@@ -342,14 +342,14 @@ class _ObjectChecker:
         except FormatError:
             return True  # unknown, because a node above is damaged; that is already reported
 
-    def _defined(self, wanted: list[tuple[Locator, str]]) -> tuple[list[Object], list[Problem]]:
+    def _defined(self, requested: list[tuple[Locator, str]]) -> tuple[list[Object], list[Problem]]:
         try:
-            return self._snapshot.load_objects(wanted), []
+            return self._snapshot.load_objects(requested), []
         except FormatError as error:
-            if len(wanted) == 1:
-                return [], [Problem(self._path(wanted[0][1]), str(error))]
-        half = len(wanted) // 2
-        left, right = self._defined(wanted[:half]), self._defined(wanted[half:])
+            if len(requested) == 1:
+                return [], [Problem(self._path(requested[0][1]), str(error))]
+        half = len(requested) // 2
+        left, right = self._defined(requested[:half]), self._defined(requested[half:])
         return [*left[0], *right[0]], [*left[1], *right[1]]
 
     def _path(self, pointer: str) -> str:
@@ -372,8 +372,8 @@ def diagnose_tree(effects: Effects) -> OpenFailure | None:
         except FormatError:
             continue
         if snapshot is not None:
-            told = [Problem(path, f"{rule}. {_advice(path, snapshot)}") for path, rule in broken.items()]
-            return OpenFailure((*told, *find_problems(snapshot)), snapshot.version)
+            problems = [Problem(path, f"{rule}. {_advice(path, snapshot)}") for path, rule in broken.items()]
+            return OpenFailure((*problems, *find_problems(snapshot)), snapshot.version)
     return OpenFailure(tuple(Problem(path, f"{rule}. {_NO_ADVICE}") for path, rule in broken.items()), None)
 
 

@@ -52,8 +52,8 @@ class TableOrigins:
 def scan_objects(snapshot: TreeSnapshot, kind: Kind, table_origins: TableOrigins) -> Iterator[tuple[Locator, Object]]:
     """Yield every object of a kind in the whole version, in the order of their tree keys."""
     first, end = snapshot.keys.encoding.range_below(kind, (), snapshot.keys.sizes)
-    wanted = _scan_located(snapshot, TreeKeyRange(first, end), [snapshot], table_origins, kind)
-    while batch := list(islice(wanted, _OBJECTS_PER_READ)):
+    requested = _scan_located(snapshot, TreeKeyRange(first, end), [snapshot], table_origins, kind)
+    while batch := list(islice(requested, _OBJECTS_PER_READ)):
         for (locator, _), value in zip(batch, snapshot.load_objects(batch), strict=True):
             yield locator, value
 
@@ -95,7 +95,7 @@ def _changed_pointers(
     if below:
         # Tables created or dropped in between are among the changes, so no search is needed for them.
         for snapshot, place in ((before, 0), (after, 1)):
-            changed = ((way, pointers[place]) for way, pointers in found.items() if way.kind is Kind.TABLE)
+            changed = ((one, pointers[place]) for one, pointers in found.items() if one.kind is Kind.TABLE)
             table_origins.learn(_load_objects(snapshot, changed).values())
     for change in below:
         locator = _locator(after, change.key, pair, table_origins)
@@ -163,6 +163,6 @@ def _locator(
     return snapshot.locator(key, namespace_id=table_origins.namespace_id_of(first, versions))
 
 
-def _load_objects(snapshot: TreeSnapshot, wanted: Iterable[tuple[Locator, str | None]]) -> dict[Locator, Object]:
-    there = [(locator, pointer) for locator, pointer in wanted if pointer is not None]
+def _load_objects(snapshot: TreeSnapshot, requested: Iterable[tuple[Locator, str | None]]) -> dict[Locator, Object]:
+    there = [(locator, pointer) for locator, pointer in requested if pointer is not None]
     return dict(zip((locator for locator, _ in there), snapshot.load_objects(there), strict=True))

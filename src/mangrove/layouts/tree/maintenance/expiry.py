@@ -61,8 +61,8 @@ def expire_versions(
 def _free_old_names(store: Store, names: RootNames, names_max: int) -> None:
     """Free the names of versions that expired long ago, except those that follow a live version."""
     old = list_taken_versions(store, names)[:-names_max]
-    kept = {root.version for root in read_live_roots(store, names, old)}
-    store.delete_many(names.path(version) for version in old if version not in kept and version - 1 not in kept)
+    retained = {root.version for root in read_live_roots(store, names, old)}
+    store.delete_many(names.path(version) for version in old if version not in retained and version - 1 not in retained)
 
 
 def repair_hint(effects: Effects, newest: Root) -> list[str]:

@@ -68,6 +68,8 @@ def _children_of(node: Node) -> Iterator[str]:
 
 def _definitions_in(node: Node) -> Iterator[str]:
     newest = node.newest
-    told = (message.value for message in newest.values())
+    buffered = (message.value for message in newest.values())
     rows = (value for key, value in zip(node.keys, node.values, strict=True) if key not in newest)
-    return (value for values in (rows, told) for value in values if value is not None and not value.startswith("data:"))
+    return (
+        value for values in (rows, buffered) for value in values if value is not None and not value.startswith("data:")
+    )
