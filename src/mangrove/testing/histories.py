@@ -26,6 +26,7 @@ from mangrove.model.objects import (
     NamespaceEntry,
     Object,
     TableEntry,
+    TableVersionState,
     ViewEntry,
 )
 from mangrove.storage.port import Store
@@ -98,13 +99,23 @@ class RandomHistory:
         assert isinstance(home, NamespaceEntry)
         table_id, stream_id, partition_id = self.new_id(), self.new_id(), self.new_id()
         made = self.draw(strategies.tables())
-        version = TableVersionLocator(home.id, table_id, 1)
+        newest = replace(self.draw(strategies.table_versions()), version=1, latest_stream_id=stream_id)
+        active = newest.version if newest.state is TableVersionState.ACTIVE else None
+        table = replace(
+            made,
+            id=table_id,
+            namespace_id=home.id,
+            name=at.name,
+            latest_table_version=newest.version,
+            latest_active_table_version=active,
+        )
+        version = TableVersionLocator(home.id, table_id, newest.version)
         stream = StreamLocator(*version.parts, stream_id)  # type: ignore[arg-type, call-arg]
         partition = PartitionLocator(*stream.parts, partition_id)  # type: ignore[arg-type, call-arg]
         self.commit(
             {
-                at: replace(made, id=table_id, namespace_id=home.id, name=at.name, latest_table_version=1),
-                version: replace(self.draw(strategies.table_versions()), version=1, latest_stream_id=stream_id),
+                at: table,
+                version: newest,
                 stream: replace(self.draw(strategies.streams()), id=stream_id),
                 partition: replace(self.draw(strategies.partitions()), id=partition_id),
             }
