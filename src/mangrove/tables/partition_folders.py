@@ -47,7 +47,7 @@ class PartitionFolders:
         """Return the folder of the partition with these values, or an empty string if one of them has no plain text.
 
         >>> from mangrove.model.partitioning import parse_partition_scheme
-        >>> from mangrove.model.schema_text import parse_schema
+        >>> from mangrove.expressions.schema_text import parse_schema
         >>> schema = parse_schema("day int, city string")
         >>> folders = PartitionFolders(parse_partition_scheme(["day", "bucket(4, city)", "city"], schema), schema)
         >>> folders.build_folder((3, 1, "Lima")), folders.build_folder((3, 1, "New York"))
