@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from mangrove.errors import InvalidInputError
 
@@ -24,6 +24,7 @@ __all__ = [
     "PositionedText",
     "SqlEngine",
     "SqlErrorInfo",
+    "ValueComputer",
     "check_sql_engine",
     "locate_position",
 ]
@@ -176,6 +177,15 @@ class SqlEngine(Protocol):
 
     def is_overwrite_dynamic(self) -> bool:
         """Return whether INSERT OVERWRITE replaces only the partitions of the new rows."""
+        ...
+
+
+@runtime_checkable
+class ValueComputer(Protocol):
+    """An SQL engine that computes values for rows which the local engine changes."""
+
+    def compute_values(self, text: str, tables: Mapping[str, Mapping[str, pa.Array[Any]]], row_count: int) -> Any:
+        """Return the value of an expression for each row, which has the columns of one or several tables."""
         ...
 
 
