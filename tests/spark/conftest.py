@@ -6,7 +6,7 @@ run on Spark only.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Expect DuckDB to refuse what is marked so."""
     if not (runs_on_duckdb(pyfuncitem) and pyfuncitem.get_closest_marker("needs_spark")):
         return (yield)
