@@ -126,6 +126,7 @@ def test_what_is_not_known_to_agree_needs_spark(session: SqlSession, query: str,
         ("select id from shop.orders o join shop.orders p on o.id = p.id", "id is ambiguous"),
         ("select id from shop.orders order by 5", "position 5"),
         ("select * from shop.orders where id", "must be boolean"),
+        ("select case when null then 1 else 2 end", "must be boolean, but it is NULL"),
     ],
 )
 def test_an_invalid_query_is_refused_before_it_runs(session: SqlSession, query: str, message: str) -> None:

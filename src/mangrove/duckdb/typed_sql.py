@@ -50,6 +50,7 @@ __all__ = [
     "quote_string",
     "raise_at",
     "render_constant",
+    "require_boolean",
 ]
 
 _INT_MAX: Final = 2**31 - 1
@@ -183,6 +184,13 @@ def render_constant(value: object) -> str:
     if isinstance(value, datetime.datetime | datetime.time):
         return quote_string(value.isoformat())
     return build_literal(value).text
+
+
+def require_boolean(value: TypedSql, node: object = None) -> TypedSql:
+    """Return a condition; raise an error for any other value, and for NULL where Spark does not convert it."""
+    if not isinstance(value.type, Boolean):
+        raise SqlAnalysisError(f"a condition must be boolean, but it is {describe_type(value.type)}", node)
+    return value
 
 
 def cast_to(value: TypedSql, target: DataType, node: object = None) -> TypedSql:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from mangrove.inspect.rows import RowOrder
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 
 __all__ = ["API", "STATIC", "Links"]
@@ -57,11 +58,16 @@ class Links:
         locator: TableLocator,
         *,
         where: str | None = None,
+        order: RowOrder | None = None,
         offset: int | None = None,
         table_version: int | None = None,
     ) -> str:
         """A page of the rows of a table."""
-        return self._to_table(locator, "rows", where=where, offset=offset, table_version=table_version)
+        sort = None if order is None else order.column
+        direction = "desc" if order is not None and order.is_descending else None
+        return self._to_table(
+            locator, "rows", where=where, sort=sort, order=direction, offset=offset, table_version=table_version
+        )
 
     def table_history(
         self, locator: TableLocator, *, before: int | None = None, table_version: int | None = None
