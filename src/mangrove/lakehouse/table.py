@@ -42,6 +42,7 @@ from mangrove.lakehouse.table_versions import (
 )
 from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
+from mangrove.metastore import LoadObject
 from mangrove.model.locators import PartitionLocator, TableLocator
 from mangrove.model.manifests import Author, DataFile, Manifest
 from mangrove.model.names import check_id
@@ -110,7 +111,11 @@ class Table(TableSnapshot):
     catalog: WritableCatalog
 
     def __init__(
-        self, catalog: WritableCatalog, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+        self,
+        catalog: WritableCatalog,
+        locator: TableLocator,
+        value: TableEntry | LoadObject,
+        target: TableTarget | None = None,
     ) -> None:
         super().__init__(catalog, locator, value, target)
 

@@ -37,7 +37,7 @@ from mangrove.lakehouse.table_versions import (
     list_streams,
     list_table_versions,
 )
-from mangrove.metastore import Metastore
+from mangrove.metastore import LoadObject, Metastore
 from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_id
@@ -127,13 +127,30 @@ class TableSnapshot:
     """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog."""
 
     def __init__(
-        self, catalog: TableReader, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+        self,
+        catalog: TableReader,
+        locator: TableLocator,
+        value: TableEntry | LoadObject,
+        target: TableTarget | None = None,
     ) -> None:
         self.catalog = catalog
         self.locator = locator
-        self.value = value
-        self.target = target or TableTarget(locator)
+        self._value = value
+        self._target = target
+
+    @property
+    def value(self) -> TableEntry:
+        """The catalog entry; a table from a listing loads it with those of the other tables of its page."""
+        if not isinstance(self._value, TableEntry):
+            loaded = self._value()
+            assert isinstance(loaded, TableEntry)
+            self._value = loaded
+        return self._value
+
+    @property
+    def target(self) -> TableTarget:
         """The table version and stream to read and write: the default, or a chosen one."""
+        return self._target or TableTarget(self.locator)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.catalog, self.locator, self.value, self.target)
