@@ -44,9 +44,8 @@ from mangrove.spark.job_progress import report_job_progress
 from mangrove.spark.maintenance import SparkMaintenance
 from mangrove.spark.merge import plan_merge
 from mangrove.spark.row_changes import SparkFileContext, translate_spark_errors
-from mangrove.spark.scan import run_scan
+from mangrove.spark.scan import column_of, run_scan
 from mangrove.spark.session import local_session
-from mangrove.spark.targets import column_of
 from mangrove.spark.types import detect_column_types, from_spark_type, to_spark_type
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import write_rows
