@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from mangrove.storage import memory
+
 # The first text strategy on a fresh machine is slow and shared machines stall, so
 # time is never what a property proves.
 UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("interop") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+
+
+@pytest.fixture(autouse=True)
+def _forget_memory_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test find the lakehouses in memory that an earlier test of the same process created."""
+    monkeypatch.setattr(memory, "_stores", dict(memory._stores))
 
 
 def _spark_runs() -> bool:

@@ -371,7 +371,7 @@ def test_a_place_that_holds_something_else_is_refused_and_nothing_is_recorded(la
         (ExportMode.PARTIAL, [], InvalidInputError),
         (ExportMode.PARTIAL, ["nowhere"], NotFoundError),
         (ExportMode.PARTIAL, ["sales.nothing"], NotFoundError),
-        (ExportMode.PARTIAL, ["a.b.c"], NotFoundError),
+        (ExportMode.PARTIAL, ["a.b.c"], InvalidInputError),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(

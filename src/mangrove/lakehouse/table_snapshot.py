@@ -240,7 +240,7 @@ class TableSnapshot:
     def bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
-        if target.stream_id is None:
+        if target == TableTarget(target.locator, target.version):
             return chosen
         return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
 
