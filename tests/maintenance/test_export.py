@@ -16,7 +16,7 @@ from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.expiry import expire_versions
 from mangrove.maintenance.export import ExportMode, drop_export, export_version, pin_version
-from mangrove.maintenance.exports import find_export, list_exports, open_export
+from mangrove.maintenance.export_records import find_export, list_exports, open_export
 from mangrove.maintenance.progress import Progress, ProgressCallback
 from mangrove.maintenance.reachability import visit_reachable_files
 from mangrove.maintenance.vacuum import vacuum_files

@@ -9,7 +9,7 @@ from typing import Any, Final
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
 from mangrove.lakehouse.arguments import parse_namespace_argument, validate_prefix
-from mangrove.maintenance.exports import list_exports
+from mangrove.maintenance.export_records import list_exports
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.json_codec import Json, to_json
 from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableLocator, ViewLocator

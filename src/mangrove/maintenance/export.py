@@ -17,7 +17,7 @@ from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.copy import Copier, copy_files, find_missing_copies, load_file_sizes
 from mangrove.maintenance.expiry import find_pins, select_expirable
-from mangrove.maintenance.exports import (
+from mangrove.maintenance.export_records import (
     EXPORT_RECORD_PATH,
     Export,
     ExportRecord,
@@ -253,7 +253,7 @@ def _check_retained(lake: MaintenanceContext, version: int) -> None:
     now_millis = lake.effects.now_millis()
     pinned = find_pins(newest, now_millis).versions
     safe_millis = youngest_expirable_millis(newest.settings)
-    if version in select_expirable(lake.maintenance.kept(), newest.settings, pinned, now_millis, safe_millis):
+    if version in select_expirable(lake.maintenance.list_retained(), newest.settings, pinned, now_millis, safe_millis):
         raise ConflictError(
             f"version {version} may expire at any time and cannot be pinned; use a full export "
             "of it, or increase maximum_version_age_millis first"
