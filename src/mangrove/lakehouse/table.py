@@ -547,7 +547,8 @@ class Table(TableSnapshot):
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
     ) -> Callable[[TableState], T]:
         """Return a function that plans on the requested engine, or on the one that suits the rows."""
-        validate_engine(engine)
+        if engine is not None:
+            validate_engine(engine)
         rows = make_repeatable(rows)
         frame: Any = rows
 
