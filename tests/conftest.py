@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from mangrove.storage import memory
+
 # The first text strategy on a fresh machine is slow and shared machines stall, so
 # time is never what a property proves.
 UNTIMED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
@@ -38,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             folder = item.path.parent.name
             half = "-second" if folder == "spark" and item.path.name >= SPARK_SECOND else ""
             item.add_marker(pytest.mark.xdist_group(folder + half))
+
+
+@pytest.fixture(autouse=True)
+def _forget_memory_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test find the lakehouses in memory that an earlier test of the same process created."""
+    monkeypatch.setattr(memory, "_stores", dict(memory._stores))
 
 
 def _spark_runs() -> bool:

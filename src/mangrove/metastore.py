@@ -426,7 +426,7 @@ class MetastoreMaintenance(Protocol):
         """Whether the lakehouse was written by another program and cannot be changed."""
         ...
 
-    def kept(self) -> list[Commit]:
+    def list_retained(self) -> list[Commit]:
         """Return the live versions, oldest first."""
         ...
 
@@ -461,7 +461,7 @@ class MetastoreMaintenance(Protocol):
         """Expire these versions; files that only they reference become garbage."""
         ...
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
+    def list_retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later and can still be read, oldest first.
 
         The store's clock is used; `kept` are versions known to be live. A reader that

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
@@ -41,6 +40,7 @@ from mangrove.model.schema import Schema
 from mangrove.transaction.aliases import (
     Named,
     find_alias,
+    is_listed,
     list_aliases,
     locate_namespace,
     locate_parent,
@@ -185,13 +185,8 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
         """
         reading = self.reading()
-        target = resolve_target(reading, name)
-        number = target.version if version is None else version
-        if target.version not in (None, number):
-            raise InvalidInputError(
-                f"{name!r} names table version {target.version}, but version is {version!r}; give one"
-            )
-        return self._table_handle(*find_table(reading, target.locator)).bind(replace(target, version=number))
+        target = resolve_target(reading, name, version)
+        return self._table_handle(*find_table(reading, target.locator)).bind(target)
 
     def views(
         self,
@@ -547,7 +542,9 @@ class WritableCatalog(ABC):
         def statement(transaction: StagedTransaction) -> Alias:
             workspace = transaction.workspace
             there = find_alias(workspace, alias) if if_not_exists else None
-            return build_alias(there or create_alias(workspace, alias, of, self.new_id()))
+            if there is None or not is_listed(workspace, there):
+                there = create_alias(workspace, alias, of, self.new_id())
+            return build_alias(there)
 
         return self.change(statement, f"create alias {alias} of {of}")
 

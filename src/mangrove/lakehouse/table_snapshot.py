@@ -37,6 +37,7 @@ from mangrove.lakehouse.table_versions import (
     list_streams,
     list_table_versions,
 )
+from mangrove.maintenance.engine_choice import SPARK, validate_engine
 from mangrove.metastore import LoadObject, Metastore
 from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HISTORY_COLUMNS", "CatalogClient", "TableReader", "TableSnapshot"]
 
-_ENGINES: Final = (None, "local", "spark")
 HISTORY_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
     "version": lambda entry: entry.version,
     "committed (UTC)": lambda entry: entry.created_at.strftime("%Y-%m-%d %H:%M:%S"),
@@ -257,7 +257,7 @@ class TableSnapshot:
     def bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
-        if target.stream_id is None:
+        if target == TableTarget(target.locator, target.version):
             return chosen
         return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
 
@@ -418,19 +418,18 @@ class TableSnapshot:
             raise InvalidInputError(
                 f"the changes of {self.locator} are available from the lakehouse only; use lake.table(…).changes"
             )
-        if engine not in (None, "local", "spark"):
-            raise InvalidInputError(f"unknown engine {engine!r}; expected local or spark")
+        validate_engine(engine)
         first = self.catalog.at(from_version).reading()
         last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
-        assert not isinstance(first, Workspace), "only what is committed has moments"
-        assert not isinstance(last, Workspace), "only what is committed has moments"
+        assert not isinstance(first, Workspace), "a time travel catalog reads committed versions"
+        assert not isinstance(last, Workspace), "a time travel catalog reads committed versions"
         if first.version > last.version:
             raise InvalidInputError(
                 f"the changes of {self.locator} from version {first.version} to {last.version} are in reverse order; "
                 "give the earlier one first"
             )
         before, after = load_table_state(first, self.target), load_table_state(last, self.target)
-        chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
+        chosen: Engine = self._engines().spark() if engine == SPARK else self._engines().local()
         return chosen.changes(before, after)
 
     def history(self, *, limit: int | None = None) -> Listing[HistoryEntry]:

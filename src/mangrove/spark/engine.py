@@ -15,7 +15,7 @@ from mangrove.local.python_rows import to_python_rows
 from mangrove.local.scan import select_columns
 from mangrove.maintenance.compaction import ReportFraction, compact_table
 from mangrove.maintenance.copy import Copier
-from mangrove.maintenance.exports import LayeredStore
+from mangrove.maintenance.export_records import LayeredStore
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType

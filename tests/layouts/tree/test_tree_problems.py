@@ -75,7 +75,7 @@ def test_every_version_of_a_sound_lakehouse_has_no_problem(
     metastore.compact(Changes("compaction"))
     metastore.roll_back(metastore.at_version(9), Changes("back"))
     metastore.expire([0, 1, 2, 20])
-    for line in metastore.kept():
+    for line in metastore.list_retained():
         assert list(metastore.problems(metastore.at_version(line.version))) == []
 
 

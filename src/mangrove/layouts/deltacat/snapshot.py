@@ -14,7 +14,7 @@ from mangrove.layouts.deltacat.index import (
     RevisionEntry,
     folder_of,
     key_of_locator,
-    locator_from_key,
+    locator_of_key,
     mapping_key,
     name_key,
     name_of,
@@ -126,7 +126,7 @@ class DeltaCatSnapshot:
         """Return the last object of `kind` below `parent`, or None."""
         found = self.range_of(ObjectRange(kind, parent))
         last = None if found is None else search.last(self.guard.root, found.first, found.end, self.read_nodes)
-        return None if last is None else self._locator(kind, parent, last.key)
+        return None if last is None else locator_of_key(last.key, _namespace_of(parent))
 
     def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
         """Return the last object of `kind` below each of the parents, with batched reads."""
@@ -181,7 +181,7 @@ class DeltaCatSnapshot:
         self, kind: Kind, parent: Parent, ranges: Sequence[IndexKeyRange]
     ) -> Iterator[tuple[Locator, LoadObject]]:
         entries = search.scan_all(self.guard.root, ranges, self.read_nodes)
-        found = ((self._locator(kind, parent, entry.key), entry) for entry in entries)
+        found = ((locator_of_key(entry.key, _namespace_of(parent)), entry) for entry in entries)
         return page_objects(found, partial(self._load_objects, kind))
 
     def _load_objects(self, kind: Kind, requested: Sequence[tuple[Locator, Entry]]) -> list[Object]:
@@ -206,21 +206,6 @@ class DeltaCatSnapshot:
                 return RevisionRef(kind, folder, stored)
             case _:
                 return RevisionRef(kind, folder_of(locator), parse_revision_entry(entry.value))
-
-    def _locator(self, kind: Kind, parent: Parent, key: str) -> Locator:
-        match kind:
-            case Kind.NAMESPACE:
-                return NamespaceLocator(name_of(key))
-            case Kind.SHARED_TRANSACTION:
-                return SharedTransactionLocator(name_of(key))
-            case Kind.ALIAS:
-                return AliasLocator(name_of(key))
-            case Kind.TABLE | Kind.VIEW:
-                assert isinstance(parent, NamespaceLocator)
-                locator = TableLocator if kind is Kind.TABLE else ViewLocator
-                return locator(parent.name, name_of(key))
-            case _:
-                return locator_from_key(key)
 
     def _shown(self, locator: Locator, body: ObjectBody) -> Object:
         """Return the object as of this version.
@@ -258,3 +243,7 @@ class DeltaCatSnapshot:
     def _has_stream(self, table_version: TableVersionLocator, stream_id: str) -> bool:
         stream = StreamLocator(table_version.namespace_id, table_version.table_id, table_version.version, stream_id)
         return self.value_of(key_of_locator(stream)) is not None
+
+
+def _namespace_of(parent: Parent) -> str:
+    return parent.name if isinstance(parent, NamespaceLocator) else ""
