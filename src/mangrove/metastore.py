@@ -4,9 +4,11 @@ Both layouts implement `Metastore`; everything above works with either.
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from functools import cache, partial
+from itertools import islice
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError
 from mangrove.expressions.predicates import ConstantPredicate, Predicate
@@ -38,6 +40,7 @@ __all__ = [
     "Difference",
     "Guarded",
     "Isolation",
+    "LoadObject",
     "Metastore",
     "MetastoreMaintenance",
     "MetastoreSnapshot",
@@ -52,6 +55,7 @@ __all__ = [
     "check_clock",
     "check_deadline",
     "commit_time_after",
+    "page_objects",
 ]
 
 BelowTable: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator
@@ -217,6 +221,28 @@ class CommitResult:
     changes: Changes
 
 
+LoadObject: TypeAlias = Callable[[], Object]
+"""Returns the object at a locator; the first call for an object of a page reads all objects of the page."""
+_PAGE_FIRST, _PAGE_MAX = 16, 512
+T = TypeVar("T")
+
+
+def page_objects(
+    found: Iterable[tuple[Locator, T]], load: Callable[[list[tuple[Locator, T]]], list[Object]]
+) -> Iterator[tuple[Locator, LoadObject]]:
+    """Yield the found locators, each with a function that returns the object, in pages that are loaded together."""
+    rest, size = iter(found), _PAGE_FIRST
+    while page := list(islice(rest, size)):
+        load_page = cache(partial(load, page))
+        for place, (locator, _) in enumerate(page):
+            yield locator, partial(_load_at, load_page, place)
+        size = min(2 * size, _PAGE_MAX)
+
+
+def _load_at(load_page: Callable[[], list[Object]], place: int) -> Object:
+    return load_page()[place]
+
+
 class MetastoreSnapshot(Protocol):
     """The immutable state of the whole lakehouse in one version."""
 
@@ -254,6 +280,15 @@ class MetastoreSnapshot(Protocol):
         """Yield the objects of `kind` below `parent` lazily, in locator order.
 
         Only names that start with `prefix`, and only those after `after`.
+        """
+        ...
+
+    def list_children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, LoadObject]]:
+        """Yield the locators that `children` yields, each with a function that returns the object.
+
+        Definitions are read and decoded page by page, when an object of the page is requested.
         """
         ...
 
@@ -391,7 +426,7 @@ class MetastoreMaintenance(Protocol):
         """Whether the lakehouse was written by another program and cannot be changed."""
         ...
 
-    def kept(self) -> list[Commit]:
+    def list_retained(self) -> list[Commit]:
         """Return the live versions, oldest first."""
         ...
 
@@ -426,7 +461,7 @@ class MetastoreMaintenance(Protocol):
         """Expire these versions; files that only they reference become garbage."""
         ...
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
+    def list_retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later and can still be read, oldest first.
 
         The store's clock is used; `kept` are versions known to be live. A reader that

@@ -17,6 +17,7 @@ from mangrove.model.types import Column, is_nested
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
+from mangrove.transaction.deltas import TableTarget
 
 __all__ = [
     "COLUMNS_MAX",
@@ -76,7 +77,7 @@ class RowsInfo:
     seen: PageVersion
     namespace: str
     name: str
-    table_version: int | None
+    target: TableTarget
     where: str | None
     order: RowOrder | None
     offset: int
@@ -101,7 +102,7 @@ def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
         pinned.seen,
         table.locator.namespace,
         table.name,
-        table.target.version,
+        table.target,
         where,
         order,
         offset,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.layouts import OpenedLayout
     from mangrove.lakehouse.table_snapshot import CatalogClient
-    from mangrove.maintenance.exports import Export
+    from mangrove.maintenance.export_records import Export
     from mangrove.metastore import RowRange
     from mangrove.model.locators import PartitionLocator
     from mangrove.model.objects import SharedTransactionEntry

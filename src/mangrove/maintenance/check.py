@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.maintenance.context import MaintenanceContext
-from mangrove.maintenance.exports import EXPORT_RECORD_PATH, find_export, list_export_versions
+from mangrove.maintenance.export_records import EXPORT_RECORD_PATH, find_export, list_export_versions
 from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
 from mangrove.maintenance.reachability import resolve_paths, scan_changed_objects
 from mangrove.maintenance.vacuum import vacuum_files
@@ -287,7 +287,7 @@ def report_open_failure(found: OpenFailure) -> CheckReport:
 
 def _list_live_versions(lake: MaintenanceContext) -> tuple[list[int], list[Problem]]:
     try:
-        return [commit.version for commit in lake.maintenance.kept()], []
+        return [commit.version for commit in lake.maintenance.list_retained()], []
     except FormatError as error:
         return _versions_up_to(lake, lake.metastore.latest().version), [Problem(lake.store.uri, str(error))]
 

@@ -71,7 +71,7 @@ class IcebergMetadataFiles:
                     self._last[match[1]] = entry
             yield entry
 
-    def kept(self, lake: MaintenanceContext, garbage: Collection[str]) -> Iterator[str]:
+    def list_live(self, lake: MaintenanceContext, garbage: Collection[str]) -> Iterator[str]:
         """Yield the live files of those tables of which files would be deleted."""
         touched = {match[1] for path in garbage if (match := _FOLDER.match(path)) is not None} & self._last.keys()
         if not touched:
@@ -191,7 +191,7 @@ def vacuum_files(
     folders = _visit_reachable(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
-    for path in list(iceberg_files.kept(lake, garbage)):
+    for path in list(iceberg_files.list_live(lake, garbage)):
         garbage.pop(path, None)
     if not dry_run:
         # Iceberg metadata is deleted before the files that it references.
@@ -257,12 +257,12 @@ def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit:
     unreadable live version stops the vacuum, because its references are unknown.
     """
     for _ in range(_ATTEMPTS_MAX):
-        kept = [commit.version for commit in lake.maintenance.kept()]
-        retired = [] if retired_since is None else lake.maintenance.retired(retired_since, set(kept))
+        kept = [commit.version for commit in lake.maintenance.list_retained()]
+        retired = [] if retired_since is None else lake.maintenance.list_retired(retired_since, set(kept))
         try:
             folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit)
         except (NotFoundError, FormatError):
-            if {commit.version for commit in lake.maintenance.kept()}.issuperset(kept):
+            if {commit.version for commit in lake.maintenance.list_retained()}.issuperset(kept):
                 raise
         else:
             return folders | _visit_retired(lake, retired, visit)

@@ -17,6 +17,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import BinaryOp, ColumnPath, EngineValues, Expression, PreparedSql
 from mangrove.expressions.parse import parse_expression
 from mangrove.lakehouse.sql_port import Frame, ValueComputer
+from mangrove.maintenance.engine_choice import SPARK
 from mangrove.model.names import quote_name
 from mangrove.model.schema_text import quote_text
 from mangrove.sql.execute.query import QueryBinder
@@ -75,7 +76,7 @@ class StatementExpressions:
     @property
     def is_on_spark(self) -> bool:
         """Whether Spark changes the rows."""
-        return self.binder.engine.row_engine == "spark"
+        return self.binder.engine.row_engine == SPARK
 
     def text(self, piece: SqlFragment) -> str:
         """Return a condition or value as Spark SQL."""

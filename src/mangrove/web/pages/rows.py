@@ -9,7 +9,6 @@ from mangrove.inspect.formatting import format_value, shorten_text
 from mangrove.inspect.rows import RowOrder, RowsInfo
 from mangrove.inspect.table_history import ChangedRow, RowChangesInfo
 from mangrove.inspect.view_rows import ViewRowsInfo
-from mangrove.model.locators import TableLocator
 from mangrove.tables.change_feed import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from mangrove.web.links import Links
 from mangrove.web.rendering import render_page
@@ -42,13 +41,8 @@ def _build_order_urls(info: RowsInfo) -> Iterator[str | None]:
     """Yield for each column the page that is sorted by it, largest first if it is sorted by it already."""
     for column in info.columns:
         order = RowOrder(column.name, is_descending=info.order == RowOrder(column.name))
-        yield (
-            Links(info.seen.requested).rows(
-                TableLocator(info.namespace, info.name), where=info.where, order=order, table_version=info.table_version
-            )
-            if column.is_sortable
-            else None
-        )
+        links = Links(info.seen.requested)
+        yield links.rows(info.target, where=info.where, order=order) if column.is_sortable else None
 
 
 def render_row_changes_page(info: RowChangesInfo, api_address: str) -> bytes:
