@@ -14,7 +14,7 @@ from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table_snapshot import TableSnapshot
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.wiring import LakehouseEngines
@@ -41,6 +41,8 @@ class Simulation:
     deeds: int = 10
     isolation: str = "serializable"
     """With "snapshot" it does not hold: then writers rely on what has changed, and the model says so."""
+    intents: bool = False
+    """Whether writers that lose a race publish intents."""
 
     @property
     def fault_profile(self) -> FaultProfile:
@@ -62,7 +64,7 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
     """Run a simulation and check what it left behind; raise `InvariantViolation` where the model says otherwise."""
     store = MemoryStore("memory://simulation/")
     names = [f"writer-{number}" for number in range(simulation.writers)]
-    lake = _create_lakehouse(store, simulation.layout)
+    lake = _create_lakehouse(store, simulation.layout, {INTENTS_PROPERTY: "true"} if simulation.intents else {})
     founded_at = lake.version
     turns = TurnScheduler(simulation.seed, names)
     writers = [
@@ -80,11 +82,15 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
     return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes))
 
 
-def _create_lakehouse(store: MemoryStore, layout: str) -> Lakehouse:
+def _create_lakehouse(store: MemoryStore, layout: str, properties: Mapping[str, str]) -> Lakehouse:
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
-    settings = LakehouseSettings(order=4)
+    settings = LakehouseSettings(order=4, properties=properties)
     lake = create_on_store(
-        build_deterministic_effects(store), layout=layout, settings=settings, engines=LakehouseEngines
+        build_deterministic_effects(store),
+        layout=layout,
+        strict=False if properties and layout.startswith("tree") else None,
+        settings=settings,
+        engines=LakehouseEngines,
     )
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.commit import commit_changes, commit_first, rebase_on_newest
+from mangrove.layouts.deltacat.commit import (
+    check_not_expired,
+    commit_changes,
+    commit_first,
+    commit_next,
+    rebase_on_newest,
+)
+from mangrove.layouts.deltacat.conflict_detection import is_affected
 from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
 from mangrove.layouts.deltacat.foreign_commits import ForeignCatalog, import_foreign_commits, list_foreign_commits
@@ -160,6 +167,37 @@ class DeltaCatMetastore:
         # After a lost race other processes are active, and the next statement reads the newest version first.
         self._seen(committed.snapshot, now_millis if committed.snapshot.version == own.version + 1 else 0)
         return committed
+
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        if own.guard.is_foreign:
+            raise InvalidInputError(f"version {own.version} was committed by another program; commit with a rebase")
+        self._import_foreign_commits_periodically()
+        committed = commit_next(self._effects, self._files, own, changes)
+        if committed is not None:
+            self._seen(self._own(committed.snapshot), now_millis)
+        return committed
+
+    def load_next(self, base: MetastoreSnapshot) -> DeltaCatSnapshot | None:
+        """Return the version after `base`, or None if `base` is the newest; one request."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        guard = read_guard(self._files.store, own.version + 1)
+        if guard is None:
+            self._seen(own, now_millis)
+            return None
+        check_not_expired(guard, own)
+        with self._lock:
+            # It was created after the time at which its base was the newest.
+            is_newest = self._newest is not None and self._newest.version == own.version
+            since_millis = self._newest_at_millis if is_newest else 0
+        return self._seen(DeltaCatSnapshot(self._files, guard), since_millis)
+
+    def is_affected(
+        self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes."""
+        return is_affected(self._own(base), [self._own(one).guard for one in later], changes, isolation)
 
     def rebase(
         self,

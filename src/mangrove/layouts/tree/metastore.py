@@ -10,7 +10,15 @@ from mangrove.betree.node import Entry, Node
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.layouts.recent_versions import RecentVersions
-from mangrove.layouts.tree.commit import commit_changes, commit_rebuilt_tree, create_root, rebase_changes
+from mangrove.layouts.tree.commit import (
+    check_not_expired,
+    commit_changes,
+    commit_next,
+    commit_rebuilt_tree,
+    create_root,
+    rebase_changes,
+)
+from mangrove.layouts.tree.conflict_detection import is_affected
 from mangrove.layouts.tree.definition_files import append_checksum
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
@@ -160,6 +168,34 @@ class TreeMetastore:
         # After a lost race other processes are active, and the next statement reads the newest version first.
         self._seen(committed.snapshot, now_millis if committed.snapshot.version == known.version + 1 else 0)
         return committed
+
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken."""
+        known, now_millis = self._own(base), self._effects.now_millis()
+        known.root.revision.check_writable()
+        committed = commit_next(self._effects, self._files, known, changes)
+        if committed is not None:
+            self._seen(self._own(committed.snapshot), now_millis)
+        return committed
+
+    def load_next(self, base: MetastoreSnapshot) -> TreeSnapshot | None:
+        """Return the version after `base`, or None if `base` is the newest; one request."""
+        known, now_millis = self._own(base), self._effects.now_millis()
+        root = read_root(self._files.store, self._names, known.version + 1)
+        if root is None:
+            self._seen(known, now_millis)
+            return None
+        check_not_expired(root, known)
+        with self._lock:
+            # It was created after the time at which its base was the newest.
+            since_millis = self._newest_at_millis if self._newest.version == known.version else 0
+        return self._seen(TreeSnapshot(self._files, root), since_millis)
+
+    def is_affected(
+        self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes."""
+        return is_affected(self._own(base), [self._own(one).root for one in later], changes, isolation)
 
     def rebase(
         self,
