@@ -347,8 +347,8 @@ class Metastore(Protocol):
         """
         ...
 
-    def load_next(self, base: MetastoreSnapshot) -> MetastoreSnapshot | None:
-        """Return the version after `base`, or None if `base` is the newest; one request."""
+    def load_later(self, base: MetastoreSnapshot, count: int) -> Sequence[MetastoreSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
         ...
 
     def is_affected(

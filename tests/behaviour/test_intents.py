@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -141,6 +142,27 @@ def test_the_intents_of_others_are_committed_in_one_version(
 
 
 @pytest.mark.usefixtures("published")
+def test_a_waiting_writer_learns_its_version_and_positions_from_the_version_of_another(
+    lake: Lakehouse, open_process: Open, store: CountingStore, clock: Clock
+) -> None:
+    leader = begin(open_process(), "leader")
+    paused: list[int] = []
+
+    def lead(_: float) -> None:
+        paused.append(leader.commit())
+
+    counted = build_deterministic_effects(store, clock, 10**9)
+    follower = begin(open_on_store(replace(counted, pause=lead)), "follower")
+    leave_intent(lake, open_process, store, "older")
+    assert [follower.commit()] == paused
+    assert messages(lake)[lake.version] == ["leader", "older", "follower"]
+    assert names(lake) == ["first", "before older", "leader", "older", "follower"]
+    assert follower.committed_as is not None
+    (place,) = follower.committed_as.changes.puts
+    assert place.parts[-1] == 5
+
+
+@pytest.mark.usefixtures("published")
 def test_an_intent_that_is_already_committed_is_not_committed_again(
     lake: Lakehouse, open_process: Open, store: CountingStore
 ) -> None:
@@ -246,10 +268,18 @@ def test_vacuum_without_other_writers_deletes_intents_before_their_data(
     lake: Lakehouse, open_process: Open, store: CountingStore
 ) -> None:
     leave_intent(lake, open_process, store, "one")
+    store.put("data/one", b"1")
     lake.maintenance.vacuum()
-    assert len(intents(store)) == 1  # its writer may be alive
+    (path,) = intents(store)  # its writer may be alive
+    stopped = StoppedStore(store, "crash after")
+    process = open_process(stopped)
+    stopped.stops_at = "delete_many"
+    with pytest.raises(SimulatedCrash):
+        process.maintenance.vacuum(alone=True)
+    assert not store.exists(path)
+    assert store.exists("data/one")
     lake.maintenance.vacuum(alone=True)
-    assert intents(store) == []
+    assert not store.exists("data/one")
 
 
 class StoppedStore:
@@ -260,10 +290,13 @@ class StoppedStore:
         self._mode = mode
         self._is_crashed = False
         self.requests_left: int | None = None
+        self.stops_at = ""
         self.delayed: list[Callable[[], object]] = []
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
+        if callable(found) and name == self.stops_at:
+            self.requests_left = 1
         return partial(self._request, found) if callable(found) else found
 
     def _request(self, function: Callable[..., object], *arguments: object, **options: object) -> object:

@@ -14,7 +14,7 @@ its owner may then commit alone and report a conflict. Decision 63 has the argum
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -31,7 +31,7 @@ from mangrove.metastore import (
     assume_rows_changed,
 )
 from mangrove.model.locators import DeltaLocator, Kind, Locator
-from mangrove.model.objects import Object
+from mangrove.model.objects import Delta, Object
 from mangrove.rebase import assign_positions
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.transaction.group_commit import (
@@ -40,7 +40,6 @@ from mangrove.transaction.group_commit import (
     merge_changes,
     must_commit_alone,
     select_group,
-    split_commit_result,
 )
 from mangrove.transaction.shared import SharedWork, decode_work, encode_work
 
@@ -65,9 +64,11 @@ _LISTED_MAX: Final = 1000
 _TRANSACTIONS_MAX: Final = 256
 _ROUNDS_MAX: Final = 4 * VERSIONS_MAX
 _REMAINING_MILLIS_MIN: Final = 60_000
+_LEADS_MAX: Final = 4
+_PAUSES_MAX: Final = 8
 _PAUSE_SECONDS_MIN: Final = 0.005
 _PAUSE_SECONDS_MAX: Final = 1.0
-_NAME: Final = re.compile(rf"{INTENTS_FOLDER}\d{{20}}-[0-9a-f-]{{36}}\.intent")
+_NAME: Final = re.compile(rf"{INTENTS_FOLDER}\d{{15}}-(\d{{1,20}})-[0-9a-f-]{{36}}\.intent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +201,17 @@ class _ReadVersions:
         ids = frozenset(record.id for record in snapshot.commit.transactions)
         self._versions[snapshot.version] = _ReadVersion(snapshot, ids)
 
-    def load_next(self) -> MetastoreSnapshot | None:
-        """Read the version after the newest one, if there is one."""
-        found = self._metastore.load_next(self.newest)
-        if found is not None:
-            self.add(found)
-        return found
+    def load_later(self, count: int) -> bool:
+        """Read up to `count` versions after the newest one; return whether there may be more."""
+        found = self._metastore.load_later(self.newest, count)
+        for snapshot in found:
+            self.add(snapshot)
+        return len(found) == count
+
+    def catch_up(self, intent: Intent, count: int = 1) -> None:
+        """Read later versions, `count` at a time, until the outcome of the intent is known or there is none."""
+        while self.is_committable(intent) and self.load_later(count):
+            pass
 
     def load_back_to(self, version: int) -> None:
         """Read the versions from that one on that were not read, unless they have expired."""
@@ -283,9 +289,11 @@ class IntentCommitter:
                 return committed
             self._is_contended = True
             # A delayed create may have succeeded although a later one was refused.
-            committed = self._catch_up(_build_intent(base, changes, isolation), self._remember(base))
-            if committed is not None:
-                return committed
+            intent, versions = _build_intent(base, changes, isolation), self._remember(base)
+            versions.catch_up(intent)
+            found = versions.find_commit(intent)
+            if found is not None:
+                return CommitResult(found, _locate_deltas(changes, found))
             base, changes = metastore.rebase(base, changes, isolation, have_rows_changed)
         intent = _build_intent(base, changes, isolation)
         data = encode_intent(intent)
@@ -305,7 +313,9 @@ class IntentCommitter:
 
         From the put on others may commit the transaction, so no error means that it failed.
         """
-        path = f"{INTENTS_FOLDER}{intent.base_version:020d}-{self._effects.new_id()}.intent"
+        # The oldest intent leads. A wrong clock changes only the order.
+        when = f"{max(0, self._effects.now_millis()):015d}"
+        path = f"{INTENTS_FOLDER}{when}-{intent.base_version}-{self._effects.new_id()}.intent"
         try:
             committed = self._publish_and_wait(intent, path, data, self._remember(base))
         except MangroveError as error:
@@ -322,68 +332,75 @@ class IntentCommitter:
             return None
         began_at_millis = self._effects.now_millis()
         self._store.put(path, data)
-        listed = self._list_intents(versions)
-        # A leader makes one request more than the two above.
-        pause_seconds = max(_PAUSE_SECONDS_MIN, 1.5 * (self._effects.now_millis() - began_at_millis) / 1000)
+        read: dict[str, Intent | None] = {path: intent}
+        pause_seconds = 0.0
         for _ in range(_ROUNDS_MAX):
-            rank = listed.index(path) if path in listed else None
-            if rank == 0 or not self._wait_for_next(versions, rank, pause_seconds):
-                committed = self._lead(intent, path, versions, listed)
-                if committed is not None:
-                    return committed
-            committed = self._catch_up(intent, versions)
-            if committed is not None or not versions.is_committable(intent):
-                return committed
             listed = self._list_intents(versions)
-        raise StorageError(f"it was not decided after {_ROUNDS_MAX} rounds")
-
-    def _wait_for_next(self, versions: _ReadVersions, rank: int | None, pause_seconds: float) -> bool:
-        """Return whether there is a next version; if not, this writer's turn to lead has come.
-
-        A writer whose intent is not listed does not wait: somebody has committed it.
-        """
-        pauses = [0.0] if rank is None else [pause_seconds, *([(rank - 1) * pause_seconds] if rank > 1 else [])]
-        for seconds in pauses:
-            if seconds:
-                self._effects.pause(min(_PAUSE_SECONDS_MAX, seconds))
-            if versions.load_next() is not None:
-                return True
-        return False
-
-    def _catch_up(self, intent: Intent, versions: _ReadVersions) -> CommitResult | None:
-        """Read versions until the intent is committed or dead, or there is no newer one."""
-        while True:
+            # A leader makes two more requests, as many as these.
+            elapsed_seconds = (self._effects.now_millis() - began_at_millis) / 1000
+            pause_seconds = pause_seconds or min(_PAUSE_SECONDS_MAX, max(_PAUSE_SECONDS_MIN, elapsed_seconds))
+            rank = [*listed].index(path) if path in listed else 0
+            if self._has_next(versions, rank, pause_seconds):
+                versions.catch_up(intent)
+            else:
+                self._lead_repeatedly(intent, path, versions, listed, read)
             found = versions.find_commit(intent)
             if found is not None:
                 return CommitResult(found, _locate_deltas(intent.changes, found))
-            if not versions.is_committable(intent) or versions.load_next() is None:
+            if not versions.is_committable(intent):
                 return None
+        raise StorageError(f"it was not decided after {_ROUNDS_MAX} rounds")
 
-    def _lead(self, intent: Intent, path: str, versions: _ReadVersions, listed: Sequence[str]) -> CommitResult | None:
-        """Try to commit the intent with all that are compatible as the next version; None if that is taken."""
-        own = GroupCommitRequest(versions.newest, intent.changes, intent.isolation)
+    def _has_next(self, versions: _ReadVersions, rank: int, pause_seconds: float) -> bool:
+        """Wait for the next version; the later its place in the order, the longer a writer waits before it leads."""
+        for _ in range(min(rank, _PAUSES_MAX)):
+            self._effects.pause(pause_seconds)
+            if versions.load_later(1):
+                return True
+        return False
+
+    def _lead_repeatedly(
+        self,
+        intent: Intent,
+        path: str,
+        versions: _ReadVersions,
+        listed: Mapping[str, int],
+        read: dict[str, Intent | None],
+    ) -> None:
+        """Try to commit the listed intents, again at once if the version is taken: a slow writer would lose always."""
         others = [one for one in listed if one != path][:_INTENTS_MAX]
-        if others:
-            versions.load_back_to(_base_version_of(others[0]))
+        unread = [one for one in others if one not in read]
+        for one, data in zip(unread, self._store.read_many(unread) if unread else (), strict=True):
+            read[one] = _decode_or_skip(data, one)
+        versions.load_back_to(min((listed[one] for one in others), default=versions.newest.version))
+        for _ in range(_LEADS_MAX):
+            if self._lead(intent, path, versions, {one: read[one] for one in others}):
+                return
+            versions.catch_up(intent, 2)
+            if not versions.is_committable(intent):
+                return
+
+    def _lead(self, intent: Intent, path: str, versions: _ReadVersions, others: Mapping[str, Intent | None]) -> bool:
+        """Try to commit the intent with all that are compatible as the next version; return whether it was free."""
+        own = GroupCommitRequest(versions.newest, intent.changes, intent.isolation)
         members, obsolete = self._select_members(own, versions, others)
         committed = self._commit_members([own, *members.values()])
         if committed is None:
-            return None
+            return False
         versions.add(committed.snapshot)
         self._is_contended = bool(others)
         self._delete([path, *members, *obsolete])
-        return committed
+        return True
 
     def _select_members(
-        self, own: GroupCommitRequest, versions: _ReadVersions, paths: Sequence[str]
+        self, own: GroupCommitRequest, versions: _ReadVersions, others: Mapping[str, Intent | None]
     ) -> tuple[dict[str, GroupCommitRequest], list[str]]:
         """Return the intents to commit after the own transaction, and those that can never be committed, by path."""
         candidates: dict[str, GroupCommitRequest] = {}
         obsolete: list[str] = []
         room = _TRANSACTIONS_MAX - len(list_transactions(own.changes))
         now_millis = self._effects.now_millis()
-        for path, data in zip(paths, self._store.read_many(paths) if paths else (), strict=True):
-            intent = _decode_or_skip(data, path)
+        for path, intent in others.items():
             if intent is None:
                 continue
             limit_millis = intent.changes.commit_before_millis
@@ -396,33 +413,30 @@ class IntentCommitter:
         return {path: one for path, one in candidates.items() if id(one) in chosen}, obsolete
 
     def _commit_members(self, members: Sequence[GroupCommitRequest]) -> CommitResult | None:
-        """Try to commit the members as the next version; return the result of the first one."""
+        """Try to commit the members as the next version."""
         own, newest = members[0], members[0].base
         if len(members) > 1:
             try:
-                merged = assign_positions(merge_changes(members, self._effects.new_id()), newest)
-                committed = self._metastore.commit_next(newest, merged)
+                merged = merge_changes(members, self._effects.new_id())
+                return self._metastore.commit_next(newest, assign_positions(merged, newest))
             except StorageError:
                 raise
             except MangroveError:
                 pass  # one of the others may be the cause
-            else:
-                return None if committed is None else split_commit_result(members, committed)[0]
         return self._metastore.commit_next(newest, assign_positions(own.changes, newest))
 
-    def _list_intents(self, versions: _ReadVersions) -> list[str]:
-        """Return the paths of the intents in the order in which their owners lead; delete those that are too old."""
+    def _list_intents(self, versions: _ReadVersions) -> dict[str, int]:
+        """Return the base versions of the intents by path, oldest intent first; delete those that are too old."""
         oldest = versions.newest.version - VERSIONS_MAX + 1
-        entries = islice(self._store.list(INTENTS_FOLDER), _LISTED_MAX)
         bases = {
-            entry.path: _base_version_of(entry.path)
-            for entry in entries
-            if isinstance(entry, ObjectInfo) and _NAME.fullmatch(entry.path) is not None
+            entry.path: int(match[1])
+            for entry in islice(self._store.list(INTENTS_FOLDER), _LISTED_MAX)
+            if (match := _NAME.fullmatch(entry.path)) is not None
         }
         outdated = [path for path, base in bases.items() if base < oldest]
         if outdated:
             self._delete(outdated)
-        return sorted(bases.keys() - outdated)
+        return {path: base for path, base in bases.items() if base >= oldest}
 
     def _remember(self, base: MetastoreSnapshot) -> _ReadVersions:
         if self._versions is None:
@@ -435,10 +449,6 @@ class IntentCommitter:
             self._store.delete_many(paths)
         except StorageError:
             return  # leaders skip them, and vacuum deletes them
-
-
-def _base_version_of(path: str) -> int:
-    return int(path.removeprefix(INTENTS_FOLDER).partition("-")[0])
 
 
 def _build_intent(base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> Intent:
@@ -455,13 +465,18 @@ def _decode_or_skip(data: bytes | None, path: str) -> Intent | None:
 def _locate_deltas(changes: Changes, snapshot: MetastoreSnapshot) -> Changes:
     """Return the changes with the positions that their deltas have in the version that contains them."""
     puts: dict[Locator, Object] = {}
-    taken: set[Locator] = set()
     for locator, value in sorted(changes.puts.items()):
         place: Locator = locator
-        if isinstance(locator, DeltaLocator):
+        if isinstance(locator, DeltaLocator) and isinstance(value, Delta):
             after = replace(locator, position=locator.position - 1) if locator.position > 1 else None
             found = snapshot.children(Kind.DELTA, locator.parent, after=after)
-            place = next((one for one, there in found if there == value and one not in taken), locator)
-            taken.add(place)
+            place = next(
+                (
+                    one
+                    for one, there in found
+                    if isinstance(there, Delta) and replace(there, position=value.position) == value and one not in puts
+                ),
+                locator,
+            )
         puts[place] = value
     return replace(changes, puts=puts)

@@ -179,19 +179,25 @@ class DeltaCatMetastore:
             self._seen(self._own(committed.snapshot), now_millis)
         return committed
 
-    def load_next(self, base: MetastoreSnapshot) -> DeltaCatSnapshot | None:
-        """Return the version after `base`, or None if `base` is the newest; one request."""
+    def load_later(self, base: MetastoreSnapshot, count: int) -> list[DeltaCatSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
         own, now_millis = self._own(base), self._effects.now_millis()
-        guard = read_guard(self._files.store, own.version + 1)
-        if guard is None:
-            self._seen(own, now_millis)
-            return None
-        check_not_expired(guard, own)
         with self._lock:
-            # It was created after the time at which its base was the newest.
             is_newest = self._newest is not None and self._newest.version == own.version
             since_millis = self._newest_at_millis if is_newest else 0
-        return self._seen(DeltaCatSnapshot(self._files, guard), since_millis)
+        numbers = range(own.version + 1, own.version + 1 + count)
+        found: list[DeltaCatSnapshot] = []
+        for guard in read_guards(self._files.store, numbers):
+            if guard is None:
+                since_millis = now_millis
+                break
+            check_not_expired(guard, own)
+            found.append(DeltaCatSnapshot(self._files, guard))
+        for snapshot in found[:-1]:
+            self._seen(snapshot)
+        # Without a missing version, the last one was created after the time at which the base was the newest.
+        self._seen(found[-1] if found else own, since_millis)
+        return found
 
     def is_affected(
         self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation

@@ -178,18 +178,25 @@ class TreeMetastore:
             self._seen(self._own(committed.snapshot), now_millis)
         return committed
 
-    def load_next(self, base: MetastoreSnapshot) -> TreeSnapshot | None:
-        """Return the version after `base`, or None if `base` is the newest; one request."""
-        known, now_millis = self._own(base), self._effects.now_millis()
-        root = read_root(self._files.store, self._names, known.version + 1)
-        if root is None:
-            self._seen(known, now_millis)
-            return None
-        check_not_expired(root, known)
+    def load_later(self, base: MetastoreSnapshot, count: int) -> list[TreeSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
+        own, now_millis = self._own(base), self._effects.now_millis()
         with self._lock:
-            # It was created after the time at which its base was the newest.
-            since_millis = self._newest_at_millis if self._newest.version == known.version else 0
-        return self._seen(TreeSnapshot(self._files, root), since_millis)
+            is_newest = self._newest.version == own.version
+            since_millis = self._newest_at_millis if is_newest else 0
+        numbers = range(own.version + 1, own.version + 1 + count)
+        found: list[TreeSnapshot] = []
+        for root in read_roots(self._files.store, self._names, numbers):
+            if root is None:
+                since_millis = now_millis
+                break
+            check_not_expired(root, own)
+            found.append(TreeSnapshot(self._files, root))
+        for snapshot in found[:-1]:
+            self._seen(snapshot)
+        # Without a missing version, the last one was created after the time at which the base was the newest.
+        self._seen(found[-1] if found else own, since_millis)
+        return found
 
     def is_affected(
         self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
