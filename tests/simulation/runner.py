@@ -58,6 +58,8 @@ class SimulationReport:
     turns: tuple[str, ...]
     outcomes: Mapping[str, int]
     """How many deeds were committed, refused, or left their writer without an answer."""
+    groups: int = 0
+    """How many versions hold several transactions."""
 
 
 def run_simulation(simulation: Simulation) -> SimulationReport:
@@ -74,12 +76,13 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
     _run_writers(writers, simulation.deeds)
     attempts = [attempt for writer in writers for attempt in writer.attempts]
     banks = _replay_history(lake, founded_at, attempts)
+    groups = sum(len(line.transactions) > 1 for line in lake.history())
     for version, bank in banks.items():
         _check_same(lake, version, bank)
     _check_integrity(store, banks[lake.version])
     words = {True: "committed", False: "refused", None: "unanswered"}
     outcomes = Counter(words[attempt.is_committed] for attempt in attempts)
-    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes))
+    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes), groups)
 
 
 def _create_lakehouse(store: MemoryStore, layout: str, properties: Mapping[str, str]) -> Lakehouse:
