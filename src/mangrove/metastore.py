@@ -5,7 +5,7 @@ Both layouts implement `Metastore`; everything above works with either.
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -178,6 +178,11 @@ class Changes:
         scans = {item for item in watched if isinstance(item, ObjectRange)}
         return {item for item in watched if not isinstance(item, ObjectRange | DefaultVersion)}, scans
 
+    def with_strict_guards(self) -> "Changes":
+        """Return the changes with guards of all namespaces, and of whole tables in place of default versions."""
+        tables = [guard.table for guard in self.default_versions]
+        return replace(self, guards=self.guards | {ObjectRange(Kind.NAMESPACE, None), *tables})
+
     @property
     def default_versions(self) -> list[DefaultVersion]:
         """The tables whose default table version must be the same at commit."""
@@ -204,7 +209,7 @@ class Commit:
     def transactions(self) -> tuple[TransactionRecord, ...]:
         """The transactions of the version: one, or several threads in a group commit."""
         alone = TransactionRecord(self.transaction_id, self.message, self.author, self.properties)
-        return decode_members(self.properties, self.version) or (alone,)
+        return decode_members(self.properties, f"version {self.version}") or (alone,)
 
     def by(self, names: Collection[str]) -> str:
         """Return a description of its transactions that wrote one of the named objects; all if that is unknown."""
@@ -367,6 +372,32 @@ class Metastore(Protocol):
         The changes are rebased on concurrent commits after `base` unless they conflict at
         this isolation level. Rows are compared only if a concurrent commit wrote to their
         stream.
+        """
+        ...
+
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken.
+
+        This is one attempt of `commit`: the changes are not rebased.
+        """
+        ...
+
+    def load_later(self, base: MetastoreSnapshot, count: int) -> Sequence[MetastoreSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
+        ...
+
+    def is_affected(
+        self,
+        base: MetastoreSnapshot,
+        later: Sequence[MetastoreSnapshot],
+        changes: Changes,
+        isolation: Isolation,
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes.
+
+        This is stricter than a conflict: equal values and rows are not compared, and every
+        rollback and every change of a namespace counts. It depends only on what was
+        written, so changes that are affected once stay affected.
         """
         ...
 

@@ -39,6 +39,17 @@ class RecentVersions(Generic[SnapshotT]):
                 self._newest_at_millis = max(at_millis, self._newest_at_millis)
         return snapshot
 
+    def add_later(self, base: SnapshotT, found: Sequence[SnapshotT], at_millis: int | None) -> None:
+        """Remember the versions after `base`; `at_millis` is a time at which there were no others, None if unknown."""
+        if at_millis is None:
+            # The last one was created after the time at which the base was the newest.
+            with self._lock:
+                is_newest = self.newest is not None and self.newest.version == base.version
+                at_millis = self._newest_at_millis if is_newest else 0
+        for snapshot in found[:-1]:
+            self.add(snapshot)
+        self.add(found[-1] if found else base, at_millis)
+
     def newest_since(self, millis: int) -> SnapshotT | None:
         """Return the newest version in memory if it was the newest at that time or later."""
         with self._lock:

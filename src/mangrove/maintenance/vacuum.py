@@ -29,6 +29,7 @@ from mangrove.storage.port import ListEntry, ObjectInfo, Store
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, PARTS_SUFFIX, compute_published_name, decode_part_paths
 from mangrove.tables.table_state import TableState, load_opened_table_state
 from mangrove.transaction.deltas import TableTarget, open_table
+from mangrove.transaction.intents import is_intent
 from mangrove.transaction.table_versions import load_table_versions
 from mangrove.transaction.transaction import youngest_expirable_millis
 
@@ -194,8 +195,9 @@ def vacuum_files(
     for path in list(iceberg_files.list_live(lake, garbage)):
         garbage.pop(path, None)
     if not dry_run:
-        # Iceberg metadata is deleted before the files that it references.
-        _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_iceberg_metadata, garbage)}, watch)
+        # Iceberg metadata and intents are deleted before the files that they reference.
+        first = {path: size for path, size in garbage.items() if is_iceberg_metadata(path) or is_intent(path)}
+        _delete(lake.store.delete_many, first, watch)
         for step in _deletion_steps(garbage, lake.maintenance.deletion_rank):
             (deleter or delete_files)(lake.store, step, watch)
     left = _list_temporary_files(lake.store, before_millis)
@@ -260,7 +262,7 @@ def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit:
         kept = [commit.version for commit in lake.maintenance.list_retained()]
         retired = [] if retired_since is None else lake.maintenance.list_retired(retired_since, set(kept))
         try:
-            folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit)
+            folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit, with_inline=True)
         except (NotFoundError, FormatError):
             if {commit.version for commit in lake.maintenance.list_retained()}.issuperset(kept):
                 raise
@@ -281,7 +283,7 @@ def _visit_retired(lake: MaintenanceContext, retired: Sequence[RetiredVersion], 
     for one in retired:
         visit(one.path)
     try:
-        return visit_reachable_files(lake, (one.snapshot for one in retired), visit)
+        return visit_reachable_files(lake, (one.snapshot for one in retired), visit, with_inline=True)
     except FormatError:
         if len(retired) == 1:
             return frozenset()

@@ -88,6 +88,7 @@ _CLASSES: Final[dict[Kind, tuple[type, type]]] = {
     Kind.STREAM: (StreamLocator, Stream),
     Kind.PARTITION: (PartitionLocator, Partition),
     Kind.DELTA: (DeltaLocator, Delta),
+    Kind.SHARED_TRANSACTION: (SharedTransactionLocator, SharedTransactionEntry),
 }
 
 

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.commit import commit_changes, commit_first, rebase_on_newest
+from mangrove.layouts.deltacat.commit import (
+    check_not_expired,
+    commit_changes,
+    commit_first,
+    commit_next,
+    rebase_on_newest,
+)
+from mangrove.layouts.deltacat.conflict_detection import is_affected
 from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
 from mangrove.layouts.deltacat.foreign_commits import ForeignCatalog, import_foreign_commits, list_foreign_commits
@@ -155,6 +162,36 @@ class DeltaCatMetastore:
         # After a lost race other processes are active, and the next statement reads the newest version first.
         self._recent.add(committed.snapshot, now_millis if committed.snapshot.version == own.version + 1 else 0)
         return committed
+
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        if own.guard.is_foreign:
+            raise InvalidInputError(f"version {own.version} was committed by another program; commit with a rebase")
+        self._import_foreign_commits_periodically()
+        committed = commit_next(self._effects, self._files, own, changes)
+        if committed is not None:
+            self._recent.add(self._own(committed.snapshot), now_millis)
+        return committed
+
+    def load_later(self, base: MetastoreSnapshot, count: int) -> list[DeltaCatSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        numbers = range(own.version + 1, own.version + 1 + count)
+        found: list[DeltaCatSnapshot] = []
+        for guard in read_guards(self._files.store, numbers):
+            if guard is None:
+                break
+            check_not_expired(guard, own)
+            found.append(DeltaCatSnapshot(self._files, guard))
+        self._recent.add_later(own, found, now_millis if len(found) < count else None)
+        return found
+
+    def is_affected(
+        self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes."""
+        return is_affected(self._own(base), [self._own(one).guard for one in later], changes, isolation)
 
     def rebase(
         self,

@@ -9,7 +9,15 @@ from mangrove.betree.node import Entry, Node
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.layouts.recent_versions import RecentVersions
-from mangrove.layouts.tree.commit import commit_changes, commit_rebuilt_tree, create_root, rebase_changes
+from mangrove.layouts.tree.commit import (
+    check_not_expired,
+    commit_changes,
+    commit_next,
+    commit_rebuilt_tree,
+    create_root,
+    rebase_changes,
+)
+from mangrove.layouts.tree.conflict_detection import is_affected
 from mangrove.layouts.tree.definition_files import append_checksum
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
@@ -160,6 +168,34 @@ class TreeMetastore:
         # After a lost race other processes are active, and the next statement reads the newest version first.
         self._recent.add(committed.snapshot, now_millis if committed.snapshot.version == known.version + 1 else 0)
         return committed
+
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken."""
+        known, now_millis = self._own(base), self._effects.now_millis()
+        known.root.revision.check_writable()
+        committed = commit_next(self._effects, self._files, known, changes)
+        if committed is not None:
+            self._recent.add(self._own(committed.snapshot), now_millis)
+        return committed
+
+    def load_later(self, base: MetastoreSnapshot, count: int) -> list[TreeSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        numbers = range(own.version + 1, own.version + 1 + count)
+        found: list[TreeSnapshot] = []
+        for root in read_roots(self._files.store, self._names, numbers):
+            if root is None:
+                break
+            check_not_expired(root, own)
+            found.append(TreeSnapshot(self._files, root))
+        self._recent.add_later(own, found, now_millis if len(found) < count else None)
+        return found
+
+    def is_affected(
+        self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes."""
+        return is_affected(self._own(base), [self._own(one).root for one in later], changes, isolation)
 
     def rebase(
         self,
