@@ -218,6 +218,10 @@ class LocalRowEngine(RowReader, Engine, Protocol):
         """Write files unchanged to the store, without a commit."""
         ...
 
+    def flush_inline_rows(self, state: TableState) -> PlannedWrite:
+        """Plan deltas that move inline rows into data files, for each log that has many."""
+        ...
+
     def polars_frame(self, rows: pa.Table) -> polars.DataFrame:
         """Convert rows that were read into a Polars DataFrame."""
         ...

@@ -95,6 +95,11 @@ class LakehouseSettings:
         """Whether the tree contains only what its format describes."""
         return self.properties.get(STRICT_TREE, "").lower() == "true"
 
+    @property
+    def allows_inline_rows(self) -> bool:
+        """Whether manifests may contain rows, which readers of the original formats do not find."""
+        return not self.is_strict_tree and not self.is_readable_by_deltacat
+
     def row_size_bytes(self, schema_id_size_bytes: int = KEY_SCHEMA_ID_SIZE_BYTES) -> int:
         """Return the maximum size of one row of a key table; the older revision of the tree format has larger keys."""
         return (
