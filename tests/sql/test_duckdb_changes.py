@@ -156,3 +156,40 @@ def test_the_page_about_sql_runs_without_spark(tmp_path: Path) -> None:
         [sys.executable, script, page], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_statements_take_canonical_strings_in_backticks(session: SqlSession, lake: Lakehouse) -> None:
+    staged, empty = lake.table("shop.orders").create_stream("reload"), lake.version
+    staged.append([{"id": 9, "who": "staged", "amount": 1}])
+    stream = "shop|orders|1|reload|deltacat"
+    lake.create_view("shop.cheap", "select id from shop.orders where amount < 15")
+    assert session.run(f"select count(*) from files('{stream}')").rows() == [(1,)]
+    session.run(f"update `{stream}` set who = 'changed' where id = 9")
+    assert session.run(f"select who from `{stream}`").rows() == [("changed",)]
+    assert session.run("select id from `shop|cheap`").rows() == [(1,)]
+    assert session.run("describe `shop|cheap`").rows()[0][0] == "id"
+    assert session.run(f"select id from changes('{stream}', {empty})").rows()[0] == (9,)
+    session.run(f"create table `shop|copy` like `{stream}`")
+    session.run("alter table `shop|copy` rename to `shop|moved`")
+    assert session.run("describe history `shop|moved`").rows()
+    assert [row[1] for row in session.run("show tables in shop").rows()] == ["moved", "orders"]
+    session.run("drop table `shop|moved`")
+    with pytest.raises(InvalidInputError, match="names a stream; expected a table"):
+        session.run(f"drop table `{stream}`")
+    assert session.run(f"call compact('{stream}')").rows()[0][0] == "shop.orders.version_1 (stream reload)"
+
+
+def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    lake.create_table("shop.raw", schemaless=True).add_files({"a.csv": b"id\n1\n", "b.png": b"xyz"})
+    query = "select content_type, size_bytes from files('shop.raw') order by size_bytes"
+    assert session.run(query).rows() == [("image/png", 3), ("text/csv", 5)]
+    assert session.run("select content_type from files('shop.orders')").rows() == [("application/parquet",)]
+
+
+def test_an_export_takes_canonical_strings(session: SqlSession, tmp_path: Path) -> None:
+    session.run(f"call export('{tmp_path}/copy', 'copy', 'partial', tables => 'shop|orders')")
+    assert mangrove.open(tmp_path / "copy").table("shop.orders").to_arrow().num_rows == 2
+    with pytest.raises(InvalidInputError, match="is a table version; expected a table or namespace"):
+        session.run(f"call export('{tmp_path}/other', 'other', 'partial', tables => 'shop|orders|1')")

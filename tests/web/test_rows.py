@@ -1,5 +1,6 @@
 """The pages of a table show its rows, its changed rows, its profile, its history and its files, in each layout."""
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -176,3 +177,43 @@ def test_every_link_of_the_pages_of_a_table_leads_somewhere(reader: TestClient) 
     for name in ("", "/rows", "/profile", "/history", "/files", "/changes"):
         for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', reader.get(f"{TABLE}{name}").text))):
             assert reader.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {name}"
+
+
+def find_link(client: TestClient, address: str, pattern: str) -> str:
+    """Return the address of the only link of a page that matches."""
+    (found,) = {
+        link for link in re.findall(r'href="([^"]*"[^<]*)<', client.get(address).text) if re.search(pattern, link)
+    }
+    return html.unescape(found.partition('"')[0])
+
+
+def test_a_stream_that_is_not_served_has_the_pages_of_the_served_one(shop: Lakehouse, reader: TestClient) -> None:
+    staged = shop.table("shop.orders").create_stream("reload")
+    for number in (7, 8):
+        staged.append([{"id": number, "customer": "staged"}])
+    stream = find_link(reader, TABLE, "stream=reload")
+    assert "shop.orders, stream reload" in get(reader, stream)
+    partition = find_link(reader, stream, "/partitions/")
+    delta = find_link(reader, partition, "/deltas/1[?]")
+    assert "Written by" in get(reader, delta)
+    rows = find_link(reader, partition, ">Rows")
+    assert sorted(ids_of(reader, rows)) == [7, 8]
+    assert ids_of(reader, find_link(reader, delta, ">Rows")) == [7]
+    assert ids_of(reader, f"{rows}&where=id+%3D+8") == [8]
+    assert 'name="stream" value="reload"' in reader.get(rows).text
+    for tab in ("profile", "history", "files", "changes"):
+        assert "stream reload" in get(reader, rows.replace("/rows?", f"/{tab}?"))
+    assert len(reader.get(f"/api{find_link(reader, partition, '>Files')}").json()["listed"]) == 2
+    assert "staged" not in reader.get(f"{TABLE}/rows?where=id+%3D+7").text
+
+
+def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(
+    shop: Lakehouse, reader: TestClient
+) -> None:
+    shop.create_table("shop.raw", schemaless=True).add_files({"a.csv": b"id\n1\n", "b.png": b"xyz"})
+    page = get(reader, find_link(reader, "/tables/shop.raw", ">Files"))
+    assert "image/png" in page
+    assert "Data files 2 Size 8 bytes" in page
+    partition = find_link(reader, "/tables/shop.raw", "/partitions/")
+    assert "/rows" not in reader.get(partition).text
+    assert "text/csv" in get(reader, find_link(reader, partition, ">Files"))

@@ -20,7 +20,7 @@ from mangrove.duckdb.types import is_scannable, to_duckdb_type
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.scan import RowMaskCache, select_columns, stream_scan
-from mangrove.maintenance.exports import LayeredStore
+from mangrove.maintenance.export_records import LayeredStore
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET
 from mangrove.model.schema import Schema

@@ -19,8 +19,9 @@ from mangrove.duckdb.types import is_same_type, to_duckdb_type
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.lakehouse.sql_port import Arguments, PositionedText, SqlErrorInfo, locate_position
+from mangrove.lakehouse.sql_port import DUCKDB, Arguments, PositionedText, SqlErrorInfo, locate_position
 from mangrove.local.change_feed import compute_changed_rows
+from mangrove.maintenance.engine_choice import LOCAL
 from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
@@ -40,8 +41,8 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class DuckDbSqlEngine:
     """Runs the queries of one lakehouse; each query has a connection of its own, so threads can share the engine."""
 
-    name: Final = "duckdb"
-    row_engine: Final = "local"
+    name: Final = DUCKDB
+    row_engine: Final = LOCAL
     prunes_columns: Final = False
     runtime_errors: Final = (duckdb.Error,)
 

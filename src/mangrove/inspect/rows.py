@@ -16,6 +16,7 @@ from mangrove.model.types import Column
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
+from mangrove.transaction.deltas import TableTarget
 
 __all__ = [
     "COLUMNS_MAX",
@@ -64,7 +65,7 @@ class RowsInfo:
     seen: PageVersion
     namespace: str
     name: str
-    table_version: int | None
+    target: TableTarget
     where: str | None
     offset: int
     columns: tuple[RowColumn, ...]
@@ -83,7 +84,7 @@ def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
         pinned.seen,
         table.locator.namespace,
         table.name,
-        table.target.version,
+        table.target,
         where,
         offset,
         tuple(RowColumn(column.name, format_type(column.type)) for column in columns),

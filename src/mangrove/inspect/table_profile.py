@@ -11,6 +11,7 @@ from mangrove.local.scan import stream_scan
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.tables.scan_plan import plan_scan
+from mangrove.transaction.deltas import TableTarget
 
 __all__ = ["TableProfileInfo", "load_table_profile_info"]
 
@@ -25,7 +26,7 @@ class TableProfileInfo:
     seen: PageVersion
     namespace: str
     name: str
-    table_version: int | None
+    target: TableTarget
     rows: int
     """The number of rows that were profiled."""
     rows_unread: int
@@ -51,7 +52,7 @@ def load_table_profile_info(pinned: PinnedLakehouse, requested: PageRequest) -> 
         pinned.seen,
         table.locator.namespace,
         table.name,
-        table.target.version,
+        table.target,
         profiles[0].count if profiles else 0,
         rows_unread,
         profiles,

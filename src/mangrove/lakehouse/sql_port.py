@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from mangrove.errors import InvalidInputError
+from mangrove.maintenance.engine_choice import SPARK
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mangrove.tables.table_state import TableState
 
 __all__ = [
+    "DUCKDB",
     "SQL_ENGINES",
     "Arguments",
     "Frame",
@@ -28,7 +30,8 @@ __all__ = [
     "locate_position",
 ]
 
-SQL_ENGINES: Final = ("duckdb", "spark")
+DUCKDB: Final = "duckdb"
+SQL_ENGINES: Final = (DUCKDB, SPARK)
 """The names of the SQL engines."""
 
 Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None

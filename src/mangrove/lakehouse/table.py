@@ -40,8 +40,9 @@ from mangrove.lakehouse.table_versions import (
     parse_state,
     plan_next_version,
 )
-from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
+from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, LOCAL, SPARK, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
+from mangrove.metastore import LoadObject
 from mangrove.model.locators import PartitionLocator, TableLocator
 from mangrove.model.manifests import Author, DataFile, Manifest
 from mangrove.model.names import check_id
@@ -103,7 +104,6 @@ __all__ = ["Table"]
 _COMPACT: Final = "compact"
 _FLUSH: Final = "move inline rows of"
 _LOGGER: Final = logging.getLogger(__name__)
-_ENGINES: Final = (None, "local", "spark")
 T = TypeVar("T")
 
 
@@ -113,7 +113,11 @@ class Table(TableSnapshot):
     catalog: WritableCatalog
 
     def __init__(
-        self, catalog: WritableCatalog, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+        self,
+        catalog: WritableCatalog,
+        locator: TableLocator,
+        value: TableEntry | LoadObject,
+        target: TableTarget | None = None,
     ) -> None:
         super().__init__(catalog, locator, value, target)
 
@@ -559,17 +563,17 @@ class Table(TableSnapshot):
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
     ) -> Callable[[TableState], T]:
         """Return a function that plans on the requested engine, or on the one that suits the rows."""
-        if engine not in _ENGINES:
-            raise InvalidInputError(f"unknown engine {engine!r}; expected local or spark")
+        if engine is not None:
+            validate_engine(engine)
         rows = make_repeatable(rows)
         frame: Any = rows
 
         def plan(state: TableState) -> T:
             engines = self._engines()
-            if engine == "spark" or (engine is None and is_spark_frame(rows)):
+            if engine == SPARK or (engine is None and is_spark_frame(rows)):
                 return verb(engines.spark(), state, rows)
             here = frame.toArrow() if is_spark_frame(rows) else rows
-            if engine == "local":
+            if engine == LOCAL:
                 return verb(engines.local(), state, here)
             try:
                 return verb(engines.local(), state, here)

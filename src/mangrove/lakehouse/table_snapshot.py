@@ -37,7 +37,8 @@ from mangrove.lakehouse.table_versions import (
     list_streams,
     list_table_versions,
 )
-from mangrove.metastore import Metastore
+from mangrove.maintenance.engine_choice import SPARK, validate_engine
+from mangrove.metastore import LoadObject, Metastore
 from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_id
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HISTORY_COLUMNS", "CatalogClient", "TableReader", "TableSnapshot"]
 
-_ENGINES: Final = (None, "local", "spark")
 HISTORY_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
     "version": lambda entry: entry.version,
     "committed (UTC)": lambda entry: entry.created_at.strftime("%Y-%m-%d %H:%M:%S"),
@@ -127,13 +127,30 @@ class TableSnapshot:
     """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog."""
 
     def __init__(
-        self, catalog: TableReader, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+        self,
+        catalog: TableReader,
+        locator: TableLocator,
+        value: TableEntry | LoadObject,
+        target: TableTarget | None = None,
     ) -> None:
         self.catalog = catalog
         self.locator = locator
-        self.value = value
-        self.target = target or TableTarget(locator)
+        self._value = value
+        self._target = target
+
+    @property
+    def value(self) -> TableEntry:
+        """The catalog entry; a table from a listing loads it with those of the other tables of its page."""
+        if not isinstance(self._value, TableEntry):
+            loaded = self._value()
+            assert isinstance(loaded, TableEntry)
+            self._value = loaded
+        return self._value
+
+    @property
+    def target(self) -> TableTarget:
         """The table version and stream to read and write: the default, or a chosen one."""
+        return self._target or TableTarget(self.locator)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.catalog, self.locator, self.value, self.target)
@@ -240,7 +257,7 @@ class TableSnapshot:
     def bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
-        if target.stream_id is None:
+        if target == TableTarget(target.locator, target.version):
             return chosen
         return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
 
@@ -401,19 +418,18 @@ class TableSnapshot:
             raise InvalidInputError(
                 f"the changes of {self.locator} are available from the lakehouse only; use lake.table(…).changes"
             )
-        if engine not in (None, "local", "spark"):
-            raise InvalidInputError(f"unknown engine {engine!r}; expected local or spark")
+        validate_engine(engine)
         first = self.catalog.at(from_version).reading()
         last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
-        assert not isinstance(first, Workspace), "only what is committed has moments"
-        assert not isinstance(last, Workspace), "only what is committed has moments"
+        assert not isinstance(first, Workspace), "a time travel catalog reads committed versions"
+        assert not isinstance(last, Workspace), "a time travel catalog reads committed versions"
         if first.version > last.version:
             raise InvalidInputError(
                 f"the changes of {self.locator} from version {first.version} to {last.version} are in reverse order; "
                 "give the earlier one first"
             )
         before, after = load_table_state(first, self.target), load_table_state(last, self.target)
-        chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
+        chosen: Engine = self._engines().spark() if engine == SPARK else self._engines().local()
         return chosen.changes(before, after)
 
     def history(self, *, limit: int | None = None) -> Listing[HistoryEntry]:

@@ -29,6 +29,7 @@ from mangrove.storage.port import ListEntry, ObjectInfo, Store
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, PARTS_SUFFIX, compute_published_name, decode_part_paths
 from mangrove.tables.table_state import TableState, load_opened_table_state
 from mangrove.transaction.deltas import TableTarget, open_table
+from mangrove.transaction.intents import is_intent
 from mangrove.transaction.table_versions import load_table_versions
 from mangrove.transaction.transaction import youngest_expirable_millis
 
@@ -71,7 +72,7 @@ class IcebergMetadataFiles:
                     self._last[match[1]] = entry
             yield entry
 
-    def kept(self, lake: MaintenanceContext, garbage: Collection[str]) -> Iterator[str]:
+    def list_live(self, lake: MaintenanceContext, garbage: Collection[str]) -> Iterator[str]:
         """Yield the live files of those tables of which files would be deleted."""
         touched = {match[1] for path in garbage if (match := _FOLDER.match(path)) is not None} & self._last.keys()
         if not touched:
@@ -191,11 +192,12 @@ def vacuum_files(
     folders = _visit_reachable(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
-    for path in list(iceberg_files.kept(lake, garbage)):
+    for path in list(iceberg_files.list_live(lake, garbage)):
         garbage.pop(path, None)
     if not dry_run:
-        # Iceberg metadata is deleted before the files that it references.
-        _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_iceberg_metadata, garbage)}, watch)
+        # Iceberg metadata and intents are deleted before the files that they reference.
+        first = {path: size for path, size in garbage.items() if is_iceberg_metadata(path) or is_intent(path)}
+        _delete(lake.store.delete_many, first, watch)
         for step in _deletion_steps(garbage, lake.maintenance.deletion_rank):
             (deleter or delete_files)(lake.store, step, watch)
     left = _list_temporary_files(lake.store, before_millis)
@@ -257,12 +259,12 @@ def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit:
     unreadable live version stops the vacuum, because its references are unknown.
     """
     for _ in range(_ATTEMPTS_MAX):
-        kept = [commit.version for commit in lake.maintenance.kept()]
-        retired = [] if retired_since is None else lake.maintenance.retired(retired_since, set(kept))
+        kept = [commit.version for commit in lake.maintenance.list_retained()]
+        retired = [] if retired_since is None else lake.maintenance.list_retired(retired_since, set(kept))
         try:
             folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit, with_inline=True)
         except (NotFoundError, FormatError):
-            if {commit.version for commit in lake.maintenance.kept()}.issuperset(kept):
+            if {commit.version for commit in lake.maintenance.list_retained()}.issuperset(kept):
                 raise
         else:
             return folders | _visit_retired(lake, retired, visit)

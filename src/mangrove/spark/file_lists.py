@@ -44,6 +44,8 @@ __all__ = ["FileLists", "ListedFile", "RootsOf", "encode_file_log"]
 RootsOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Returns the root of each path as a Hadoop URI."""
 _BLOCK_SIZE_BYTES = 128 * 1024 * 1024
+_METADATA = "_metadata"
+"""Spark's column with the file and position of each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,9 @@ class FileLists:
         if len(numbers) == 1 or self._trusts(files, schema):
             known = numbers[0] if len(numbers) == 1 else None
             relations = self._relations(files, schema)
-            return _union_frames([_with_numbers(rows, number, row_index, known) for rows in relations])
+            has_metadata = any(name.casefold() == _METADATA for name in schema.names)
+            add_numbers = _with_numbers_beside_metadata if has_metadata else _with_numbers
+            return _union_frames([add_numbers(rows, number, row_index, known) for rows in relations])
         groups = [[file for file in files if file.number == one] for one in numbers]
         return _union_frames([self.read_numbered(group, schema, number, row_index) for group in groups])
 
@@ -223,10 +227,16 @@ def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None = None) -> DataFrame:
+def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None) -> DataFrame:
     """Return the rows with their file number, taken from the modification time unless known."""
-    # Resolved as metadata column even if the table has a column of that name.
-    metadata = rows.metadataColumn("_metadata")
+    changed = f"unix_millis({_METADATA}.file_modification_time)" if known is None else f"{known}L"
+    position = [f"{_METADATA}.row_index as `{row_index}`"] if row_index else []
+    return rows.selectExpr("*", f"{changed} as `{number}`", *position)
+
+
+def _with_numbers_beside_metadata(rows: DataFrame, number: str, row_index: str | None, known: int | None) -> DataFrame:
+    """Return the same for a table that has a column with the name of Spark's metadata; takes many calls of the JVM."""
+    metadata = rows.metadataColumn(_METADATA)
     changed = (
         f.unix_millis(metadata.getField("file_modification_time")) if known is None else f.lit(known).cast("bigint")
     )

@@ -17,7 +17,7 @@ from mangrove.expressions.predicates import Predicate
 from mangrove.local.parquet import read_columns
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import run_scan
-from mangrove.maintenance.exports import open_export
+from mangrove.maintenance.export_records import open_export
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import Column
 from mangrove.spark.pyspark_versions import arrow_schema

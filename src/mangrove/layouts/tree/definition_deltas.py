@@ -3,6 +3,7 @@
 import datetime
 import decimal
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from mangrove.errors import FormatError
@@ -184,7 +185,13 @@ def _fill_author(message: pb.Author, author: Author) -> None:
 
 
 def _author_of(message: pb.Author) -> Author:
-    return Author(message.name, message.version if message.HasField("version") else None)
+    return _build_author(message.name, message.version if message.HasField("version") else None)
+
+
+@lru_cache(maxsize=256)
+def _build_author(name: str, version: str | None) -> Author:
+    """Return the author, which is the same for most deltas of a table."""
+    return Author(name, version)
 
 
 def _encode_value(value: Value) -> tuple[str, Any]:

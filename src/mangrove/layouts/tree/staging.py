@@ -37,7 +37,10 @@ __all__ = [
 ]
 
 _COMPRESSION = "tree.node-compression"
-"""The lakehouse property for the compression of new node files: `none` (default), `lz4` or `zstd`."""
+"""The lakehouse property for the compression of new node files: `lz4` (default), `zstd` or `none`.
+
+The default of a strict tree is `none`.
+"""
 _INLINE_BYTES_MAX = "tree.inline-definition-max-bytes"
 """The lakehouse property for the maximum size of inline definitions. Default: 600 or what fits a node; 0: never inline.
 
@@ -51,7 +54,7 @@ _BESIDE_KEY_AND_VALUE_BYTES: Final = 52
 
 def compression_of(settings: LakehouseSettings) -> str:
     """Return the compression of the lakehouse's node files."""
-    return settings.properties.get(_COMPRESSION, "none")
+    return settings.properties.get(_COMPRESSION) or ("none" if settings.is_strict_tree else "lz4")
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,7 @@ def _record(
     destination = place.store
     (found,) = destination.read_many([CONVERSION_PATH])
     newest = source.metastore.latest().version
-    first = newest if history is HistoryMode.LATEST else source.maintenance.kept()[0].version
+    first = newest if history is HistoryMode.LATEST else source.maintenance.list_retained()[0].version
     if found is None:
         other = next(iter(destination.list()), None)
         if other is not None:
@@ -237,7 +237,7 @@ def _record(
 def _versions(source: MaintenanceContext, record: ConversionRecord) -> list[int]:
     if record.history == HistoryMode.LATEST.value:
         return [record.first_version]
-    return [commit.version for commit in source.maintenance.kept()]
+    return [commit.version for commit in source.maintenance.list_retained()]
 
 
 def _check_copied(destination: Store, sizes: Mapping[str, int], missing: Mapping[str, int]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.sql_port import Frame
+from mangrove.maintenance.engine_choice import LOCAL
 from mangrove.model.names import quote_name
 from mangrove.model.schema_text import quote_text
 from mangrove.sql.execute.query import QueryBinder
@@ -105,7 +106,7 @@ class StatementExpressions:
         self._views.clear()
 
     def _register_tables(self, text: str, piece: SqlFragment) -> str:
-        if self.binder.engine.row_engine == "local":
+        if self.binder.engine.row_engine == LOCAL:
             raise build_error_at(
                 self.source.text,
                 piece.start,
