@@ -99,11 +99,6 @@ class LakehouseSettings:
         return self.properties.get(STRICT_TREE, "").lower() == "true"
 
     @property
-    def allows_inline_rows(self) -> bool:
-        """Whether manifests may contain rows, which readers of the original formats do not find."""
-        return not self.is_strict_tree and not self.is_readable_by_deltacat
-
-    @property
     def has_intents(self) -> bool:
         """Whether processes commit as a group if they compete for the next version; never in a strict tree."""
         return self.properties.get(INTENTS_PROPERTY, "").lower() == "true" and not self.is_strict_tree
