@@ -330,7 +330,8 @@ def _render_files(files: Sequence[DataFile]) -> RenderableType:
         return Text("no files", style="dim")
     table = build_list_table("bytes", "type", "location")
     for file in files:
-        table.add_row(f"{file.size_bytes:,}", file.content_type, file.location)
+        content = "inline rows" if file.is_inline else file.content_type
+        table.add_row(f"{file.size_bytes:,}", content, file.location)
     return table
 
 
