@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mangrove.maintenance.vacuum import DeleteFiles
     from mangrove.metastore import RowRange
     from mangrove.model.locators import PartitionLocator, TableLocator
+    from mangrove.tables.column_profile import ColumnProfile
     from mangrove.tables.compaction import CompactionBounds, PlannedCompaction
     from mangrove.tables.merge import Assignable, MergePlan
     from mangrove.tables.stored_files import NewFile
@@ -190,6 +191,10 @@ class RowReader(Protocol):
 
     def count(self, state: TableState, where: str | Predicate | None = None) -> int:
         """Return the number of rows of a table, or of those that match `where`."""
+        ...
+
+    def profile(self, rows: pa.RecordBatchReader) -> list[ColumnProfile]:
+        """Return statistics of each column of rows, in bounded memory."""
         ...
 
     def read_files(self, files: Sequence[DataFile], table: str) -> pa.Table:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from mangrove.expressions.parse import SparkCondition, bind_predicate, parse_condition
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.change_feed import compute_changed_rows
+from mangrove.local.column_profile import profile_columns
 from mangrove.local.compaction import write_compacted_files, write_flushed_files
 from mangrove.local.conform import (
     cast_rows,
@@ -60,6 +61,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
+from mangrove.tables.column_profile import ColumnProfile
 from mangrove.tables.compaction import (
     UNBOUNDED,
     CompactionBounds,
@@ -137,6 +139,10 @@ class LocalReader:
         """Return the number of rows of a table, or of those that match `where`."""
         predicate = bind_predicate(where, state.schema)
         return count_matching_rows(self._store, state, plan_scan(state, predicate), predicate, self._vectors)
+
+    def profile(self, rows: pa.RecordBatchReader) -> list[ColumnProfile]:
+        """Return statistics of each column of rows, in bounded memory."""
+        return profile_columns(rows, rows.schema)
 
     def read_files(self, files: Sequence[DataFile], table: str) -> pa.Table:
         """Return the rows of the files of a table without a schema."""

@@ -62,6 +62,7 @@ __all__ = [
     "run_scan_by_file",
     "select_columns",
     "stream_scan",
+    "take_first_rows",
 ]
 
 T = TypeVar("T")
@@ -540,3 +541,13 @@ def _select_predicate_columns(schema: Schema, predicate: Predicate | None) -> tu
     """Return the columns of a table that a predicate refers to."""
     roots = {schema.path_of(column_id)[0] for column_id in (collect_column_ids(predicate) if predicate else ())}
     return tuple(column for column in schema.columns if column.name in roots)
+
+
+def take_first_rows(parts: Iterable[pa.Table], name: str, count: int, *, is_descending: bool) -> pa.Table | None:
+    """Return the first rows in the order of a column, nulls last; only these and one part are in memory."""
+    first: pa.Table | None = None
+    keys: Any = [(name, "descending" if is_descending else "ascending")]
+    for part in parts:
+        rows = part if first is None else pa.concat_tables([first, part])
+        first = rows.take(pc.sort_indices(rows, sort_keys=keys).slice(0, count))
+    return first
