@@ -64,6 +64,8 @@ _LISTED_MAX: Final = 1000
 _TRANSACTIONS_MAX: Final = 256
 _ROUNDS_MAX: Final = 4 * VERSIONS_MAX
 _REMAINING_MILLIS_MIN: Final = 60_000
+_BACK_MAX: Final = 4
+"""A leader reads so many versions before the ones that it knows, to commit intents that are based on them."""
 _LEADS_MAX: Final = 4
 _PAUSES_MAX: Final = 8
 _PAUSE_SECONDS_MIN: Final = 0.005
@@ -213,6 +215,10 @@ class _ReadVersions:
         while self.is_committable(intent) and self.load_later(count):
             pass
 
+    def has(self, version: int) -> bool:
+        """Return whether the version was read."""
+        return version in self._versions
+
     def load_back_to(self, version: int) -> None:
         """Read the versions from that one on that were not read, unless they have expired."""
         for number in range(min(self._versions) - 1, version - 1, -1):
@@ -229,7 +235,7 @@ class _ReadVersions:
         return None
 
     def is_committable(self, intent: Intent) -> bool:
-        """Return whether the intent may be committed as the next version; once false, it stays false."""
+        """Return whether the intent, whose base was read, may be committed next; once false, it stays false."""
         base = self._versions.get(intent.base_version)
         return (
             base is not None
@@ -368,11 +374,13 @@ class IntentCommitter:
         read: dict[str, Intent | None],
     ) -> None:
         """Try to commit the listed intents, again at once if the version is taken: a slow writer would lose always."""
-        others = [one for one in listed if one != path][:_INTENTS_MAX]
+        oldest = versions.newest.version - _BACK_MAX
+        recent = [one for one, base in listed.items() if one != path and (base >= oldest or versions.has(base))]
+        versions.load_back_to(min((listed[one] for one in recent), default=versions.newest.version))
+        others = [one for one in recent if versions.has(listed[one])][:_INTENTS_MAX]
         unread = [one for one in others if one not in read]
         for one, data in zip(unread, self._store.read_many(unread) if unread else (), strict=True):
             read[one] = _decode_or_skip(data, one)
-        versions.load_back_to(min((listed[one] for one in others), default=versions.newest.version))
         for _ in range(_LEADS_MAX):
             if self._lead(intent, path, versions, {one: read[one] for one in others}):
                 return
