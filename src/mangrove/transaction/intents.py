@@ -260,12 +260,13 @@ class IntentCommitter:
     One thread at a time: a `GroupCommitter` is in front of it.
     """
 
-    def __init__(self, effects: Effects, metastore: Metastore) -> None:
+    def __init__(self, effects: Effects, metastore: Metastore, *, is_contended: bool = False) -> None:
+        """Take the effects and the metastore; with `is_contended` the first commit publishes an intent at once."""
         self._effects = effects
         self._store = effects.store
         self._metastore = metastore
         self._versions: _ReadVersions | None = None
-        self._is_contended = False
+        self._is_contended = is_contended
         """Whether the last commit met others, so that a direct attempt would probably lose."""
 
     def rebase(
