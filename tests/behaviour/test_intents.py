@@ -178,6 +178,32 @@ def test_an_intent_that_is_already_committed_is_not_committed_again(
 
 
 @pytest.mark.usefixtures("published")
+def test_a_copy_of_an_intent_is_not_committed(lake: Lakehouse, open_process: Open, store: CountingStore) -> None:
+    leader = begin(open_process(), "leader")
+    leave_intent(lake, open_process, store, "one")
+    (path,) = intents(store)
+    store.put(path.replace(".intent", "").rpartition("-")[0] + "-00000000000f.intent", store.read(path))
+    assert len(intents(store)) == 2
+    leader.commit()
+    assert messages(lake)[lake.version] == ["leader", "one"]
+    assert names(lake).count("one") == 1
+
+
+def test_a_transaction_that_is_too_large_or_has_little_time_left_publishes_nothing(
+    lake: Lakehouse, open_process: Open, store: CountingStore
+) -> None:
+    for limit, count in (("30s", 1), ("1h", 300)):
+        faulty = FaultyStore(store, Faults(0))
+        faulty.fail_next("put", "crash", INTENTS_FOLDER)
+        transaction = open_process(faulty).transaction(time_limit=limit)
+        for number in range(count):
+            add(transaction, f"{limit} {number}")
+        append(lake, f"before {limit}")
+        transaction.commit()
+    assert len(names(lake)) == 304
+
+
+@pytest.mark.usefixtures("published")
 def test_an_intent_that_conflicts_with_a_later_version_is_not_committed(
     lake: Lakehouse, open_process: Open, store: CountingStore
 ) -> None:

@@ -59,6 +59,7 @@ VERSIONS_MAX: Final = 32
 """An intent may be committed into the next so many versions after its base."""
 _FORM: Final = 1
 _BYTES_MAX: Final = 64 * 1024
+_OBJECTS_MAX: Final = 256
 _INTENTS_MAX: Final = 64
 _LISTED_MAX: Final = 1000
 _TRANSACTIONS_MAX: Final = 256
@@ -162,7 +163,8 @@ def is_intent(path: str) -> bool:
 
 def find_damaged_intents(store: Store) -> Iterator[tuple[str, str]]:
     """Yield the path of each damaged intent, and what is wrong with it."""
-    paths = [entry.path for entry in store.list(INTENTS_FOLDER) if isinstance(entry, ObjectInfo)]
+    entries = islice(store.list(INTENTS_FOLDER), _LISTED_MAX)
+    paths = [entry.path for entry in entries if isinstance(entry, ObjectInfo)]
     for path, data in zip(paths, store.read_many(paths), strict=True):
         try:
             if data is not None:
@@ -313,7 +315,8 @@ class IntentCommitter:
     def _is_publishable(self, changes: Changes) -> bool:
         limit_millis = changes.commit_before_millis
         has_time = limit_millis is None or limit_millis - self._effects.now_millis() >= _REMAINING_MILLIS_MIN
-        return has_time and not changes.resets_clock and not must_commit_alone(changes)
+        is_small = len(changes.puts) + len(changes.deletes) <= _OBJECTS_MAX
+        return has_time and is_small and not changes.resets_clock and not must_commit_alone(changes)
 
     def _commit_published(self, intent: Intent, data: bytes, base: MetastoreSnapshot) -> CommitResult | None:
         """Publish the intent, and return the commit result; None if the intent is dead.
@@ -347,9 +350,10 @@ class IntentCommitter:
             elapsed_seconds = (self._effects.now_millis() - began_at_millis) / 1000
             pause_seconds = pause_seconds or min(_PAUSE_SECONDS_MAX, max(_PAUSE_SECONDS_MIN, elapsed_seconds))
             rank = [*listed].index(path) if path in listed else 0
-            if self._has_next(versions, rank, pause_seconds):
+            has_next = self._has_next(versions, rank, pause_seconds)
+            if has_next or path not in listed:
                 versions.catch_up(intent)
-            else:
+            if not has_next and versions.is_committable(intent):
                 self._lead_repeatedly(intent, path, versions, listed, read)
             found = versions.find_commit(intent)
             if found is not None:
@@ -407,7 +411,7 @@ class IntentCommitter:
         """Return the intents to commit after the own transaction, and those that can never be committed, by path."""
         candidates: dict[str, GroupCommitRequest] = {}
         obsolete: list[str] = []
-        room = _TRANSACTIONS_MAX - len(list_transactions(own.changes))
+        taken = {record.id for record in list_transactions(own.changes)}
         now_millis = self._effects.now_millis()
         for path, intent in others.items():
             if intent is None:
@@ -415,8 +419,13 @@ class IntentCommitter:
             limit_millis = intent.changes.commit_before_millis
             if not versions.is_committable(intent):
                 obsolete.append(path)
-            elif (limit_millis is None or now_millis < limit_millis) and len(intent.transaction_ids) <= room:
-                room -= len(intent.transaction_ids)
+            elif (
+                (limit_millis is None or now_millis < limit_millis)
+                # A copy of an intent under another name is the same transaction.
+                and taken.isdisjoint(intent.transaction_ids)
+                and len(taken) + len(intent.transaction_ids) <= _TRANSACTIONS_MAX
+            ):
+                taken |= intent.transaction_ids
                 candidates[path] = GroupCommitRequest(versions.newest, intent.changes, intent.isolation)
         chosen = {id(one) for one in select_group([own, *candidates.values()])[0]}
         return {path: one for path, one in candidates.items() if id(one) in chosen}, obsolete
@@ -440,7 +449,9 @@ class IntentCommitter:
         bases = {
             entry.path: int(match[1])
             for entry in islice(self._store.list(INTENTS_FOLDER), _LISTED_MAX)
-            if (match := _NAME.fullmatch(entry.path)) is not None
+            if isinstance(entry, ObjectInfo)
+            and entry.size <= _BYTES_MAX
+            and (match := _NAME.fullmatch(entry.path)) is not None
         }
         outdated = [path for path, base in bases.items() if base < oldest]
         if outdated:
