@@ -23,6 +23,7 @@ from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 from mangrove.transaction.intents import INTENTS_FOLDER, VERSIONS_MAX
+from mangrove.wiring import LocalEngines
 
 
 @pytest.fixture
@@ -160,6 +161,31 @@ def test_a_waiting_writer_learns_its_version_and_positions_from_the_version_of_a
     assert follower.committed_as is not None
     (place,) = follower.committed_as.changes.puts
     assert place.parts[-1] == 5
+
+
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize("inline_bytes", ["0", "4096"])
+def test_rows_of_an_intent_are_those_that_its_writer_appended(
+    lake: Lakehouse, store: CountingStore, clock: Clock, inline_bytes: str
+) -> None:
+    properties = {"write.inline-rows-max-bytes": inline_bytes}
+    lake.create_table("shop.rows", "id int, note string", properties=properties)
+    faulty = FaultyStore(store, Faults(0))
+    leader, crashing = (
+        open_on_store(build_deterministic_effects(one, clock, first_id), engines=LocalEngines)
+        for one, first_id in ((store, 10**9), (faulty, 2 * 10**9))
+    )
+    led, lost = leader.transaction(), crashing.transaction()
+    led.table("shop.rows").append([{"id": 1, "note": "leader"}])
+    lost.table("shop.rows").append([{"id": 2, "note": "crashed"}])
+    append(lake, "before both")
+    faulty.fail_next("list", "crash", INTENTS_FOLDER)
+    with pytest.raises(SimulatedCrash):
+        lost.commit()
+    led.commit()
+    found = leader.table("shop.rows").to_arrow().to_pylist()
+    assert found == [{"id": 1, "note": "leader"}, {"id": 2, "note": "crashed"}]
+    assert intents(store) == []
 
 
 @pytest.mark.usefixtures("published")
