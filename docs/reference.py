@@ -73,7 +73,7 @@ CLASSES = {
         "mangrove.maintenance.expiry.ExpiryReport",
         "mangrove.maintenance.vacuum.VacuumReport",
         "mangrove.maintenance.export.ExportReport",
-        "mangrove.maintenance.exports.Export",
+        "mangrove.maintenance.export_records.Export",
         "mangrove.maintenance.convert.conversion.ConvertReport",
         "mangrove.sql.results.Result",
     ],

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from mangrove.storage import memory
+
 # The first text strategy on a fresh machine is slow and shared machines stall, so
 # time is never what a property proves.
-UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+UNTIMED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("local", UNTIMED)
-settings.register_profile("ci", UNTIMED, derandomize=True, database=None, max_examples=60)
+settings.register_profile("ci", UNTIMED, derandomize=True, database=None)
 settings.register_profile("thorough", UNTIMED, max_examples=5_000, print_blob=True)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local")
 settings.load_profile(PROFILE)
@@ -22,13 +24,28 @@ if PROFILE == "ci":
     providers._get_local_constants = lambda: providers._local_constants
 
 
+SPARK_SECOND = "test_sql"
+"""The first test file of the second half of the Spark tests: each worker of two has a session, and none waits."""
+
+
 # First, because xdist reads the groups in the same hook.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the interop tests of a folder on one worker, so that its server or Spark session starts once."""
+    """Keep the interop tests of a folder on one worker, so that its server or Spark session starts once.
+
+    The tests of Spark, which take as long as all others, are two groups.
+    """
     for item in items:
         if item.get_closest_marker("interop") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+            folder = item.path.parent.name
+            half = "-second" if folder == "spark" and item.path.name >= SPARK_SECOND else ""
+            item.add_marker(pytest.mark.xdist_group(folder + half))
+
+
+@pytest.fixture(autouse=True)
+def _forget_memory_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no test find the lakehouses in memory that an earlier test of the same process created."""
+    monkeypatch.setattr(memory, "_stores", dict(memory._stores))
 
 
 def _spark_runs() -> bool:

@@ -54,6 +54,7 @@ OPTIONS = {
     "latency_millis": "added latency of each S3 request in milliseconds",
     "scale": "scale factor of TPC-H",
     "seconds_max": "time limit of one operation in seconds",
+    "part_seconds_max": "time in seconds after which a part begins no further round",
 }
 
 
@@ -64,9 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     now = datetime.now(UTC)
     report = Report(now.strftime("%Y-%m-%d %H:%M UTC"), describe_machine(), setting.versions, asdict(sizes))
     given.out.mkdir(parents=True, exist_ok=True)
-    for name in given.parts or PARTS:
+    names = given.parts or [*PARTS]
+    for number, name in enumerate(names):
         start = time.perf_counter()
-        print(f"── {name}", flush=True)
+        print(f"── {name}; remaining parts: {', '.join(names[number + 1 :]) or 'none'}", flush=True)
         part = PARTS[name](setting)
         part.seconds = round(time.perf_counter() - start, 1)
         report.parts.append(part)

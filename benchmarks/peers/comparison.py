@@ -52,6 +52,8 @@ class Comparison:
                 cell.wall.append(statistics.median(answer.wall))
                 cell.cpu.append(statistics.mean(answer.cpu))
         self._result.differences += find_differences(what, {name: answer.value for name, answer in answers.items()})
+        figures = (f"{name} {statistics.median(answer.wall):,.0f} ms" for name, answer in answers.items())
+        print(f"   {what}: {', '.join(figures)}", flush=True)
 
 
 def find_differences(what: str, values: Mapping[str, Any]) -> list[str]:

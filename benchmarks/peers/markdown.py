@@ -1,5 +1,6 @@
 """Reports as Markdown: one table of elapsed times and one of CPU times per part."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.peers.results import Cell, Curve, PartResult, Report, Row, summarize
@@ -111,4 +112,21 @@ def render_curve(curve: Curve, titles: dict[str, str]) -> list[str]:
         figures = [dict(curve.points[name]).get(size) for name in names]
         cells = ["–" if figure is None else format_figure(figure) for figure in figures]
         lines.append(f"| {size:,.0f} | " + " | ".join(cells) + " |")
+    if sizes and sizes[-1] < curve.size_goal:
+        figures = [extrapolate(curve.points[name], curve.size_goal) for name in names]
+        cells = ["–" if figure is None else f"≈ {format_figure(figure)}" for figure in figures]
+        lines.append(f"| {curve.size_goal:,.0f}, extrapolated | " + " | ".join(cells) + " |")
     return lines + [""] * bool(curve.ended) + [f"* {titles[name]}: {reason}" for name, reason in curve.ended.items()]
+
+
+def extrapolate(points: Sequence[tuple[float, float]], size: float) -> float | None:
+    """Return the figure at a larger size if it grows on as between the last two sizes; it never falls.
+
+    >>> extrapolate([(1, 5.0), (10, 2.0), (100, 20.0)], 10_000), extrapolate([(1, 5.0)], 10)
+    (2000.0, None)
+    """
+    if len(points) < 2:
+        return None
+    (start, before), (end, last) = points[-2:]
+    slope = max(math.log(last / before) / math.log(end / start), 0.0)
+    return round(last * math.pow(size / end, slope), 6)

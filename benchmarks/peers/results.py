@@ -37,6 +37,8 @@ class Curve:
     unit: str = "ms"
     points: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
+    size_goal: float = 0.0
+    """The size that figures are extrapolated to where a curve ends before it."""
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ class Sizes:
     scale: float = 1.0
     seconds_max: float = 60.0
     """The time limit of one operation."""
+    part_seconds_max: float = 240.0
+    """No round begins that would end later after the first round of its part began."""
 
 
 def locate_locally(name: str, folder: Path) -> Place:
@@ -53,6 +56,14 @@ class Setting:
         """Return an empty result for the chosen systems among those of a part."""
         titles = {system: SYSTEMS[system].title for system in systems if system in self.chosen}
         return PartResult(name, title, description, titles)
+
+    def list_turns(self) -> Iterator[int]:
+        """Yield the numbers of the rounds: at least one, and no more than probably fit into the time of a part."""
+        start = time.monotonic()
+        for turn in range(self.sizes.rounds):
+            if turn and (time.monotonic() - start) * (turn + 1) / turn > self.sizes.part_seconds_max:
+                return
+            yield turn
 
     @contextmanager
     def folder(self) -> Iterator[Path]:

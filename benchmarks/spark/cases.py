@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from measuring import Comparison, compared
 from pyspark.sql import DataFrame
@@ -135,57 +135,6 @@ def lookup(setting: Setting) -> Outcomes:
     yield Counted("files that a look-up of one key opens", len(opened.files()), 2)
 
 
-CONDITION: Final = "pmod(customer, 100) = 3"
-"""Holds for 1 % of the rows, spread over the whole table."""
-
-
-def delete(setting: Setting) -> Outcomes:
-    yield _changed(setting, "DELETE of 1 %", lambda table: table.delete(CONDITION, engine="spark"), CONDITION, 4.0)
-
-
-def update(setting: Setting) -> Outcomes:
-    values = {"amount": mangrove.expr("amount + 1")}
-    yield _changed(setting, "UPDATE of 1 %", lambda table: table.update(values, CONDITION, engine="spark"), None, 2.0)
-
-
-def merge(setting: Setting) -> Outcomes:
-    source = setting.frame(setting.upserted, 2, 7, setting.rows // setting.upserted)
-
-    def run(table: Any) -> None:
-        merge = table.merge(source, "t.id = s.id").when_matched_delete("s.customer % 10 = 0")
-        merge.when_matched_update({"amount": mangrove.expr("t.amount + s.amount")}).when_not_matched_insert().execute()
-
-    yield _changed(setting, f"MERGE of {setting.upserted:,} rows", run, None, 5.0)
-
-
-def merge_upsert(setting: Setting) -> Outcomes:
-    source = setting.frame(setting.upserted, 2, 7, setting.rows // setting.upserted)
-
-    def run(table: Any) -> None:
-        table.merge(source, "t.id = s.id").when_matched_update().when_not_matched_insert().execute()
-
-    yield _changed(setting, f"MERGE of {setting.upserted:,} whole rows", run, None, 0.5)
-
-
-def _changed(
-    setting: Setting, what: str, change: Callable[[Any], object], where: str | None, goal: float
-) -> Comparison:
-    """Compare a change of rows, which is rolled back, with reading the files: all columns, or the keys that match."""
-    table, folder = setting.base, setting.linked(setting.base)
-    schema = setting.spark.read.parquet(folder).schema
-    before = setting.lake.version
-
-    def bare() -> None:
-        rows = setting.spark.read.schema(schema).parquet(folder)
-        everything(rows if where is None else rows.where(where).select("id"))
-
-    def ours() -> None:
-        change(table)
-        setting.lake.rollback(before)
-
-    return compared(f"{what}, against reading", ours, bare, goal, setting.repetitions)
-
-
 CASES: dict[str, Callable[[Setting], Outcomes]] = {
     "plan": plan,
     "append": append,
@@ -197,10 +146,6 @@ CASES: dict[str, Callable[[Setting], Outcomes]] = {
     "merged-far": merged_far,
     "merged-texts": merged_texts,
     "merged-two": merged_two,
-    "delete": delete,
-    "update": update,
-    "merge": merge,
-    "merge-upsert": merge_upsert,
 }
 WITHOUT_SIZE = ("plan",)
 """Cases that no number of rows or files changes, so they run at the first size only."""

@@ -4,9 +4,11 @@ Both layouts implement `Metastore`; everything above works with either.
 """
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import islice
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError
 from mangrove.expressions.predicates import ConstantPredicate, Predicate
@@ -38,6 +40,7 @@ __all__ = [
     "Difference",
     "Guarded",
     "Isolation",
+    "LoadObject",
     "Metastore",
     "MetastoreMaintenance",
     "MetastoreSnapshot",
@@ -52,6 +55,7 @@ __all__ = [
     "check_clock",
     "check_deadline",
     "commit_time_after",
+    "page_objects",
 ]
 
 BelowTable: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator
@@ -174,6 +178,11 @@ class Changes:
         scans = {item for item in watched if isinstance(item, ObjectRange)}
         return {item for item in watched if not isinstance(item, ObjectRange | DefaultVersion)}, scans
 
+    def with_strict_guards(self) -> "Changes":
+        """Return the changes with guards of all namespaces, and of whole tables in place of default versions."""
+        tables = [guard.table for guard in self.default_versions]
+        return replace(self, guards=self.guards | {ObjectRange(Kind.NAMESPACE, None), *tables})
+
     @property
     def default_versions(self) -> list[DefaultVersion]:
         """The tables whose default table version must be the same at commit."""
@@ -200,7 +209,7 @@ class Commit:
     def transactions(self) -> tuple[TransactionRecord, ...]:
         """The transactions of the version: one, or several threads in a group commit."""
         alone = TransactionRecord(self.transaction_id, self.message, self.author, self.properties)
-        return decode_members(self.properties, self.version) or (alone,)
+        return decode_members(self.properties, f"version {self.version}") or (alone,)
 
     def by(self, names: Collection[str]) -> str:
         """Return a description of its transactions that wrote one of the named objects; all if that is unknown."""
@@ -215,6 +224,28 @@ class CommitResult:
 
     snapshot: "MetastoreSnapshot"
     changes: Changes
+
+
+LoadObject: TypeAlias = Callable[[], Object]
+"""Returns the object at a locator; the first call for an object of a page reads all objects of the page."""
+_PAGE_FIRST, _PAGE_MAX = 16, 512
+T = TypeVar("T")
+
+
+def page_objects(
+    found: Iterable[tuple[Locator, T]], load: Callable[[list[tuple[Locator, T]]], list[Object]]
+) -> Iterator[tuple[Locator, LoadObject]]:
+    """Yield the found locators, each with a function that returns the object, in pages that are loaded together."""
+    rest, size = iter(found), _PAGE_FIRST
+    while page := list(islice(rest, size)):
+        load_page = cache(partial(load, page))
+        for place, (locator, _) in enumerate(page):
+            yield locator, partial(_load_at, load_page, place)
+        size = min(2 * size, _PAGE_MAX)
+
+
+def _load_at(load_page: Callable[[], list[Object]], place: int) -> Object:
+    return load_page()[place]
 
 
 class MetastoreSnapshot(Protocol):
@@ -254,6 +285,15 @@ class MetastoreSnapshot(Protocol):
         """Yield the objects of `kind` below `parent` lazily, in locator order.
 
         Only names that start with `prefix`, and only those after `after`.
+        """
+        ...
+
+    def list_children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, LoadObject]]:
+        """Yield the locators that `children` yields, each with a function that returns the object.
+
+        Definitions are read and decoded page by page, when an object of the page is requested.
         """
         ...
 
@@ -335,6 +375,32 @@ class Metastore(Protocol):
         """
         ...
 
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken.
+
+        This is one attempt of `commit`: the changes are not rebased.
+        """
+        ...
+
+    def load_later(self, base: MetastoreSnapshot, count: int) -> Sequence[MetastoreSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
+        ...
+
+    def is_affected(
+        self,
+        base: MetastoreSnapshot,
+        later: Sequence[MetastoreSnapshot],
+        changes: Changes,
+        isolation: Isolation,
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes.
+
+        This is stricter than a conflict: equal values and rows are not compared, and every
+        rollback and every change of a namespace counts. It depends only on what was
+        written, so changes that are affected once stay affected.
+        """
+        ...
+
     def rebase(
         self,
         base: MetastoreSnapshot,
@@ -391,7 +457,7 @@ class MetastoreMaintenance(Protocol):
         """Whether the lakehouse was written by another program and cannot be changed."""
         ...
 
-    def kept(self) -> list[Commit]:
+    def list_retained(self) -> list[Commit]:
         """Return the live versions, oldest first."""
         ...
 
@@ -426,7 +492,7 @@ class MetastoreMaintenance(Protocol):
         """Expire these versions; files that only they reference become garbage."""
         ...
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
+    def list_retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later and can still be read, oldest first.
 
         The store's clock is used; `kept` are versions known to be live. A reader that

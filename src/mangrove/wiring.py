@@ -11,6 +11,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.sql_port import DUCKDB
+from mangrove.maintenance.engine_choice import SPARK
 
 if TYPE_CHECKING:
     import os
@@ -319,7 +321,7 @@ class LakehouseEngines:
 
     def sql_engine(self, name: str | None = None) -> "SqlEngine":
         """Return the SQL engine with this name, or the one that `select_sql_engine` selects."""
-        return self._duckdb_sql if (name or select_sql_engine()) == "duckdb" else self._spark_sql
+        return self._duckdb_sql if (name or select_sql_engine()) == DUCKDB else self._spark_sql
 
     @cached_property
     def _spark_sql(self) -> "SqlEngine":
@@ -409,10 +411,10 @@ def select_sql_engine() -> str:
     from mangrove.spark.availability import has_active_session
 
     if has_active_session():
-        return "spark"
+        return SPARK
     if not _is_duckdb_installed() and not _is_spark_installed():
         raise InvalidInputError("SQL needs DuckDB or Spark: pip install 'mangrove-lake[duckdb]', or use to_arrow")
-    return "duckdb" if _is_duckdb_installed() else "spark"
+    return DUCKDB if _is_duckdb_installed() else SPARK
 
 
 def _is_duckdb_installed() -> bool:

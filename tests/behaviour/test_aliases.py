@@ -9,12 +9,20 @@ import pytest
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import AliasLocator, Locator
 from mangrove.model.objects import AliasEntry, Object
 
 ROWS = [{"id": 1, "amount": 5}]
 Change: TypeAlias = Callable[[Lakehouse | mangrove.Transaction], object]
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    """Return a layout; a strict tree has no aliases."""
+    assert isinstance(request.param, str)
+    return request.param
 
 
 @pytest.fixture

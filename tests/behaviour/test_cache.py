@@ -19,7 +19,7 @@ from mangrove.lakehouse.maintenance import build_conversion_target
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.maintenance.convert.conversion import DataMode, HistoryMode, convert_lakehouse
 from mangrove.maintenance.export import ExportMode, export_version
-from mangrove.maintenance.exports import open_export
+from mangrove.maintenance.export_records import open_export
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore

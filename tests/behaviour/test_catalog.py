@@ -269,6 +269,39 @@ def test_lists_have_prefixes_and_pages(lake: Lakehouse) -> None:
     assert len(text_of(lake.tables("sales"))) == 30
 
 
+def test_a_list_of_tables_reads_definitions_page_by_page_when_one_is_used(
+    lake: Lakehouse, opened_again: Callable[[], Lakehouse], store: CountingStore
+) -> None:
+    lake.create_namespace("sales")
+    wide = ", ".join(f"column_{number} int" for number in range(40))
+    with lake.transaction() as transaction:
+        for number in range(20):
+            description = f"table {number}: {'long ' * 150}"
+            transaction.create_table(f"sales.t{number:02d}", wide, description=description)
+    named, described = opened_again(), opened_again()
+    before = store.requests
+    names = [table.name for table in named.tables("sales")]
+    first = store.requests - before
+    descriptions = [table.description or "" for table in described.tables("sales")]
+    second = store.requests - before - first
+    assert names == [f"t{number:02d}" for number in range(20)]
+    assert [text.partition(":")[0] for text in descriptions] == [f"table {number}" for number in range(20)]
+    assert second.reads == first.reads + 20
+
+
+def test_a_listed_table_is_described_as_of_the_list(lake: Lakehouse) -> None:
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int", description="before")
+    listed = lake.tables("sales")
+    with lake.transaction() as transaction:
+        transaction.create_table("sales.customers", "id int", description="staged")
+        staged = transaction.tables("sales")
+        assert [(one.name, one.description) for one in staged] == [("customers", "staged"), ("orders", "before")]
+    lake.alter_table("sales.orders", description="after")
+    assert [one.description for one in listed] == ["before"]
+    assert [one.description for one in lake.tables("sales")] == ["staged", "after"]
+
+
 def test_names_with_dots_and_of_other_scripts_work(lake: Lakehouse) -> None:
     lake.create_namespace("`a.b`")
     lake.create_table("`a.b`.`表.1`", "id int")

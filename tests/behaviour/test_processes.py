@@ -12,12 +12,8 @@ import mangrove
 SCRIPT = Path(__file__).parent / "commit_process.py"
 
 
-@pytest.mark.parametrize(("processes", "commits"), [(2, 10), pytest.param(8, 50, marks=pytest.mark.slow)])
-def test_processes_that_commit_at_once_lose_nothing(tmp_path: Path, processes: int, commits: int) -> None:
-    uri = str(tmp_path / "lake")
-    lake = mangrove.create(uri)
-    lake.create_namespace("sales")
-    lake.create_table("sales.orders", "id int")
+def run_processes(uri: str, processes: int, commits: int) -> dict[str, str]:
+    """Let processes commit at once, and return the version of each acknowledged transaction."""
     with ExitStack() as stack:
         workers = [
             stack.enter_context(
@@ -29,7 +25,16 @@ def test_processes_that_commit_at_once_lose_nothing(tmp_path: Path, processes: i
         ]
         outputs = [worker.communicate()[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0] * processes
-    acknowledged = dict(line.split() for output in outputs for line in output.splitlines())
+    return dict(line.split() for output in outputs for line in output.splitlines())
+
+
+@pytest.mark.parametrize(("processes", "commits"), [(2, 10), pytest.param(8, 50, marks=pytest.mark.slow)])
+def test_processes_that_commit_at_once_lose_nothing(tmp_path: Path, processes: int, commits: int) -> None:
+    uri = str(tmp_path / "lake")
+    lake = mangrove.create(uri)
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int")
+    acknowledged = run_processes(uri, processes, commits)
     total = processes * commits
     assert len(acknowledged) == total
     assert sorted(map(int, acknowledged.values())) == list(range(3, 3 + total))
@@ -39,3 +44,26 @@ def test_processes_that_commit_at_once_lose_nothing(tmp_path: Path, processes: i
     assert [position for position, _ in found] == list(range(1, 1 + total // 2))
     tables = {table.name for table in fresh.tables("sales", "w")}
     assert tables | {location.removeprefix("data/") for _, location in found} == acknowledged.keys()
+
+
+@pytest.mark.parametrize("layout", ["tree", pytest.param("deltacat", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("processes", "commits"), [(3, 8), pytest.param(8, 50, marks=pytest.mark.slow)])
+def test_processes_with_intents_lose_nothing_and_commit_nothing_twice(
+    tmp_path: Path, layout: str, processes: int, commits: int
+) -> None:
+    uri = str(tmp_path / "lake")
+    lake = mangrove.create(uri, layout=layout, properties={"transaction.intents": "true"})
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id int")
+    acknowledged = run_processes(uri, processes, commits)
+    assert len(acknowledged) == processes * commits
+    fresh = mangrove.open(uri)
+    listed = [
+        (one.message, str(line.version)) for line in fresh.history() for one in line.transactions if line.version > 2
+    ]
+    assert sorted(listed) == sorted(acknowledged.items())
+    found = [
+        delta.manifest.entries[0].location.removeprefix("data/") for _, delta in fresh.table("sales.orders").deltas()
+    ]
+    assert sorted([*found, *(table.name for table in fresh.tables("sales", "w"))]) == sorted(acknowledged)
+    assert list((tmp_path / "lake" / "data").glob("intents/*")) == []

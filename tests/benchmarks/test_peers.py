@@ -19,6 +19,7 @@ from benchmarks.peers.registry import System
 from benchmarks.peers.results import Cell, Curve, PartResult, Report, Row, decode_report, encode_report
 from benchmarks.peers.rows import digest_rows, make_rows, make_updates, write_rows
 from benchmarks.peers.s3_proxy import S3Proxy
+from benchmarks.peers.setting import Setting, Sizes
 from benchmarks.peers.systems.port import Place
 from benchmarks.peers.systems.spark_tables import digest_answer
 from tests.support.s3_server import S3Server
@@ -173,6 +174,32 @@ def test_a_system_that_cannot_be_installed_is_not_available(tmp_path: Path) -> N
     system = System("Missing", "none:None", (str(tmp_path / "missing-1.0-py3-none-any.whl"),), (), "missing")
     with pytest.raises(NotAvailable, match="not installed: "):
         prepare_python(system, tmp_path)
+
+
+def test_a_part_begins_no_round_that_would_exceed_its_time() -> None:
+    assert [*Setting(Sizes(rounds=3), []).list_turns()] == [0, 1, 2]
+    assert [*Setting(Sizes(rounds=3, part_seconds_max=0), []).list_turns()] == [0]
+
+
+def test_a_curve_that_ends_early_is_extrapolated_and_says_so() -> None:
+    curve = Curve("append", "commits", points={"a": [(1, 2.0), (100, 20.0)], "b": [(1, 5.0)]}, size_goal=10_000)
+    lines = markdown.render_curve(curve, {"a": "A", "b": "B"})
+    assert lines[-1] == "| 10,000, extrapolated | ≈ 200 | – |"
+    curve.size_goal = 100
+    assert lines[:-1] == markdown.render_curve(curve, {"a": "A", "b": "B"})
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark-processes")
+def test_the_spark_part_measures_every_row_with_equal_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["spark", "--systems", "spark-parquet,spark-mangrove", "--installed", "--rows", "2000", "--rounds", "1"]
+    assert main([*arguments, "--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    part = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["parts"][0]
+    assert part["unavailable"] == {}
+    assert [row["what"] for row in part["rows"] if row["cells"]["spark-mangrove"]["reason"]] == []
+    assert "── spark; remaining parts: none" in capsys.readouterr().out
 
 
 @pytest.mark.slow

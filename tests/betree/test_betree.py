@@ -293,6 +293,20 @@ def test_one_object_commits_write_one_node_nine_times_in_ten_and_never_more_than
     assert_sound(nodes, root, shape)
 
 
+def test_the_root_stays_small_while_commits_append_to_one_end_of_the_tree() -> None:
+    shape, nodes, root = NodeLimits(), Nodes(), Node()
+    for number in range(6_000):
+        root = nodes.commit(root, [(key(number), "x")], shape)
+        if not root.is_leaf:
+            assert len(root.keys) <= shape.root_keys_max
+            assert len(root.buffer) <= shape.flush_min
+            # Messages that are due go from the last inner node to a leaf.
+            last = nodes.held[str(root.children[-1])]
+            assert len(last.buffer) <= shape.inner_flush_min + shape.flush_min
+    assert_sound(nodes, root, shape)
+    assert len(entries(nodes, root)) == 6_000
+
+
 def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:
     shape, nodes = NodeLimits(order=16, root_buffer_max=16, buffer_max=64), Nodes()
     root = built(nodes, 3000, shape, step=10)

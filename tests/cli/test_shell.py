@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mangrove
-from mangrove.cli.cancellable_session import CancellableRunner, CancellableSession, WriteGate
+from mangrove.cli.cancellable_session import CancellableRunner, CancellableSession, WriteFence
 from mangrove.cli.context import CommandContext
 from mangrove.cli.shell import Shell, complete_input, format_prompt, is_input_complete, parse_meta_command
 from mangrove.cli.shell_output import ShellOutput
@@ -232,10 +232,10 @@ class HeldSession(CommandContext):
     begun: list[CancellableRunner] = field(default_factory=list)
     abandoned: threading.Event = field(default_factory=threading.Event)
 
-    def store(self, location: str | os.PathLike[str], gate: WriteGate | None = None) -> Store:
-        if self.holds_behind_gate and gate is not None:
-            return CountingStore(CountingStore(super().store(location), self.check), gate.check)
-        return CountingStore(super().store(location, gate), self.check)
+    def store(self, location: str | os.PathLike[str], fence: WriteFence | None = None) -> Store:
+        if self.holds_behind_gate and fence is not None:
+            return CountingStore(CountingStore(super().store(location), self.check), fence.check)
+        return CountingStore(super().store(location, fence), self.check)
 
     def check(self, made: StoreRequests) -> None:
         if made.creates and self.begun:

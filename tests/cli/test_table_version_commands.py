@@ -110,3 +110,26 @@ def test_rows_and_files_of_every_kind_are_read_by_canonical_strings(run: Any, la
         assert [row["id"] for row in run("read", lake, name, "--json").json] == [1]
         assert len(run("files", lake, name, "--json").json) == 1
         assert run("show", lake, name, "--json").json["canonical"] == name
+
+
+def test_show_lists_the_streams_partitions_and_deltas_in_an_object(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,amount\n1,5\n")
+    assert run("ingest", lake, "sales.orders", str(tmp_path / "a.csv")).code == 0
+    opened = mangrove.open(lake)
+    (delta, _) = next(iter(opened.table("sales.orders").deltas()))
+    name = "sales|orders|1"
+    for _ in range(3):
+        assert "contains" in run("show", lake, name).out
+        (name,) = run("show", lake, name, "--json").json["children"]
+    assert (name, run("show", lake, name, "--json").json["children"]) == (opened.resolve(delta).canonical, [])
+
+
+def test_an_empty_text_removes_the_partitions_of_the_next_version(run: Any, lake: str) -> None:
+    partitioned = run("create-version", lake, "sales.orders", "--partition-by", "bucket(2, id)", "--state", "active")
+    assert partitioned.code == 0
+    refused = run("create-version", lake, "sales.orders", "--schema", "number bigint", "--key", "number")
+    assert refused.code != 0
+    assert "partition_by and sort_by that are not given are those of table version 2" in " ".join(refused.err.split())
+    words = ("--schema", "number bigint", "--key", "number", "--partition-by", "")
+    assert run("create-version", lake, "sales.orders", *words).code == 0
+    assert run("versions", lake, "sales.orders", "--json").json[-1]["partition_by"] == []

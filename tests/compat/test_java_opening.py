@@ -82,7 +82,7 @@ def test_time_travel_works_as_in_lakehouses_of_our_own(metastore: TreeMetastore)
     assert sorted(times) == [0, 1, 2]
     for version, millis in times.items():
         assert metastore.at_time(millis).version == version
-    assert [line.version for line in metastore.kept()] == [0, 1, 2]
+    assert [line.version for line in metastore.list_retained()] == [0, 1, 2]
 
 
 def test_differences_say_what_each_commit_did(name: str, metastore: TreeMetastore) -> None:

@@ -189,7 +189,7 @@ def test_files_are_not_read_again_for_each_version_that_shares_them(lake: Lake, 
     store = CountingStore(lake.below)
     opened = lake.opened(store)
     files = sum("/" in entry.path and not entry.path.startswith("data/") for entry in lake.below.list())
-    versions = len(opened.maintenance.kept())
+    versions = len(opened.maintenance.list_retained())
     before = store.requests
     assert check_lakehouse(opened).is_sound
     made = store.requests - before

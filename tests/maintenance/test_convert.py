@@ -133,9 +133,9 @@ def test_every_version_keeps_its_number_message_author_properties_and_time(
     assert report.comparison.rows == 4
     made = _opened(there, OTHER[layout])
     assert [(one.version, one.created_at_millis, one.transaction_id, one.message, one.author, dict(one.properties))
-            for one in made.maintenance.kept()] == [
+            for one in made.maintenance.list_retained()] == [
         (one.version, one.created_at_millis, one.transaction_id, one.message, one.author, dict(one.properties))
-        for one in lake.metastore.kept()
+        for one in lake.metastore.list_retained()
     ]  # fmt: skip
     for version, name in ((1, "orders"), (4, "purchases")):
         assert made.metastore.at_version(version).get(TableLocator("sales", name)) is not None

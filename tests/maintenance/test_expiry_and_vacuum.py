@@ -108,8 +108,8 @@ class Lake:
     def wait(self, millis: int) -> None:
         self.clock.now_millis += millis
 
-    def kept(self) -> list[int]:
-        return [commit.version for commit in self.maintained.maintenance.kept()]
+    def list_retained(self) -> list[int]:
+        return [commit.version for commit in self.maintained.maintenance.list_retained()]
 
     def paths(self) -> set[str]:
         return {entry.path for entry in self.store.list() if isinstance(entry, ObjectInfo)}
@@ -119,7 +119,9 @@ class Lake:
         fresh = self.layout.open(build_deterministic_effects(self.store, Clock(), first_id=10**9))
         lake = MaintenanceContext(build_deterministic_effects(self.store), fresh, fresh)
         found: set[str] = set()
-        visit_reachable_files(lake, [fresh.at_version(version) for version in versions or self.kept()], found.add)
+        visit_reachable_files(
+            lake, [fresh.at_version(version) for version in versions or self.list_retained()], found.add
+        )
         return found
 
 
@@ -151,7 +153,7 @@ def test_versions_that_are_too_old_go_and_what_is_kept_can_be_read_whole(lake: L
     lake.wait(SAFE_MILLIS)
     report = expire_versions(lake.maintained)
     assert report.versions == (0, 1, 2)
-    assert lake.kept() == [newest - 1, newest]
+    assert lake.list_retained() == [newest - 1, newest]
     assert str(report) == "3 versions expired, from 0 to 2; 2 are kept"
     with pytest.raises(NotFoundError):
         lake.metastore.at_version(1)
@@ -191,13 +193,13 @@ def test_a_named_version_stays_until_its_name_is_dropped(lake: Lake) -> None:
     lake.append("c")
     lake.wait(AGE_MILLIS + 1)
     expire_versions(lake.maintained)
-    assert named in lake.kept()
+    assert named in lake.list_retained()
     vacuum_files(lake.maintained, alone=True)
     assert lake.needed(named) <= lake.paths()
     assert lake.metastore.latest().version not in (named, named + 1)
     drop_export(lake.maintained, "year-end")
     expire_versions(lake.maintained, alone=True)
-    assert named not in lake.kept()
+    assert named not in lake.list_retained()
 
 
 def test_a_shared_transaction_keeps_its_base_and_what_was_staged_since_it_began(lake: Lake) -> None:
@@ -211,12 +213,12 @@ def test_a_shared_transaction_keeps_its_base_and_what_was_staged_since_it_began(
     lake.wait(5 * AGE_MILLIS)
     expire_versions(lake.maintained)
     vacuum_files(lake.maintained, alone=True)
-    assert base.version in lake.kept()
+    assert base.version in lake.list_retained()
     assert "data/staged.parquet" in lake.paths()
     lake.wait(5 * AGE_MILLIS + LIMIT_MILLIS)
     expire_versions(lake.maintained)
     vacuum_files(lake.maintained, alone=True)
-    assert base.version not in lake.kept()
+    assert base.version not in lake.list_retained()
     assert "data/staged.parquet" not in lake.paths()
 
 
@@ -343,7 +345,7 @@ def test_an_expiry_while_vacuum_looks_does_not_disturb_it(clock: Clock, layout: 
     lake.wait(AGE_MILLIS + 1)
     store.after_listing = lambda: expire_versions(lake.maintained)
     assert "data/orphan.parquet" in vacuum_files(lake.maintained, alone=True).paths
-    assert lake.kept() == [newest - 1, newest]
+    assert lake.list_retained() == [newest - 1, newest]
     assert lake.needed() <= lake.paths()
 
 
@@ -384,7 +386,7 @@ def test_dry_runs_cost_few_requests_for_each_thousand_files(clock: Clock) -> Non
     for number in range(10):
         lake.append(*(f"{number}-{file}" for file in range(300)))
     lake.write(*(f"orphan-{number}" for number in range(1_000)))
-    versions, files = len(lake.kept()), len(lake.paths())
+    versions, files = len(lake.list_retained()), len(lake.paths())
     before = store.requests
     vacuum_files(lake.maintained, dry_run=True, alone=True)
     made = store.requests - before

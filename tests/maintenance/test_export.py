@@ -16,7 +16,7 @@ from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.expiry import expire_versions
 from mangrove.maintenance.export import ExportMode, drop_export, export_version, pin_version
-from mangrove.maintenance.exports import find_export, list_exports, open_export
+from mangrove.maintenance.export_records import find_export, list_exports, open_export
 from mangrove.maintenance.progress import Progress, ProgressCallback
 from mangrove.maintenance.reachability import visit_reachable_files
 from mangrove.maintenance.vacuum import vacuum_files
@@ -371,7 +371,7 @@ def test_a_place_that_holds_something_else_is_refused_and_nothing_is_recorded(la
         (ExportMode.PARTIAL, [], InvalidInputError),
         (ExportMode.PARTIAL, ["nowhere"], NotFoundError),
         (ExportMode.PARTIAL, ["sales.nothing"], NotFoundError),
-        (ExportMode.PARTIAL, ["a.b.c"], NotFoundError),
+        (ExportMode.PARTIAL, ["a.b.c"], InvalidInputError),
     ],
 )
 def test_tables_that_make_no_sense_are_refused(

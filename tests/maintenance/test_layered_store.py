@@ -4,7 +4,7 @@ import pytest
 
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.layouts.tree.paths import RootNames
-from mangrove.maintenance.exports import (
+from mangrove.maintenance.export_records import (
     EXPORT_RECORD_PATH,
     ExportRecord,
     LayeredStore,

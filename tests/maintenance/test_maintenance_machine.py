@@ -20,7 +20,7 @@ from mangrove.layouts.tree.metastore import create_tree, open_tree
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.expiry import expire_versions
 from mangrove.maintenance.export import ExportMode, drop_export, export_version
-from mangrove.maintenance.exports import list_exports, open_export
+from mangrove.maintenance.export_records import list_exports, open_export
 from mangrove.maintenance.reachability import visit_reachable_files
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.maintenance.version_files import is_version_file
@@ -178,7 +178,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def look(self) -> None:
         """Note what versions hold that nobody has seen before."""
         metastore = self.metastore()
-        for commit in metastore.kept():
+        for commit in metastore.list_retained():
             if commit.version not in self.model.seen:
                 files = files_in(metastore, metastore.at_version(commit.version))
                 self.model.seen[commit.version] = (commit.transaction_id, files)
@@ -228,7 +228,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 5))
     def roll_back(self, back: int) -> None:
         metastore = self.metastore()
-        kept = metastore.kept()
+        kept = metastore.list_retained()
         to = kept[max(0, len(kept) - 1 - back)].version
         after = metastore.roll_back(metastore.at_version(to), Changes(f"rollback-{self.openings}"))
         self.look()
@@ -240,7 +240,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def roll_back_with_others(self, back: int, requests: int, millis: int) -> None:
         """Roll back to a version that somebody forgets, with all that only it needs, at that very moment."""
         metastore = self.metastore()
-        kept = metastore.kept()
+        kept = metastore.list_retained()
         to = kept[max(0, len(kept) - 1 - back)].version
         target = metastore.at_version(to)
         self.store.interrupt(requests, lambda: self.clean_up(millis, 1))
@@ -369,7 +369,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
     def versions_hold_what_they_held_and_every_file_is_there(self) -> None:
         metastore = self.metastore()
         lake = MaintenanceContext(self.effects(self.store), metastore, metastore)
-        kept = metastore.kept()
+        kept = metastore.list_retained()
         assert kept[-1].version == metastore.latest().version == max(self.model.seen)
         assert len(kept) >= min(len(self.model.seen), SETTINGS.minimum_versions_to_keep)
         there = self.paths()
@@ -381,7 +381,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
 
     @invariant()
     def exports_open_with_everything(self) -> None:
-        kept = {commit.version for commit in self.metastore().kept()}
+        kept = {commit.version for commit in self.metastore().list_retained()}
         for destination, version in self.model.copies.values():
             assert version in kept
             store = open_export(destination, lambda uri: {self.store.uri: self.store}[uri])
@@ -399,7 +399,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         vacuum_files(self.opened(), alone=True)
         self.versions_hold_what_they_held_and_every_file_is_there()
         lake = self.opened()
-        kept = lake.maintenance.kept()
+        kept = lake.maintenance.list_retained()
         held = {version for _, version in self.model.copies.values()}
         assert {commit.version for commit in kept} >= held
         assert len(kept) <= SETTINGS.minimum_versions_to_keep + len(lake.metastore.latest().settings.exported_snapshots)

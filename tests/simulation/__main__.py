@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     for number, seed in enumerate(range(given.first, given.first + given.seeds), start=1):
         for layout in given.layout or LAYOUTS:
-            simulation = Simulation(seed, layout, given.writers, given.deeds)
+            simulation = Simulation(seed, layout, given.writers, given.deeds, intents=given.intents)
             try:
                 ran = run_simulation(simulation)
             except InvariantViolation as broken:
@@ -49,6 +49,7 @@ def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--layout", action="append", choices=LAYOUTS, help="only this layout")
     parser.add_argument("--writers", type=int, default=3, help="how many at a time (default: %(default)s)")
     parser.add_argument("--deeds", type=int, default=10, help="transactions of each writer (default: %(default)s)")
+    parser.add_argument("--intents", action="store_true", help="turn on group commit across processes")
     return parser.parse_args(arguments)
 
 
@@ -57,7 +58,7 @@ def _failure(simulation: Simulation, broken: InvariantViolation) -> str:
         f"\nseed {simulation.seed} does not hold on the {simulation.layout} layout "
         f"({simulation.fault_profile.name}):\n  {broken}\nRun it again: "
         f"python -m tests.simulation --first {simulation.seed} --seeds 1 --layout {simulation.layout} "
-        f"--writers {simulation.writers} --deeds {simulation.deeds}\n"
+        f"--writers {simulation.writers} --deeds {simulation.deeds}{' --intents' if simulation.intents else ''}\n"
     )
 
 

@@ -14,7 +14,7 @@ from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table_snapshot import TableSnapshot
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.wiring import LakehouseEngines
@@ -41,6 +41,8 @@ class Simulation:
     deeds: int = 10
     isolation: str = "serializable"
     """With "snapshot" it does not hold: then writers rely on what has changed, and the model says so."""
+    intents: bool = False
+    """Whether writers that lose a race publish intents."""
 
     @property
     def fault_profile(self) -> FaultProfile:
@@ -56,13 +58,15 @@ class SimulationReport:
     turns: tuple[str, ...]
     outcomes: Mapping[str, int]
     """How many deeds were committed, refused, or left their writer without an answer."""
+    groups: int = 0
+    """How many versions hold several transactions."""
 
 
 def run_simulation(simulation: Simulation) -> SimulationReport:
     """Run a simulation and check what it left behind; raise `InvariantViolation` where the model says otherwise."""
     store = MemoryStore("memory://simulation/")
     names = [f"writer-{number}" for number in range(simulation.writers)]
-    lake = _create_lakehouse(store, simulation.layout)
+    lake = _create_lakehouse(store, simulation.layout, {INTENTS_PROPERTY: "true"} if simulation.intents else {})
     founded_at = lake.version
     turns = TurnScheduler(simulation.seed, names)
     writers = [
@@ -72,24 +76,30 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
     _run_writers(writers, simulation.deeds)
     attempts = [attempt for writer in writers for attempt in writer.attempts]
     banks = _replay_history(lake, founded_at, attempts)
+    groups = sum(len(line.transactions) > 1 for line in lake.history())
     for version, bank in banks.items():
         _check_same(lake, version, bank)
     _check_integrity(store, banks[lake.version])
     words = {True: "committed", False: "refused", None: "unanswered"}
     outcomes = Counter(words[attempt.is_committed] for attempt in attempts)
-    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes))
+    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes), groups)
 
 
-def _create_lakehouse(store: MemoryStore, layout: str) -> Lakehouse:
+def _create_lakehouse(store: MemoryStore, layout: str, properties: Mapping[str, str]) -> Lakehouse:
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
-    settings = LakehouseSettings(order=4)
+    settings = LakehouseSettings(order=4, properties=properties)
     lake = create_on_store(
-        build_deterministic_effects(store), layout=layout, settings=settings, engines=LakehouseEngines
+        build_deterministic_effects(store),
+        layout=layout,
+        strict=False if properties and layout.startswith("tree") else None,
+        settings=settings,
+        engines=LakehouseEngines,
     )
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)
-        for name in FIRST_TABLES:
-            transaction.create_table(name, SCHEMA, keys=["key"])
+        for place, name in enumerate(FIRST_TABLES):
+            inline = {"write.inline-rows-max-bytes": "2000"} if place % 2 == 0 else {}
+            transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
     return lake
 
 

@@ -31,6 +31,15 @@ def test_every_version_is_what_its_transactions_made_of_the_one_before(seed: int
     assert ran.outcomes["committed"] > 0
 
 
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+def test_every_version_is_what_its_transactions_made_of_the_one_before_with_intents(layout: str) -> None:
+    reports = [
+        run_simulation(Simulation(seed, layout, writers=6, deeds=10, intents=True))
+        for seed in range(len(FAULT_PROFILES))
+    ]
+    assert sum(ran.groups for ran in reports) > 0
+
+
 def test_the_same_seed_gives_the_same_turns_and_the_same_outcomes() -> None:
     storm = Simulation(4, "tree", deeds=4)
     assert storm.fault_profile.name == "storm"

@@ -60,6 +60,18 @@ def test_a_delete_is_one_job(create_table: Callable[[str], Table], count_jobs: C
     assert [key for key, _ in rows_of(table)] == [key for key in range(20) if key % 5 != 3]
 
 
+def test_position_deletes_of_many_rows_are_written_by_the_tasks_that_find_them(
+    create_table: Callable[[str], Table], count_jobs: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mangrove.spark.row_changes.LOCAL_ROWS_MAX", 0)
+    table = create_table("position")
+    before = count_jobs()
+    assert table.delete("v % 5 = 3", engine="spark") == RowCounts(deleted=4)
+    assert count_jobs() - before <= 2, "the job that reads, and the one behind its exchange"
+    assert [key for key, _ in rows_of(table)] == [key for key in range(20) if key % 5 != 3]
+    assert table.delete("v = 99", engine="spark") == RowCounts()
+
+
 def test_an_update_that_keeps_the_keys_is_one_job(
     create_table: Callable[[str], Table], count_jobs: Callable[[], int]
 ) -> None:
@@ -69,6 +81,43 @@ def test_an_update_that_keeps_the_keys_is_one_job(
     assert table.update({"v": 0}, "v = 99", engine="spark") == RowCounts()
     assert count_jobs() - before == 2
     assert [pair for pair in rows_of(table) if pair[0] % 5 == 3] == [(3, 6), (8, 16), (13, 16), (18, 26)]
+
+
+def test_a_change_after_a_delete_and_an_upsert_is_still_one_job(
+    create_table: Callable[[str], Table], count_jobs: Callable[[], int]
+) -> None:
+    table = create_table("keys")
+    table.delete("id = 4", engine="local")
+    table.upsert([{"id": 5, "v": 3, "w": "a"}, {"id": 20, "v": 3, "w": "a"}], engine="local")
+    before = count_jobs()
+    assert table.update({"w": "b"}, "v % 5 = 3", engine="spark") == RowCounts(updated=6)
+    assert table.delete("w = 'b' and id > 10", engine="spark") == RowCounts(deleted=3)
+    assert count_jobs() - before == 2
+    assert {row["id"] for row in table.to_arrow(where="w = 'b'").to_pylist()} == {3, 5, 8}
+
+
+def test_a_merge_that_updates_and_inserts_writes_in_the_job_that_joins(
+    spark: SparkSession, create_table: Callable[[str], Table], count_jobs: Callable[[], int]
+) -> None:
+    table = create_table("keys")
+    # More rows than are compared value by value.
+    source = spark.range(5, 205).selectExpr("id", "cast(id as int) as v", "'b' as w").repartition(2)
+    merge = table.merge(source, "t.id = s.id").when_matched_update({"v": expr("t.v + s.v")}, where="s.id % 2 = 0")
+    before = count_jobs()
+    assert merge.when_not_matched_insert().execute() == RowCounts(inserted=185, updated=7)
+    assert count_jobs() - before <= 7
+    changed = {key: key % 10 + key if key % 2 == 0 else key % 10 for key in range(5, 20)}
+    expected = [(key, changed.get(key, key)) for key in range(205)]
+    assert rows_of(table) == expected
+
+
+def test_a_merge_of_rows_that_share_keys_changes_only_the_matched_ones(create_table: Callable[[str], Table]) -> None:
+    table = create_table("keys")
+    table.append([{"id": 1, "v": 100}])
+    merge = table.merge([{"id": 1, "v": 7}, {"id": 30, "v": 8}], "t.id = s.id", engine="spark")
+    merge = merge.when_matched_update({"v": expr("s.v")}, where="t.v = 100").when_not_matched_insert()
+    assert merge.execute() == RowCounts(inserted=1, updated=1)
+    assert [pair for pair in rows_of(table) if pair[0] in (1, 30)] == [(1, 1), (1, 7), (30, 8)]
 
 
 def test_a_merge_joins_only_rows_with_keys_of_the_source_and_reads_the_table_once(

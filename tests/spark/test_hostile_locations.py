@@ -23,7 +23,7 @@ from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table import Table
 from mangrove.local.parquet import encode_parquet
-from mangrove.maintenance.exports import EXPORT_RECORD_PATH, ExportRecord, encode_export_record
+from mangrove.maintenance.export_records import EXPORT_RECORD_PATH, ExportRecord, encode_export_record
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType

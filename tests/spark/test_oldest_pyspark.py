@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import uv
+from tests.spark.conftest import SHORT_LIVED
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("spark-processes")]
 
@@ -40,7 +41,7 @@ def test_the_oldest_pyspark_that_is_declared_creates_writes_reads_queries_and_st
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     ended = subprocess.run(
         [sys.executable, str(SMOKE), str(tmp_path), version],
-        env={**environment, "PYTHONPATH": str(installed(version))},
+        env={**environment, **SHORT_LIVED, "PYTHONPATH": str(installed(version))},
         capture_output=True,
         text=True,
         check=False,

@@ -15,6 +15,7 @@ from pyspark.sql.types import DataType, LongType, StringType, StructField, Struc
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.locators import Locator
 from mangrove.spark.data_source import MangroveSource
 from mangrove.spark.registration import attach, register
 from mangrove.spark.source_options import parse_options
@@ -296,6 +297,62 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
     given = CaseInsensitiveDict({"lake": lake.uri, "path": "sales.orders", **options})
     with pytest.raises((InvalidInputError, NotFoundError), match=complaint):
         MangroveSource(given).writer(StructType([StructField(*one) for one in columns.items()]), overwrite=False)
+
+
+def build_source(lake: Lakehouse, name: str, **options: str) -> MangroveSource:
+    return MangroveSource(CaseInsensitiveDict({"lake": lake.uri, "path": name, **options}))
+
+
+def read_numbers(lake: Lakehouse, name: str) -> list[int]:
+    """Return the keys of the rows that a batch read of the source returns."""
+    source = build_source(lake, name)
+    reader = source.reader(source.schema())
+    return sorted(key for part in reader.partitions() for batch in reader.read(part) for key in batch[0].to_pylist())
+
+
+def stream_numbers(lake: Lakehouse, name: str) -> list[int]:
+    """Return the keys of the rows that a first batch of a streaming read returns."""
+    source = build_source(lake, name)
+    reader = source.streamReader(source.schema())
+    parts = reader.partitions(start := reader.initialOffset(), reader.latestOffset(start))
+    return sorted(key for part in parts for batch in reader.read(part) for key in batch[0].to_pylist())
+
+
+def test_the_option_table_takes_the_canonical_string_of_every_part_of_a_table(lake: Lakehouse) -> None:
+    orders = lake.table("sales.orders")
+    orders.append([order(number) for number in range(6)])
+    orders.append([order(10)])
+    orders.create_stream("reload").append([order(99)])
+    locators: list[Locator] = [orders.locator, orders.opened().version_locator, orders.opened().stream_locator]
+    locators += [*(locator for locator, _ in orders.partitions()), *(locator for locator, _ in orders.deltas())]
+    names = ["sales|orders|1|reload|deltacat", *(lake.resolve(locator).canonical for locator in locators)]
+    assert {len(name.split("|")) for name in names} == {2, 3, 5, 7, 8}
+    for name in names:
+        expected = sorted(row["order_id"] for row in lake.table(name).to_arrow().to_pylist())
+        assert read_numbers(lake, name) == stream_numbers(lake, name) == expected
+
+
+def test_the_option_table_refuses_a_canonical_string_of_no_object(lake: Lakehouse) -> None:
+    lake.table("sales.orders").append([order(1)])
+    (partition, _) = next(iter(lake.table("sales.orders").partitions()))
+    name = lake.resolve(partition).canonical
+    for wrong in ("sales|orders|1|none|deltacat", name.replace("|deltacat|", "|iceberg|"), f"{name}|9"):
+        with pytest.raises(NotFoundError, match="does not exist"):
+            build_source(lake, wrong).schema()
+    with pytest.raises(InvalidInputError, match="names table version 1, but version is 2"):
+        build_source(lake, "sales|orders|1", tableVersion="2").schema()
+    with pytest.raises(InvalidInputError, match="is read-only; write to its table"):
+        build_source(lake, name).writer(StructType([StructField("order_id", LongType())]), overwrite=False)
+
+
+@pytest.mark.interop
+def test_rows_are_written_to_a_stream_by_its_canonical_string(session: SparkSession, lake: Lakehouse) -> None:
+    lake.table("sales.orders").create_stream("reload")
+    name = "sales|orders|1|reload|deltacat"
+    frame = session.range(3).selectExpr("id AS order_id")
+    frame.write.format("mangrove").options(lake=lake.uri).mode("append").save(name)
+    assert sorted(row["order_id"] for row in lake.table(name).to_arrow().to_pylist()) == [0, 1, 2]
+    assert lake.table("sales.orders").to_arrow().num_rows == 0
 
 
 @pytest.mark.parametrize(

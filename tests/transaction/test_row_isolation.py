@@ -270,7 +270,7 @@ def test_no_update_is_lost_at_snapshot_and_nothing_at_serializable(name: str, is
         (RowWriters,),
         {"isolation": isolation, "checks_reads": checks_reads, **CONFIGURATIONS[name]},
     )
-    run_state_machine_as_test(machine, settings=settings(max_examples=20, stateful_step_count=30))
+    run_state_machine_as_test(machine, settings=settings(max_examples=10, stateful_step_count=30))
 
 
 def test_at_snapshot_the_same_machine_finds_reads_that_no_longer_hold() -> None:

@@ -142,14 +142,17 @@ def test_the_canonical_string_of_a_table_version_leads_to_its_page_and_back(lake
         page = client.get("/tables/sales.orders?table_version=2").text
         assert 'href="/objects?name=sales%7Corders%7C2"' in page
         assert 'href="/tables/sales.orders?table_version=2"' in client.get("/objects?name=sales%7Corders%7C2").text
-        for locator in (made.opened().stream_locator, staged.opened().stream_locator, served.parent, served):
-            found = client.get(f"/objects?{urlencode({'name': lake.resolve(locator).canonical})}").text
-            (address,) = re.findall(r'<p><a href="([^"]*)">Its page', found)
-            assert client.get(address).status_code == 200
-            assert "table_version=2" in address
-        for locator in (other.parent, other):
-            other_page = client.get(f"/objects?{urlencode({'name': lake.resolve(locator).canonical})}")
-            assert (other_page.status_code, "Its page" in other_page.text) == (200, False)
+        for stream, locators in (
+            (made.opened().stream_locator, (served.parent, served)),
+            (staged.opened().stream_locator, (other.parent, other)),
+        ):
+            for locator in (stream, *locators):
+                canonical = lake.resolve(locator).canonical
+                found = client.get(f"/objects?{urlencode({'name': canonical})}").text
+                (address,) = re.findall(r'<p><a href="([^"]*)">Its page', found)
+                address = html.unescape(address)
+                assert f"table_version=2&stream={stream.stream_id}" in address
+                assert canonical in get(client, address)
 
 
 def test_a_table_that_others_keep_shows_where_it_lies(client: TestClient) -> None:
@@ -299,7 +302,7 @@ def test_each_page_has_a_json_twin_and_leads_to_it(lake: Lakehouse, client: Test
 def test_every_link_of_every_page_leads_somewhere(lake: Lakehouse, client: TestClient) -> None:
     for address in pages(lake):
         for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', client.get(address).text))):
-            if link.endswith(("/rows", "/profile")):
+            if link.partition("?")[0].endswith(("/rows", "/profile")):
                 continue  # the data files of this lakehouse do not exist; test_rows.py has real ones
             assert client.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {address}"
 

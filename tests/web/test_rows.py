@@ -1,5 +1,6 @@
 """The pages of a table show its rows, its changed rows, its profile, its history and its files, in each layout."""
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.web.test_rollback import BEARER, HERE, WRITABLE, form_of
 
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
+from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 from mangrove.wiring import build_engines_factory
@@ -57,6 +59,38 @@ def test_rows_are_narrowed_by_a_condition(reader: TestClient) -> None:
     assert "There are no rows here." in get(reader, f"{TABLE}/rows?where=id%20%3D%20110")
     assert "there is no column 'nothing'" in get(reader, f"{TABLE}/rows?where=nothing%20%3D%201", 404)
     assert reader.get(f"{TABLE}/rows?where=id%20in%20(select%201)").status_code == 400
+
+
+def test_rows_are_sorted_by_a_column_over_all_pages(reader: TestClient) -> None:
+    assert ids_of(reader, f"{TABLE}/rows?sort=id") == [*range(50)]
+    assert ids_of(reader, f"{TABLE}/rows?sort=id&order=desc&offset=50") == [*range(49, -1, -1)]
+    assert ids_of(reader, f"{TABLE}/rows?sort=id&order=desc&where=id%20%3C%203") == [2, 1, 0]
+    page = reader.get(f"{TABLE}/rows?sort=id").text
+    assert (
+        '<th aria-sort="ascending" scope="col"><a href="/tables/shop.orders/rows?sort=id&amp;order=desc">id ▲</a>'
+        in page
+    )
+    assert 'href="/tables/shop.orders/rows?sort=customer"' in page
+    assert "sort=place" not in page, "a struct has no order"
+    assert 'sort=id&amp;offset=50" rel="next"' in page
+    for wrong in ("sort=nothing", "sort=place", "sort=id&order=up", "sort=id&offset=20000"):
+        assert reader.get(f"{TABLE}/rows?{wrong}").status_code == 400
+
+
+def test_rows_are_counted_once_for_each_version() -> None:
+    store = CountingStore(MemoryStore())
+    lake = create_on_store(build_deterministic_effects(store), engines=build_engines_factory())
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.plain", "id bigint", keys=["id"])
+    table.append([{"id": number} for number in range(10)])
+    table.delete("id = 3")
+    with visitor(lake) as client:
+        first = client.get("/api/tables/shop.plain").json()["live_rows"]
+        before = store.requests.bytes_read
+        assert client.get("/api/tables/shop.plain").json()["live_rows"] == first
+        assert store.requests.bytes_read == before, "no data file is opened again"
+        table.append([{"id": 20}])
+        assert client.get("/api/tables/shop.plain").json()["live_rows"]["rows"] == first["rows"] + 1 == 10
 
 
 def test_rows_of_an_earlier_version_are_shown(shop: Lakehouse, reader: TestClient) -> None:
@@ -131,6 +165,7 @@ def test_a_profile_has_nulls_distinct_values_and_a_histogram_of_each_column(read
     assert (columns["customer"]["nulls"], columns["customer"]["distinct"]) == (10, 90)
     assert sum(columns["id"]["histogram"]["counts"]) == 100
     assert columns["place"]["distinct"] is None
+    assert columns["id"]["frequent"] == []
 
 
 def test_the_files_of_a_table_are_listed_and_a_compaction_is_recommended(reader: TestClient) -> None:
@@ -176,3 +211,43 @@ def test_every_link_of_the_pages_of_a_table_leads_somewhere(reader: TestClient) 
     for name in ("", "/rows", "/profile", "/history", "/files", "/changes"):
         for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', reader.get(f"{TABLE}{name}").text))):
             assert reader.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {name}"
+
+
+def find_link(client: TestClient, address: str, pattern: str) -> str:
+    """Return the address of the only link of a page that matches."""
+    (found,) = {
+        link for link in re.findall(r'href="([^"]*"[^<]*)<', client.get(address).text) if re.search(pattern, link)
+    }
+    return html.unescape(found.partition('"')[0])
+
+
+def test_a_stream_that_is_not_served_has_the_pages_of_the_served_one(shop: Lakehouse, reader: TestClient) -> None:
+    staged = shop.table("shop.orders").create_stream("reload")
+    for number in (7, 8):
+        staged.append([{"id": number, "customer": "staged"}])
+    stream = find_link(reader, TABLE, "stream=reload")
+    assert "shop.orders, stream reload" in get(reader, stream)
+    partition = find_link(reader, stream, "/partitions/")
+    delta = find_link(reader, partition, "/deltas/1[?]")
+    assert "Written by" in get(reader, delta)
+    rows = find_link(reader, partition, ">Rows")
+    assert sorted(ids_of(reader, rows)) == [7, 8]
+    assert ids_of(reader, find_link(reader, delta, ">Rows")) == [7]
+    assert ids_of(reader, f"{rows}&where=id+%3D+8") == [8]
+    assert 'name="stream" value="reload"' in reader.get(rows).text
+    for tab in ("profile", "history", "files", "changes"):
+        assert "stream reload" in get(reader, rows.replace("/rows?", f"/{tab}?"))
+    assert len(reader.get(f"/api{find_link(reader, partition, '>Files')}").json()["listed"]) == 2
+    assert "staged" not in reader.get(f"{TABLE}/rows?where=id+%3D+7").text
+
+
+def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(
+    shop: Lakehouse, reader: TestClient
+) -> None:
+    shop.create_table("shop.raw", schemaless=True).add_files({"a.csv": b"id\n1\n", "b.png": b"xyz"})
+    page = get(reader, find_link(reader, "/tables/shop.raw", ">Files"))
+    assert "image/png" in page
+    assert "Data files 2 Size 8 bytes" in page
+    partition = find_link(reader, "/tables/shop.raw", "/partitions/")
+    assert "/rows" not in reader.get(partition).text
+    assert "text/csv" in get(reader, find_link(reader, partition, ">Files"))

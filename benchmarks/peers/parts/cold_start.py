@@ -37,7 +37,7 @@ def run(setting: Setting) -> PartResult:
 def measure_starts(result: PartResult, workers: Mapping[str, Worker], setting: Setting, table: str = "t") -> None:
     """Add the times from the start of a process to the answer of its first scan."""
     row = result.row("start, open and scan")
-    for _ in range(setting.sizes.rounds):
+    for _ in setting.list_turns():
         for name, worker in workers.items():
             cell = row.cells[name]
             start, cpu_start = time.perf_counter(), read_children_cpu_seconds()

@@ -26,7 +26,7 @@ def run(setting: Setting) -> PartResult:
     )
     with setting.folder() as folder:
         files = write_commits(folder, commits)
-        for _ in range(setting.sizes.rounds):
+        for _ in setting.list_turns():
             with setting.folder() as round_folder, setting.workers(result, round_folder) as first_workers:
                 for name, first in first_workers.items():
                     with ExitStack() as stack:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.peers.client import Failed, Worker
@@ -14,6 +15,8 @@ CATALOGS = ("mangrove", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk"
 """The systems that know their tables; the others have a folder per table."""
 MEASURED = 5
 CREATED_AT_ONCE = 1_000
+COMMITS_GOAL, TABLES_GOAL = 100_000, 10_000_000
+"""The sizes that shorter curves are extrapolated to."""
 
 
 def run(setting: Setting) -> PartResult:
@@ -25,7 +28,8 @@ def run(setting: Setting) -> PartResult:
         f"Medians of {MEASURED} operations at each size, on the local disk: appends of 3 rows and lookups of one key "
         "after that many commits to one table, and creation and reading of an empty table among that many tables. A "
         f"curve ends where {CREATED_AT_ONCE:,} tables or the commits up to the next size take longer than "
-        f"{sizes.seconds_max:g} s.",
+        f"{sizes.seconds_max:g} s. Larger sizes are extrapolated from the slope between the last two, which is too low "
+        "for costs that are still small at those sizes.",
         SYSTEMS,
     )
     with setting.folder() as folder:
@@ -52,7 +56,8 @@ def grow_commits(workers: Mapping[str, Worker], files: list[str], commits_max: i
         "append of 3 rows": {"operation": "append", "table": "t", "rows": files[1]},
         "lookup of one key": {"operation": "filter", "table": "t", "column": "id", "low": 1, "high": 2},
     }
-    return grow(workers, "commits of the table", list_sizes(1, commits_max), fill, measured, seconds_max)
+    axis = Axis("commits of the table", list_sizes(1, commits_max), COMMITS_GOAL)
+    return grow(workers, axis, fill, measured, seconds_max)
 
 
 def grow_tables(workers: Mapping[str, Worker], tables_max: int, seconds_max: float) -> list[Curve]:
@@ -66,21 +71,31 @@ def grow_tables(workers: Mapping[str, Worker], tables_max: int, seconds_max: flo
         "creation of a table": {"operation": "create_many", "count": 1},
         "read of an empty table": {"operation": "scan", "table": "n0"},
     }
-    return grow(workers, "tables", list_sizes(10, tables_max), fill, measured, seconds_max)
+    axis = Axis("tables", list_sizes(10, tables_max), TABLES_GOAL)
+    return grow(workers, axis, fill, measured, seconds_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What grows, the sizes to measure, and the size to extrapolate to."""
+
+    title: str
+    sizes: Iterator[int]
+    goal: int
 
 
 def grow(
     workers: Mapping[str, Worker],
-    axis: str,
-    sizes: Iterator[int],
+    axis: Axis,
     fill: Callable[[Worker, int, int], None],
     measured: Mapping[str, Mapping[str, Any]],
     seconds_max: float,
 ) -> list[Curve]:
     """Return a curve per measured operation, each size filled and measured on all systems before the next one."""
-    curves = [Curve(what, axis) for what in measured]
+    curves = [Curve(what, axis.title, size_goal=axis.goal) for what in measured]
     done = 0
-    for size in sizes:
+    for size in axis.sizes:
+        print(f"   {size:,} {axis.title}", flush=True)
         for name, worker in workers.items():
             open_curves = [curve for curve in curves if name not in curve.ended]
             try:

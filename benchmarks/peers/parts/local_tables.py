@@ -28,7 +28,7 @@ def run(setting: Setting) -> PartResult:
     )
     with setting.folder() as folder:
         files = write_inputs(folder, rows)
-        for turn in range(setting.sizes.rounds):
+        for turn in setting.list_turns():
             with setting.folder() as round_folder, setting.workers(result, round_folder) as workers:
                 comparison = Comparison(result, workers, turn, setting.sizes.seconds_max)
                 warm_up(comparison, folder)

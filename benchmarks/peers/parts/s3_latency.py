@@ -29,11 +29,11 @@ def run(setting: Setting) -> PartResult:
         files, updates = write_commits(folder, COMMITS), write_updates(folder, COMMITS)
         table = write_rows(make_rows(rows), folder / "table.arrow")
         with open_bucket_workers(setting, result, folder, sizes.latency_millis) as (workers, _):
-            for turn in range(sizes.rounds):
+            for turn in setting.list_turns():
                 run_round(Comparison(result, workers, turn, sizes.seconds_max), files, updates, table, rows, turn)
             for worker in workers.values():
                 worker.stop()
-            measure_starts(result, workers, setting, table=f"small{sizes.rounds - 1}")
+            measure_starts(result, workers, setting, table="small0")
     return result
 
 

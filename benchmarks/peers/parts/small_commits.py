@@ -26,7 +26,7 @@ def run(setting: Setting) -> PartResult:
     )
     with setting.folder() as folder:
         files, updates = write_commits(folder, commits), write_updates(folder, commits)
-        for turn in range(setting.sizes.rounds):
+        for turn in setting.list_turns():
             with setting.folder() as round_folder, setting.workers(result, round_folder) as workers:
                 run_round(Comparison(result, workers, turn, setting.sizes.seconds_max), files, updates)
     return result

@@ -6,18 +6,16 @@ from benchmarks.peers.results import PartResult
 from benchmarks.peers.setting import Setting
 from benchmarks.tpch import QUERIES, TABLES, generate
 
-ROUNDS_MAX = 2
 TOTAL = "all queries"
 
 
 def run(setting: Setting) -> PartResult:
     """Measure each query on all systems before the next one."""
-    scale, rounds = setting.sizes.scale, min(setting.sizes.rounds, ROUNDS_MAX)
+    scale = setting.sizes.scale
     result = setting.begin(
         "tpch",
         "TPC-H on Spark",
-        f"Scale factor {scale:g}; each query runs once to warm up and {rounds} times measured. The first row adds the "
-        "shortest times of all queries.",
+        f"Scale factor {scale:g}; each query runs once to warm up. The first row adds the shortest times of all.",
         SYSTEMS,
     )
     with setting.folder() as folder, setting.workers(result, folder) as workers:
@@ -25,13 +23,12 @@ def run(setting: Setting) -> PartResult:
         loading = Comparison(result, workers, 0, setting.sizes.seconds_max)
         for table in TABLES:
             loading.prepare("load_files", table=table, path=str(folder / "files" / f"{table}.parquet"))
-        for turn in range(rounds + 1):
+        for query in QUERIES:
+            loading.prepare("query", sql=query)
+        for turn in setting.list_turns():
             comparison = Comparison(result, workers, turn, setting.sizes.seconds_max)
             for number, query in enumerate(QUERIES, start=1):
-                if turn:
-                    comparison.measure(f"query {number}", "query", sql=query)
-                else:
-                    comparison.prepare("query", sql=query)
+                comparison.measure(f"query {number}", "query", sql=query)
     add_totals(result)
     return result
 

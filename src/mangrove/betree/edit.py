@@ -1,10 +1,10 @@
 """Message insertion with buffer flushes, node splits and node merges.
 
 A commit appends its messages to the root's buffer, and usually nothing else. When the
-buffer is full, messages of *earlier* transactions are flushed to the child with the
-most messages, and from there only as far as necessary. The messages of a transaction
-always stay in the root that it commits, where conflict detection of concurrent
-writers reads them.
+buffer is full, or has many messages for one child, messages of *earlier* transactions
+are flushed to the child with the most messages, and from there only as far as
+necessary. The messages of a transaction always stay in the root that it commits, where
+conflict detection of concurrent writers reads them.
 
 Three rules preserve the newest value of each key:
 
@@ -146,9 +146,16 @@ def apply_messages(root: Node, messages: Sequence[Message], shape: NodeLimits, r
 
     Unwritten nodes are referenced directly in place of pointers.
     """
-    if len(root.buffer) + len(messages) > shape.root_buffer_max:
+    if len(root.buffer) + len(messages) > shape.root_buffer_max or _is_flush_due(root, shape.flush_min):
         root = _make_room_in_root(root, len(messages), shape, read)
     return replace(root, buffer=(*root.buffer, *messages))
+
+
+def _is_flush_due(node: Node, flush_min: int) -> bool:
+    """Return whether one child has so many messages that writing it costs less than carrying them further."""
+    if node.is_leaf or len(node.buffer) < flush_min:
+        return False
+    return max(map(len, _by_child(node).values()), default=0) >= flush_min
 
 
 def _make_room_in_root(root: Node, incoming: int, shape: NodeLimits, read: ReadNodes) -> Node:
@@ -165,8 +172,10 @@ def _make_room_in_root(root: Node, incoming: int, shape: NodeLimits, read: ReadN
     reader = _NodeReader(read)
     reader.read_ahead(root, len(root.buffer) + incoming - enough, spare)
     must = True
-    while root.buffer and len(root.buffer) + incoming > enough and (must or spare >= 2):
-        if len(root.keys) >= shape.keys_max:
+    while len(root.buffer) + incoming > enough or _is_flush_due(root, shape.flush_min):
+        if not root.buffer or not (must or spare >= 2):
+            break
+        if len(root.keys) >= shape.root_keys_max:
             # The messages stay above the two halves, so that neither overflows.
             halves = split_node(replace(root, buffer=()))
             root, written = replace(_grow_root(halves, shape), buffer=root.buffer), len(halves.nodes)
@@ -267,8 +276,8 @@ def _make_room(child: Node, requested: int, shape: NodeLimits, read: _NodeReader
     """Return `child` with space for some messages, for all `requested` ones if that is cheap."""
     written = 0
     read.read_ahead(child, len(child.buffer) + requested - shape.buffer_max, budget.spare)
-    while len(child.buffer) + requested > shape.buffer_max and len(child.keys) < shape.keys_max:
-        if not child.buffer or not budget.allows(written):
+    while len(child.buffer) + requested > shape.buffer_max or _is_flush_due(child, shape.inner_flush_min):
+        if not child.buffer or len(child.keys) >= shape.keys_max or not budget.allows(written):
             break
         left = _Budget(budget.spare - written, budget.must and not written)
         child, more = _flush_buffer(child, shape.buffer_max, shape, read, left)

@@ -103,13 +103,23 @@ ReadNodes: TypeAlias = Callable[[Sequence[str]], Sequence[Node]]
 class NodeLimits:
     """The maximum sizes of nodes and buffers.
 
-    A small root buffer keeps the file that every commit writes small; large buffers below
-    make each flush carry many messages.
+    Every commit writes the root, so the root is small; large buffers below make each flush
+    carry many messages.
     """
 
     order: int = 128
     root_buffer_max: int = 128
     buffer_max: int = 1024
+    root_children_max: int = 32
+    """The number of children at which a root is split; other nodes have up to `order` children."""
+    flush_min: int = 16
+    """The number of messages for one child at which the root flushes them before its buffer is full.
+
+    The fewer, the smaller the root, but the more often the child is written: with a leaf of n keys the bytes of
+    both are least at √(2n).
+    """
+    inner_flush_min: int = 64
+    """The same number for nodes below the root."""
     writes_max: int = 6
     """The number of nodes that a commit of one message may write in addition to one path to a leaf."""
 
@@ -123,6 +133,11 @@ class NodeLimits:
     def keys_max(self) -> int:
         """The maximum number of keys of a node."""
         return self.order - 1
+
+    @property
+    def root_keys_max(self) -> int:
+        """The maximum number of keys of a root with children that is not split."""
+        return min(self.order, self.root_children_max) - 1
 
     @property
     def keys_min(self) -> int:

@@ -239,6 +239,9 @@ def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) ->
 def _merge_entries(
     keys: Sequence[str], values: Sequence[str], waiting: Sequence[str], pending: Mapping[str, Message]
 ) -> Iterator[Entry]:
+    if not waiting:
+        yield from map(Entry, keys, values)
+        return
     position = 0
     for key, value in zip(keys, values, strict=True):
         while position < len(waiting) and waiting[position] < key:

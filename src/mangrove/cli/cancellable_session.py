@@ -24,14 +24,14 @@ from mangrove.wiring import open_sql_session
 if TYPE_CHECKING:
     from mangrove.sql.results import Result
 
-__all__ = ["CancellableRunner", "CancellableSession", "WriteGate"]
+__all__ = ["CancellableRunner", "CancellableSession", "WriteFence"]
 
 T = TypeVar("T")
 _LOOK_SECONDS: Final = 0.1
 _CANCEL_AGAIN_SECONDS: Final = 0.5
 
 
-class WriteGate:
+class WriteFence:
     """Rejects the writes of a conversation's lakehouse once it is closed.
 
     Both layouts commit with an exclusive create, so a statement without an exclusive
@@ -50,7 +50,7 @@ class WriteGate:
             self._has_begun_commit = False
 
     def check(self, requests: StoreRequests) -> None:
-        """Raise StorageError for a write if the gate is closed; called before each request."""
+        """Raise StorageError for a write if the fence is closed; called before each request."""
         with self._lock:
             if self.is_closed and (requests.puts or requests.creates or requests.deletes):
                 raise StorageError("write rejected: the statement was abandoned with a second Ctrl-C")
@@ -150,24 +150,24 @@ def _wait_until_done(running: "Future[Any]") -> None:
 
 
 class CancellableSession:
-    """A SQL session with the thread that runs its statements and the write gate of its store."""
+    """A SQL session with the thread that runs its statements and the write fence of its store."""
 
     def __init__(self, session: CommandContext, lake: str, engine: str | None = None) -> None:
-        self.gate = WriteGate()
+        self.fence = WriteFence()
         engines: list[QuietEngines] = []
 
         def make_engines(effects: Effects) -> QuietEngines:
             engines.append(QuietEngines(effects, session.storage_options))
             return engines[-1]
 
-        self.sql_session = open_sql_session(session.open(lake, make_engines, self.gate), engine)
+        self.sql_session = open_sql_session(session.open(lake, make_engines, self.fence), engine)
         (self._engines,) = engines
         self.cancelling = CancellableRunner(self._engines.cancel)
 
     @property
     def is_over(self) -> bool:
         """Whether a statement was abandoned with a second Ctrl-C, so that no further statement can run."""
-        return self.cancelling.is_busy or self.gate.is_closed
+        return self.cancelling.is_busy or self.fence.is_closed
 
     def run(self, work: Callable[[], T]) -> T:
         """Run work that calls `script` and return its result; Ctrl-C raises KeyboardInterrupt."""
@@ -184,9 +184,9 @@ class CancellableSession:
 
     def abandon(self) -> None:
         """Stop waiting for the running statement and reject its further writes and commits."""
-        self.gate.close()
+        self.fence.close()
 
     def _before_statement(self) -> None:
-        self.gate.begin_statement()
+        self.fence.begin_statement()
         if self.cancelling.is_cancelled:
             raise KeyboardInterrupt

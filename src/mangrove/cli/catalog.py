@@ -244,6 +244,7 @@ def render_object(found: ObjectSummary) -> RenderableType:
         (found.kind, Text(found.canonical, style="cyan")),
         ("locator", found.locator),
         *((name, json.dumps(value, ensure_ascii=False)) for name, value in found.fields.items()),
+        *_line_unless_empty("contains", "\n".join(found.children)),
     ]
     return build_property_table(lines)
 

@@ -20,7 +20,7 @@ from mangrove.cli.context import (
 )
 from mangrove.cli.environment import CACHE_BYTES_VARIABLE, CACHE_VARIABLE, LAKE_VARIABLE
 from mangrove.cli.quiet_engines import QuietEngines
-from mangrove.maintenance.engine_choice import ENGINES
+from mangrove.maintenance.engine_choice import ENGINES, LOCAL
 from mangrove.wiring import LocalEngines
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def engine_option(work: str) -> Callable[[F], F]:
 
 def choose_engines(session: CommandContext, engine: str | None) -> "EnginesFactory":
     """Return the engines of a command. Spark starts only when it is needed."""
-    if engine == "local":
+    if engine == LOCAL:
         return LocalEngines
     return partial(QuietEngines, storage_options=session.storage_options, what="--engine spark")
 

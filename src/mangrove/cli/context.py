@@ -27,7 +27,7 @@ from mangrove.storage.uri import expand_location, parse_root_uri
 from mangrove.wiring import open_on_store
 
 if TYPE_CHECKING:
-    from mangrove.cli.cancellable_session import WriteGate
+    from mangrove.cli.cancellable_session import WriteFence
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.opening import EnginesFactory
 
@@ -116,12 +116,12 @@ class CommandContext:
     _effects: list[Effects] = field(default_factory=list)
     _opened: "list[Lakehouse]" = field(default_factory=list)
 
-    def store(self, location: str | os.PathLike[str], gate: "WriteGate | None" = None) -> Store:
-        """Return the store at a URI or a folder path; a gate may reject its writes."""
+    def store(self, location: str | os.PathLike[str], fence: "WriteFence | None" = None) -> Store:
+        """Return the store at a URI or a folder path; a fence may reject its writes."""
         store = open_store(location, self.storage_options)
         if isinstance(store, LocalStore) and os.path.isfile(_folder_of(store)):
             raise InvalidInputError(f"{location} is a file; give the folder of a lakehouse")
-        return self._counting(store, gate)
+        return self._counting(store, fence)
 
     def store_of_files(self, folder: str, location: str) -> Store:
         """Return the store of a folder of input files; `location` is the path that the user gave."""
@@ -134,10 +134,10 @@ class CommandContext:
                 raise InvalidInputError(f"{location} is neither a file nor a folder; copy its content into a file")
         return self._counting(store)
 
-    def _counting(self, store: Store, gate: "WriteGate | None" = None) -> Store:
-        if not self.with_stats and gate is None:
+    def _counting(self, store: Store, fence: "WriteFence | None" = None) -> Store:
+        if not self.with_stats and fence is None:
             return store
-        check = _check_nothing if gate is None else gate.check
+        check = _check_nothing if fence is None else fence.check
         counting = _CountingLocalStore(store, check) if isinstance(store, LocalStore) else CountingStore(store, check)
         self._counted.append(counting)
         return counting
@@ -165,13 +165,13 @@ class CommandContext:
         return open_layout(self._around(resolve_store(location, self.store, self.cache)))
 
     def open(
-        self, location: str, engines: "EnginesFactory | None" = None, gate: "WriteGate | None" = None
+        self, location: str, engines: "EnginesFactory | None" = None, fence: "WriteFence | None" = None
     ) -> "Lakehouse":
         """Open the lakehouse at a location. `engines` is required to read or write rows.
 
-        The lakehouse rejects all writes and commits once `gate` is closed.
+        The lakehouse rejects all writes and commits once `fence` is closed.
         """
-        store = resolve_store(location, lambda place: self.store(place, gate), self.cache)
+        store = resolve_store(location, lambda place: self.store(place, fence), self.cache)
         lake = open_on_store(self._around(store), engines)
         self._opened.append(lake)
         return lake

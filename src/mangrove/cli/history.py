@@ -20,7 +20,7 @@ from mangrove.inspect.formatting import format_time_millis
 from mangrove.inspect.summary import load_table_schema
 from mangrove.lakehouse.diff import ChangeKind, ObjectChange, build_diff
 from mangrove.lakehouse.time_travel import load_snapshot_at
-from mangrove.maintenance.exports import Export, list_exports
+from mangrove.maintenance.export_records import Export, list_exports
 from mangrove.maintenance.progress import format_bytes
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.json_codec import Json

@@ -204,7 +204,7 @@ class Shell:
 
     def _answer(self, text: str) -> bool:
         if not self.conversation.is_over:
-            self.conversation.gate.begin_statement()
+            self.conversation.fence.begin_statement()
         try:
             command = parse_meta_command(text)
             if command is None:
@@ -214,7 +214,7 @@ class Shell:
         except KeyboardInterrupt:
             if self.conversation.is_over:
                 self._abandon()
-            elif self.conversation.gate.has_begun_commit:
+            elif self.conversation.fence.has_begun_commit:
                 _print_error(f"the statement was cancelled, {_MAY_HAVE_COMMITTED}")
             else:
                 _print_error("the statement was cancelled and changed nothing")
@@ -247,7 +247,7 @@ class Shell:
         """Start a new conversation; the statement that still runs can no longer commit."""
         abandoned = self.conversation
         abandoned.abandon()
-        if abandoned.gate.has_begun_commit:
+        if abandoned.fence.has_begun_commit:
             _print_error(f"the statement was abandoned, {_MAY_HAVE_COMMITTED}")
         else:
             _print_error("the statement was abandoned; it changed nothing and can no longer commit")

@@ -57,9 +57,13 @@ def versions_command(session: CommandContext, lake: str, table: str, at: str | N
 )
 @click.argument("table", shell_complete=offer_tables)
 @click.option("--schema", help="Columns as SQL text, or @FILE to read them from a file.  [default: the current ones]")
-@click.option("--key", "keys", multiple=True, metavar="COLUMN", help="Key column.  [default: the current ones]")
-@click.option("--partition-by", multiple=True, metavar="TERM", help="Partition field.  [default: the current ones]")
-@click.option("--sort-by", multiple=True, metavar="TERM", help="Sort column.  [default: the current ones]")
+@click.option(
+    "--key", "keys", multiple=True, metavar="COLUMN", help="Key column, '' for none.  [default: the current ones]"
+)
+@click.option(
+    "--partition-by", multiple=True, metavar="TERM", help="Partition field, '' for none.  [default: the current ones]"
+)
+@click.option("--sort-by", multiple=True, metavar="TERM", help="Sort column, '' for none.  [default: the current ones]")
 @click.option("--description", help="Description of the version.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the version.")
 @click.option("--number", type=click.IntRange(1), help="Number of the version.  [default: the next one]")
@@ -73,9 +77,9 @@ def create_version_command(
     opened = session.open(lake)
     made = opened.table(table).create_version(
         None if schema is None else read_schema_text(schema),
-        keys=keys or None,
-        partition_by=partition_by or None,
-        sort_by=sort_by or None,
+        keys=_parse_list(keys),
+        partition_by=_parse_list(partition_by),
+        sort_by=_parse_list(sort_by),
         description=description,
         properties=parse_key_values(properties, "--property") if properties else None,
         version=number,
@@ -181,6 +185,11 @@ def _to_json(one: TableVersionInfo) -> Json:
 
 def _plain(fields: dict[str, Any]) -> Json:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+
+
+def _parse_list(given: Sequence[str]) -> list[str] | None:
+    """Return the given texts, an empty list for one empty text, or None if there are none."""
+    return [one for one in given if one] if given else None
 
 
 def _parse_number(text: str) -> int:

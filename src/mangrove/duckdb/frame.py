@@ -14,6 +14,7 @@ from mangrove.duckdb.functions import MACROS
 from mangrove.duckdb.query import Relation
 from mangrove.errors import InvalidInputError, MangroveError, StorageError
 from mangrove.lakehouse.listing import SHOWN_MAX, render_html
+from mangrove.lakehouse.sql_port import DUCKDB
 from mangrove.local.frames import to_polars
 from mangrove.local.python_rows import to_python_rows
 from mangrove.model.arrow_schema import type_to_arrow
@@ -147,7 +148,7 @@ class DuckDbFrame:
     @property
     def engine(self) -> str:
         """The name of the engine that computes the rows."""
-        return "duckdb"
+        return DUCKDB
 
     def _repr_html_(self) -> str:
         rows = list(self.iterate(SHOWN_MAX + 1))

@@ -20,7 +20,7 @@ from mangrove.duckdb.types import is_scannable, to_duckdb_type
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.scan import RowMaskCache, select_columns, stream_scan
-from mangrove.maintenance.exports import LayeredStore
+from mangrove.maintenance.export_records import LayeredStore
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET
 from mangrove.model.schema import Schema
@@ -128,7 +128,8 @@ class TableScanner:
         self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[Column]
     ) -> ArrowSource:
         if not plan.scans:
-            return schema_to_arrow(Schema(tuple(columns))).empty_table()
+            # An empty array of Arrow would import pandas where it is installed.
+            return pa.Table.from_batches([], schema_to_arrow(Schema(tuple(columns))))
         return _ScanStream(
             lambda: stream_scan(self._store, state, plan, columns, predicate, self._vectors),
             schema_to_arrow(Schema(tuple(columns))),

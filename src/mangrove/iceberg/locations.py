@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.maintenance.exports import LayeredStore
+from mangrove.maintenance.export_records import LayeredStore
 from mangrove.model.manifests import DataFile
 from mangrove.storage.local_links import refuse_links
 from mangrove.storage.port import Store

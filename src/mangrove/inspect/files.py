@@ -26,7 +26,7 @@ from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.revision import NEWER, OLDER
 from mangrove.layouts.tree.versions import decode_hint
 from mangrove.maintenance.convert.replay import CONVERSION_PATH, decode_conversion
-from mangrove.maintenance.exports import EXPORT_RECORD_PATH, decode_export_record
+from mangrove.maintenance.export_records import EXPORT_RECORD_PATH, decode_export_record
 from mangrove.model.json_codec import Json, to_json
 from mangrove.model.locators import Kind
 

@@ -2,12 +2,15 @@
 
 import json
 from dataclasses import dataclass
+from itertools import islice
 
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
+from mangrove.inspect.summary import CHILDREN_MAX
 from mangrove.model.canonical import CanonicalName
 from mangrove.model.json_codec import to_json
-from mangrove.model.locators import DeltaLocator, Locator, PartitionLocator, TableVersionLocator
-from mangrove.model.objects import TableVersion
+from mangrove.model.locators import Kind
+from mangrove.transaction.canonical_names import list_children
+from mangrove.transaction.deltas import TableTarget, build_table_target
 
 __all__ = ["CanonicalObjectInfo", "load_object_info"]
 
@@ -23,14 +26,13 @@ class CanonicalObjectInfo:
     locator: str | None = None
     namespace: str = ""
     table: str | None = None
-    table_version: int | None = None
-    partition_id: str | None = None
-    position: int | None = None
+    target: TableTarget | None = None
+    """What is read by this name; None for a namespace or view."""
     ancestors: tuple[str, ...] = ()
     """Outermost first."""
     fields: tuple[tuple[str, str], ...] = ()
-    has_page: bool = True
-    """False for a partition or delta of a stream that is not read, which only this page describes."""
+    children: tuple[str, ...] = ()
+    """The canonical strings of the first streams, partitions or deltas in it."""
 
 
 def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> CanonicalObjectInfo:
@@ -49,20 +51,11 @@ def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> Canonic
         str(found.locator),
         found.name.namespace,
         found.name.table,
-        found.name.version,
-        found.name.partition_id,
-        found.name.position,
+        None if found.kind in (Kind.NAMESPACE, Kind.VIEW) else build_table_target(found.name),
         tuple(_list_ancestors(found.name)),
         tuple((key, json.dumps(value, ensure_ascii=False)) for key, value in fields),
-        _is_served(pinned, found.locator),
+        tuple(map(str, islice(list_children(pinned.snapshot, found), CHILDREN_MAX))),
     )
-
-
-def _is_served(pinned: PinnedLakehouse, locator: Locator) -> bool:
-    if not isinstance(locator, PartitionLocator | DeltaLocator):
-        return True
-    version = pinned.snapshot.get(TableVersionLocator(locator.namespace_id, locator.table_id, locator.version))
-    return isinstance(version, TableVersion) and version.latest_stream_id == locator.stream_id
 
 
 def _list_ancestors(name: CanonicalName) -> list[str]:

@@ -14,7 +14,7 @@ from mangrove.inspect.page import (
     build_version_info,
     version_comparer_of,
 )
-from mangrove.maintenance.exports import list_exports
+from mangrove.maintenance.export_records import list_exports
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Object, SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings

@@ -6,13 +6,13 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.inspect.table import format_partition
+from mangrove.inspect.table import find_requested_table, format_partition
 from mangrove.model.canonical import CanonicalName
-from mangrove.model.locators import DeltaLocator, PartitionLocator, parse_table_name
+from mangrove.model.locators import DeltaLocator, PartitionLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, Partition, TableVersion
 from mangrove.model.values import Value
-from mangrove.transaction.deltas import OpenTable, scan_deltas
+from mangrove.transaction.deltas import OpenTable, TableTarget, scan_deltas
 
 __all__ = [
     "DataFileInfo",
@@ -58,8 +58,10 @@ class PartitionInfo:
     deltas: tuple[DeltaLine, ...]
     next_after: int | None
     canonical: str
-    table_version: int | None = None
-    """The table version that the page chose; None for the default one."""
+    target: TableTarget
+    """The partition or delta; None for the default table version and stream."""
+    has_schema: bool
+    """Whether its rows can be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,10 @@ class DeltaInfo:
     files: tuple[DataFileInfo, ...]
     files_left_out: int
     canonical: str
-    table_version: int | None = None
-    """The table version that the page chose; None for the default one."""
+    target: TableTarget
+    """The partition or delta; None for the default table version and stream."""
+    has_schema: bool
+    """Whether its rows can be listed."""
 
 
 def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> PartitionInfo:
@@ -129,7 +133,8 @@ def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> Part
         page,
         page[-1].position if len(taken) > _DELTAS_MAX else None,
         str(_name(opened, partition)),
-        opened.target.version,
+        replace(opened.target, partition_id=locator.partition_id),
+        opened.version.schema is not None,
     )
 
 
@@ -154,13 +159,13 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
         tuple(_file(entry, opened.version) for entry in entries[:_FILES_MAX]),
         max(0, len(entries) - _FILES_MAX),
         str(replace(_name(opened, partition), position=position)),
-        opened.target.version,
+        replace(opened.target, partition_id=partition_locator.partition_id, position=position),
+        opened.version.schema is not None,
     )
 
 
 def _find_partition(pinned: PinnedLakehouse, requested: PageRequest) -> tuple[OpenTable, PartitionLocator, Partition]:
-    table = parse_table_name(requested.step("name"))
-    opened = pinned.lake_snapshot.table(table, version=requested.number("table_version")).opened()
+    opened = find_requested_table(pinned, requested).opened()
     locator = opened.partition_locator(requested.step("partition"))
     partition = pinned.snapshot.get(locator)
     if not isinstance(partition, Partition):

@@ -15,6 +15,7 @@ from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.inspect.catalog import iterate_default_versions
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, version_comparer_of
 from mangrove.inspect.rows import RowColumn, bound_value
+from mangrove.lakehouse.sql_port import DUCKDB
 from mangrove.local.row_formats import encode_parquet, encode_rows
 from mangrove.model.locators import Kind
 from mangrove.model.schema_text import format_type
@@ -42,7 +43,6 @@ __all__ = [
     "load_sql_info",
 ]
 
-_SQL_ENGINE: Final = "duckdb"
 _NO_TYPE: Final = "void"
 _NAMES_MAX: Final = 2_000
 _INTERRUPT_SECONDS: Final = 0.1
@@ -236,7 +236,7 @@ class QueryRunner:
 
     def _open(self, running: _RunningStatement, text: str) -> tuple[Result, Any]:
         """Run a statement, and return its result with its rows, which are computed when they are read."""
-        session = open_sql_session(self._lake, _SQL_ENGINE)
+        session = open_sql_session(self._lake, DUCKDB)
         result = session.run(text)
         frame: Any = result.frame or session.frame(result)
         running.start(frame)

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
 from mangrove.lakehouse.arguments import parse_namespace_argument, validate_prefix
-from mangrove.maintenance.exports import list_exports
+from mangrove.maintenance.export_records import list_exports
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.json_codec import Json, to_json
 from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableLocator, ViewLocator
@@ -19,7 +19,7 @@ from mangrove.model.partitioning import format_partition_field, format_sort_fiel
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.transaction.aliases import Named, list_aliases
-from mangrove.transaction.canonical_names import resolve_text
+from mangrove.transaction.canonical_names import list_children, resolve_text
 from mangrove.transaction.catalog import CatalogReader, find_namespace, find_table, load_table
 from mangrove.transaction.deltas import (
     TableTarget,
@@ -32,6 +32,7 @@ from mangrove.transaction.deltas import (
 from mangrove.transaction.table_versions import load_table_versions
 
 __all__ = [
+    "CHILDREN_MAX",
     "AliasSummary",
     "ColumnSummary",
     "DeltaSummary",
@@ -51,6 +52,9 @@ __all__ = [
     "summarize_object",
     "summary_to_json",
 ]
+
+CHILDREN_MAX: Final = 100
+"""How many streams, partitions or deltas of an object are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ class ObjectSummary:
     kind: str
     locator: str
     fields: dict[str, Any]
+    children: tuple[str, ...] = ()
+    """The canonical strings of the first streams, partitions or deltas in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +253,8 @@ def summarize_object(
             return _summarize_view(view, entry)
         case _:
             fields: Any = to_json(resolved.value)
-            return ObjectSummary(resolved.canonical, resolved.kind.word, str(resolved.locator), fields)
+            children = tuple(map(str, islice(list_children(reading, resolved), CHILDREN_MAX)))
+            return ObjectSummary(resolved.canonical, resolved.kind.word, str(resolved.locator), fields, children)
 
 
 def _list_alias_names(reading: CatalogReader, target: Named) -> tuple[str, ...]:

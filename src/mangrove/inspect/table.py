@@ -1,14 +1,14 @@
 """Table information with columns, statistics and partitions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_value
 from mangrove.inspect.lineage import find_reading_views
-from mangrove.inspect.live_rows import LiveRowCount, count_live_rows
+from mangrove.inspect.live_rows import LiveRowCount, load_live_rows
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_versions import StreamInfo
@@ -20,7 +20,7 @@ from mangrove.model.objects import Delta, Partition, TableType, TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.values import Value
-from mangrove.transaction.deltas import OpenTable, is_default_version, scan_deltas
+from mangrove.transaction.deltas import OpenTable, TableTarget, is_default_version, scan_deltas
 
 __all__ = [
     "ColumnBounds",
@@ -142,8 +142,8 @@ class TableInfo:
     partition_by: tuple[str, ...]
     sort_by: tuple[str, ...]
     table_versions: tuple[TableVersionLine, ...]
-    table_version: int | None
-    """The table version that the page chose; None for the default one."""
+    target: TableTarget
+    """The table version and stream that the page chose; None for the default ones."""
     streams: tuple[StreamInfo, ...]
     partitions: tuple[PartitionLine, ...]
     next_after: str | None
@@ -183,23 +183,35 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         partition_by=() if opened is None else table.partition_by,
         sort_by=() if opened is None else table.sort_by,
         table_versions=tuple(_table_versions(pinned.snapshot, table)),
-        table_version=table.target.version,
+        target=table.target,
         streams=() if opened is None else tuple(table.streams()),
         partitions=partitions,
         next_after=next_after,
         aliases=table.aliases,
         read_by=find_reading_views(pinned, locator),
-        live_rows=count_live_rows(pinned.lake.effects.store, table.state()) if is_countable else None,
-        canonical=str(CanonicalName(locator.namespace, locator.name, table.target.version)),
+        live_rows=load_live_rows(pinned, table) if is_countable else None,
+        canonical=str(_name(table, opened)),
         unavailable=unavailable,
     )
 
 
 def find_requested_table(pinned: PinnedLakehouse, requested: PageRequest) -> TableSnapshot:
-    """Return the table that the URL names, at the table version that its query names."""
-    return pinned.lake_snapshot.table(
-        parse_table_name(requested.step("name")), version=requested.number("table_version")
+    """Return the table that the URL names, or the table version, stream, partition or delta that its query names."""
+    target = TableTarget(
+        parse_table_name(requested.step("name")),
+        requested.number("table_version"),
+        requested.text("stream"),
+        requested.text("partition"),
+        requested.number("position"),
     )
+    return pinned.lake_snapshot.table(target.locator).bind(target)
+
+
+def _name(table: TableSnapshot, opened: OpenTable | None) -> CanonicalName:
+    name = CanonicalName(table.locator.namespace, table.locator.name, table.target.version)
+    if table.target.stream_id is None or opened is None:
+        return name
+    return replace(name, version=opened.version.version, stream_id=opened.stream.id, stream_format=opened.stream.format)
 
 
 def format_partition(opened: OpenTable, partition: Partition) -> str:

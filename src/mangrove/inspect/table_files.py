@@ -7,7 +7,7 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.formatting import format_value
-from mangrove.inspect.live_rows import LiveRowCount, count_live_rows
+from mangrove.inspect.live_rows import LiveRowCount, load_live_rows
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.table import find_requested_table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
@@ -16,6 +16,7 @@ from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState, load_table_state
 from mangrove.tables.write_plan import FILE_SIZE_BYTES
 from mangrove.transaction.compare import scan_table_history
+from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.history import history_entry_of
 
 __all__ = ["FilePoint", "LiveFileLine", "TableFilesInfo", "load_table_files_info"]
@@ -38,6 +39,7 @@ class LiveFileLine:
     size_bytes: int
     delete_files: int
     """The number of delete files that apply to it."""
+    content_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class TableFilesInfo:
     seen: PageVersion
     namespace: str
     name: str
-    table_version: int | None
-    live_rows: LiveRowCount
+    target: TableTarget
+    live_rows: LiveRowCount | None
+    """None for a table without a schema."""
     files: int
     size_bytes: int
     delete_files: int
@@ -66,6 +69,7 @@ class TableFilesInfo:
     merged_files: int
     """How many files a compaction would merge."""
     is_compaction_recommended: bool
+    """Only for a table, not for a chosen version or part of it."""
     points: tuple[FilePoint, ...]
     """Oldest first."""
 
@@ -73,6 +77,8 @@ class TableFilesInfo:
 def load_table_files_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableFilesInfo:
     """Return the live data files of a table."""
     table = find_requested_table(pinned, requested)
+    if table.schema is None:
+        return _list_stored_files(pinned, table)
     state = table.state()
     plan = plan_scan(state)
     merged_files = plan_table_compaction(state, FILE_SIZE_BYTES).files
@@ -81,14 +87,14 @@ def load_table_files_info(pinned: PinnedLakehouse, requested: PageRequest) -> Ta
         pinned.seen,
         table.locator.namespace,
         table.name,
-        table.target.version,
-        count_live_rows(pinned.lake.effects.store, state),
+        table.target,
+        load_live_rows(pinned, table),
         len(plan.scans),
         _sum_bytes(plan),
         len(plan.files()) - len(plan.scans),
         tuple(_build_line(state, scan) for scan in smallest),
         merged_files,
-        merged_files >= _MERGED_FILES_MIN,
+        merged_files >= _MERGED_FILES_MIN and table.target == TableTarget(table.locator),
         tuple(reversed(list(_iterate_points(pinned, table)))),
     )
 
@@ -97,7 +103,22 @@ def _build_line(state: TableState, scan: FileScan) -> LiveFileLine:
     named = zip(state.log_scheme.fields, scan.log_values, strict=False)
     partition = ", ".join(f"{field.name}={format_value(value)}" for field, value in named)
     delete_files = len(scan.equality_deletes) + len(scan.position_deletes)
-    return LiveFileLine(scan.file.location, partition, scan.file.row_count, scan.file.size_bytes, delete_files)
+    file = scan.file
+    return LiveFileLine(file.location, partition, file.row_count, file.size_bytes, delete_files, file.content_type)
+
+
+def _list_stored_files(pinned: PinnedLakehouse, table: TableSnapshot) -> TableFilesInfo:
+    """Return the files of a table without a schema."""
+    files = table.files()
+    smallest = sorted(files, key=lambda file: file.size_bytes)[:_FILES_MAX]
+    lines = tuple(
+        LiveFileLine(one.location, "", one.row_count, one.size_bytes, 0, one.content_type) for one in smallest
+    )
+    size_bytes = sum(file.size_bytes for file in files)
+    return TableFilesInfo(
+        pinned.seen, table.locator.namespace, table.name, table.target, None, len(files), size_bytes, 0, lines, 0,
+        is_compaction_recommended=False, points=(),
+    )  # fmt: skip
 
 
 def _iterate_points(pinned: PinnedLakehouse, table: TableSnapshot) -> Iterator[FilePoint]:

@@ -25,6 +25,7 @@ from mangrove.storage.port import Store
 from mangrove.tables.change_feed import plan_changed_files
 from mangrove.tables.table_state import TableState, load_table_state
 from mangrove.transaction.compare import scan_table_changes
+from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.history import history_entry_of
 
 __all__ = [
@@ -57,7 +58,7 @@ class TableHistoryInfo:
     seen: PageVersion
     namespace: str
     name: str
-    table_version: int | None
+    target: TableTarget
     versions: tuple[TableHistoryLine, ...]
     next_before: int | None
     """The `before` of the next page; None on the last page."""
@@ -79,7 +80,7 @@ class RowChangesInfo:
     seen: PageVersion
     namespace: str
     name: str
-    table_version: int | None
+    target: TableTarget
     from_version: int
     to_version: int
     columns: tuple[RowColumn, ...]
@@ -105,7 +106,7 @@ def load_table_history_info(pinned: PinnedLakehouse, requested: PageRequest) -> 
         for entry, differences in scan_table_changes(pinned.lake.metastore, entries, table.value)
     )
     next_before = min(compared) if len(commits) > _VERSIONS_MAX else None
-    return TableHistoryInfo(pinned.seen, table.locator.namespace, table.name, table.target.version, lines, next_before)
+    return TableHistoryInfo(pinned.seen, table.locator.namespace, table.name, table.target, lines, next_before)
 
 
 def _sum_rows(differences: Iterable[Difference]) -> RowChange:
@@ -137,7 +138,7 @@ def load_row_changes_info(pinned: PinnedLakehouse, requested: PageRequest) -> Ro
         pinned.seen,
         table.locator.namespace,
         table.name,
-        table.target.version,
+        table.target,
         before.version,
         after.version,
         tuple(RowColumn(column.name, format_type(column.type)) for column in new.schema.columns[:COLUMNS_MAX]),

@@ -4,13 +4,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.inspect.profile import ColumnProfile, profile_columns
 from mangrove.inspect.rows import COLUMNS_MAX, bound_value, limit_scans
 from mangrove.inspect.table import find_requested_table
+from mangrove.local.column_profile import profile_columns
 from mangrove.local.scan import stream_scan
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.schema import Schema
+from mangrove.tables.column_profile import ColumnProfile
 from mangrove.tables.scan_plan import plan_scan
+from mangrove.transaction.deltas import TableTarget
 
 __all__ = ["TableProfileInfo", "load_table_profile_info"]
 
@@ -25,7 +27,7 @@ class TableProfileInfo:
     seen: PageVersion
     namespace: str
     name: str
-    table_version: int | None
+    target: TableTarget
     rows: int
     """The number of rows that were profiled."""
     rows_unread: int
@@ -44,14 +46,19 @@ def load_table_profile_info(pinned: PinnedLakehouse, requested: PageRequest) -> 
     rows = stream_scan(pinned.lake.effects.store, state, replace(plan, scans=chosen), columns)
     batches = (batch for part in rows for batch in part.to_batches())
     profiles = tuple(
-        replace(one, minimum=bound_value(one.minimum), maximum=bound_value(one.maximum))
+        replace(
+            one,
+            minimum=bound_value(one.minimum),
+            maximum=bound_value(one.maximum),
+            frequent=tuple((bound_value(value), count) for value, count in one.frequent),
+        )
         for one in profile_columns(batches, schema_to_arrow(Schema(columns)))
     )
     return TableProfileInfo(
         pinned.seen,
         table.locator.namespace,
         table.name,
-        table.target.version,
+        table.target,
         profiles[0].count if profiles else 0,
         rows_unread,
         profiles,

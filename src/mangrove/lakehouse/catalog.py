@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
@@ -33,6 +32,7 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
+from mangrove.metastore import LoadObject
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, Object, TableEntry, TableType, TableVersionState, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
@@ -40,6 +40,7 @@ from mangrove.model.schema import Schema
 from mangrove.transaction.aliases import (
     Named,
     find_alias,
+    is_listed,
     list_aliases,
     locate_namespace,
     locate_parent,
@@ -118,7 +119,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceT_co: ...
 
     @abstractmethod
-    def _table_handle(self, locator: TableLocator, value: TableEntry) -> TableT_co: ...
+    def _table_handle(self, locator: TableLocator, value: TableEntry | LoadObject) -> TableT_co: ...
 
     @abstractmethod
     def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> ViewT_co: ...
@@ -167,14 +168,13 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         reading = self.reading()
         parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
         following = None if after is None else TableLocator(parent.name, after)
-        found = reading.children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
+        found = reading.list_children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
         return Listing(self._table_handles(islice(found, validate_limit(limit))), _DESCRIBED)
 
-    def _table_handles(self, found: Iterable[tuple[Locator, Object]]) -> Iterator[TableT_co]:
-        for locator, value in found:
+    def _table_handles(self, found: Iterable[tuple[Locator, LoadObject]]) -> Iterator[TableT_co]:
+        for locator, load in found:
             assert isinstance(locator, TableLocator)
-            assert isinstance(value, TableEntry)
-            yield self._table_handle(locator, value)
+            yield self._table_handle(locator, load)
 
     def table(self, name: str | Locator, *, version: int | None = None) -> TableT_co:
         """Return a table, or a table version, stream, partition or delta of one, to read its rows and files.
@@ -185,13 +185,8 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
         """
         reading = self.reading()
-        target = resolve_target(reading, name)
-        number = target.version if version is None else version
-        if target.version not in (None, number):
-            raise InvalidInputError(
-                f"{name!r} names table version {target.version}, but version is {version!r}; give one"
-            )
-        return self._table_handle(*find_table(reading, target.locator)).bind(replace(target, version=number))
+        target = resolve_target(reading, name, version)
+        return self._table_handle(*find_table(reading, target.locator)).bind(target)
 
     def views(
         self,
@@ -293,7 +288,7 @@ class WritableCatalog(ABC):
     def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> Namespace:
         return Namespace(self, locator, value)
 
-    def _table_handle(self, locator: TableLocator, value: TableEntry) -> Table:
+    def _table_handle(self, locator: TableLocator, value: TableEntry | LoadObject) -> Table:
         return Table(self, locator, value)
 
     def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> View:
@@ -547,7 +542,9 @@ class WritableCatalog(ABC):
         def statement(transaction: StagedTransaction) -> Alias:
             workspace = transaction.workspace
             there = find_alias(workspace, alias) if if_not_exists else None
-            return build_alias(there or create_alias(workspace, alias, of, self.new_id()))
+            if there is None or not is_listed(workspace, there):
+                there = create_alias(workspace, alias, of, self.new_id())
+            return build_alias(there)
 
         return self.change(statement, f"create alias {alias} of {of}")
 

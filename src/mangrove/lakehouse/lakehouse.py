@@ -34,6 +34,7 @@ from mangrove.storage.opening import open_store
 from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
+from mangrove.transaction.intents import IntentCommitter
 from mangrove.transaction.shared import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import StagedTransaction
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.layouts import OpenedLayout
     from mangrove.lakehouse.table_snapshot import CatalogClient
-    from mangrove.maintenance.exports import Export
+    from mangrove.maintenance.export_records import Export
     from mangrove.metastore import RowRange
     from mangrove.model.locators import PartitionLocator
     from mangrove.model.objects import SharedTransactionEntry
@@ -77,7 +78,8 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
         self._rollbacks = LakeRollback(effects, laid_out.metastore)
-        self._commits = GroupCommitter(laid_out.metastore, effects.new_id, self._have_rows_changed)
+        intents = IntentCommitter(effects, laid_out.metastore)
+        self._commits = GroupCommitter(intents, effects.new_id, self._have_rows_changed)
         self.clients = clients
         self.storage_options = storage_options
         self._engines_on = engines

@@ -34,9 +34,9 @@ class Listing(Sequence[T_co]):
         return self._loaded
 
     def __iter__(self) -> Iterator[T_co]:
-        place = 0
-        while len(self._load(place + 1)) > place:
-            yield self._loaded[place]
+        loaded, place = self._loaded, 0
+        while place < len(loaded) or self._load(place + 1)[place:]:
+            yield loaded[place]
             place += 1
 
     @overload

@@ -34,13 +34,14 @@ from mangrove.maintenance.engine_choice import (
     COPY_LIMITS,
     COUNT_LIMITS,
     DELETE_LIMITS,
+    SPARK,
     LocalLimits,
     should_use_spark,
     validate_engine,
 )
 from mangrove.maintenance.expiry import expire_versions
 from mangrove.maintenance.export import ExportMode, drop_export, export_version
-from mangrove.maintenance.exports import bypass_cache, list_exports
+from mangrove.maintenance.export_records import bypass_cache, list_exports
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.maintenance.vacuum import delete_files, vacuum_files
 from mangrove.metastore import Changes, MetastoreSnapshot
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from mangrove.maintenance.check import CheckReport
     from mangrove.maintenance.expiry import ExpiryReport
     from mangrove.maintenance.export import ExportReport
-    from mangrove.maintenance.exports import Export
+    from mangrove.maintenance.export_records import Export
     from mangrove.maintenance.vacuum import VacuumReport
     from mangrove.metastore import MetastoreMaintenance
     from mangrove.tables.compaction import CompactionReport
@@ -86,7 +87,7 @@ class MaintenanceEngines:
         self._engines = engines
         self._requested = validate_engine(requested)
         self._options = destination_options
-        if requested == "spark":
+        if requested == SPARK:
             self._spark()
 
     def copy_files(

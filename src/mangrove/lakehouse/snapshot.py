@@ -11,7 +11,7 @@ from mangrove.lakehouse.listing import SHOWN_MAX, render_html
 from mangrove.lakehouse.namespace import NamespaceSnapshot
 from mangrove.lakehouse.table_snapshot import CatalogClient, TableSnapshot
 from mangrove.lakehouse.view import ViewSnapshot
-from mangrove.metastore import MetastoreSnapshot
+from mangrove.metastore import LoadObject, MetastoreSnapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.model.settings import LakehouseSettings
@@ -83,7 +83,7 @@ class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
     def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceSnapshot:
         return NamespaceSnapshot(self, locator, value)
 
-    def _table_handle(self, locator: TableLocator, value: TableEntry) -> TableSnapshot:
+    def _table_handle(self, locator: TableLocator, value: TableEntry | LoadObject) -> TableSnapshot:
         return TableSnapshot(self, locator, value)
 
     def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> ViewSnapshot:

@@ -7,7 +7,7 @@ from mangrove.effects import build_effects
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, wrap_in_cache
 from mangrove.lakehouse.layouts import open_layout
-from mangrove.maintenance.exports import open_export
+from mangrove.maintenance.export_records import open_export
 from mangrove.model.paths import is_uri
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root_uri

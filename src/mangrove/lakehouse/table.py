@@ -40,8 +40,9 @@ from mangrove.lakehouse.table_versions import (
     parse_state,
     plan_next_version,
 )
-from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, should_use_spark, validate_engine
+from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, LOCAL, SPARK, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
+from mangrove.metastore import LoadObject
 from mangrove.model.locators import PartitionLocator, TableLocator
 from mangrove.model.manifests import Author, DataFile, Manifest
 from mangrove.model.names import check_id
@@ -60,6 +61,8 @@ from mangrove.tables.compaction import (
     auto_compaction_bounds_of,
     is_auto_compaction_enabled,
     is_compaction_due,
+    is_flush_check_due,
+    plan_inline_flushes,
     sum_log_bytes,
 )
 from mangrove.tables.copy_on_write import is_append_only, plan_copy_on_write
@@ -99,8 +102,8 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 _COMPACT: Final = "compact"
+_FLUSH: Final = "move inline rows of"
 _LOGGER: Final = logging.getLogger(__name__)
-_ENGINES: Final = (None, "local", "spark")
 T = TypeVar("T")
 
 
@@ -110,7 +113,11 @@ class Table(TableSnapshot):
     catalog: WritableCatalog
 
     def __init__(
-        self, catalog: WritableCatalog, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+        self,
+        catalog: WritableCatalog,
+        locator: TableLocator,
+        value: TableEntry | LoadObject,
+        target: TableTarget | None = None,
     ) -> None:
         super().__init__(catalog, locator, value, target)
 
@@ -498,7 +505,7 @@ class Table(TableSnapshot):
     ) -> RowCounts:
         check_writable(self.target)
 
-        def statement(transaction: StagedTransaction) -> tuple[RowCounts, TableState]:
+        def statement(transaction: StagedTransaction) -> tuple[PlannedWrite, TableState]:
             workspace = transaction.workspace
             opened = open_table(workspace, self.target)
             state = load_opened_table_state(workspace, opened, with_logs=with_logs is True, is_recorded=False)
@@ -509,16 +516,15 @@ class Table(TableSnapshot):
                 complete = load_opened_table_state(workspace, opened)
                 write = plan_copy_on_write(complete, write, self._compaction_engine(complete).compact)
             stage_into_opened_table(workspace, opened, write, transaction.id)
-            return write.counts, state
+            return write, state
 
-        counts, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
-        if (
-            verb != _COMPACT
-            and is_auto_compaction_enabled(state.properties)
-            and isinstance(self.catalog, TimeTravelCatalog)
-        ):
-            self._compact_if_due()
-        return counts
+        write, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
+        if verb not in (_COMPACT, _FLUSH) and isinstance(self.catalog, TimeTravelCatalog):
+            if is_auto_compaction_enabled(state.properties):
+                self._maintain(self._compact_if_due)
+            elif is_flush_check_due(write):
+                self._maintain(self._flush_if_due)
+        return write.counts
 
     def _compaction_engine(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, requested: str | None = None
@@ -529,36 +535,45 @@ class Table(TableSnapshot):
         on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
         return engines.spark() if on_spark else engines.local()
 
-    def _compact_if_due(self) -> None:
-        """Run a bounded part of a compaction if it is due; give up on a conflict with a concurrent commit.
+    def _maintain(self, work: Callable[[], None]) -> None:
+        """Run maintenance after a write; give up on a conflict with a concurrent commit.
 
         The preceding write is already committed. An error raised here would make callers
         repeat their write and duplicate rows, so other errors of Mangrove are only logged.
         """
         try:
-            state = self.state()
-            if is_compaction_due(state.properties, state.logs):
-                self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
+            work()
         except ConflictError:
             return
         except MangroveError as error:
             _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
 
+    def _compact_if_due(self) -> None:
+        """Run a bounded part of a compaction if it is due."""
+        state = self.state()
+        if is_compaction_due(state.properties, state.logs):
+            self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
+
+    def _flush_if_due(self) -> None:
+        """Move inline rows into data files if there are many."""
+        if plan_inline_flushes(self.state()):
+            self._write(_FLUSH, lambda state: self._engines().local().flush_inline_rows(state))
+
     def _on(
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]
     ) -> Callable[[TableState], T]:
         """Return a function that plans on the requested engine, or on the one that suits the rows."""
-        if engine not in _ENGINES:
-            raise InvalidInputError(f"unknown engine {engine!r}; expected local or spark")
+        if engine is not None:
+            validate_engine(engine)
         rows = make_repeatable(rows)
         frame: Any = rows
 
         def plan(state: TableState) -> T:
             engines = self._engines()
-            if engine == "spark" or (engine is None and is_spark_frame(rows)):
+            if engine == SPARK or (engine is None and is_spark_frame(rows)):
                 return verb(engines.spark(), state, rows)
             here = frame.toArrow() if is_spark_frame(rows) else rows
-            if engine == "local":
+            if engine == LOCAL:
                 return verb(engines.local(), state, here)
             try:
                 return verb(engines.local(), state, here)

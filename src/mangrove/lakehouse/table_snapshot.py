@@ -37,7 +37,8 @@ from mangrove.lakehouse.table_versions import (
     list_streams,
     list_table_versions,
 )
-from mangrove.metastore import Metastore
+from mangrove.maintenance.engine_choice import SPARK, validate_engine
+from mangrove.metastore import LoadObject, Metastore
 from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_id
@@ -77,13 +78,13 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
+    from mangrove.tables.column_profile import ColumnProfile
     from mangrove.tables.table_state import TableState
     from mangrove.transaction.catalog import CatalogReader
 
 
-__all__ = ["HISTORY_COLUMNS", "CatalogClient", "TableReader", "TableSnapshot"]
+__all__ = ["HISTORY_COLUMNS", "PROFILE_COLUMNS", "CatalogClient", "TableReader", "TableSnapshot"]
 
-_ENGINES: Final = (None, "local", "spark")
 HISTORY_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
     "version": lambda entry: entry.version,
     "committed (UTC)": lambda entry: entry.created_at.strftime("%Y-%m-%d %H:%M:%S"),
@@ -91,6 +92,18 @@ HISTORY_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
     "message": lambda entry: entry.message,
 }
 """The columns of the HTML form of a history."""
+PROFILE_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "column": lambda profile: profile.name,
+    "type": lambda profile: profile.type,
+    "nulls": lambda profile: profile.nulls,
+    "distinct": lambda profile: (
+        None if profile.distinct is None else f"{'' if profile.is_distinct_exact else '~'}{profile.distinct}"
+    ),
+    "min": lambda profile: profile.minimum,
+    "max": lambda profile: profile.maximum,
+    "most frequent": lambda profile: profile.frequent[0][0] if profile.frequent else "",
+}
+"""The columns of the table of profiles."""
 
 
 class CatalogClient(Protocol):
@@ -127,13 +140,30 @@ class TableSnapshot:
     """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog."""
 
     def __init__(
-        self, catalog: TableReader, locator: TableLocator, value: TableEntry, target: TableTarget | None = None
+        self,
+        catalog: TableReader,
+        locator: TableLocator,
+        value: TableEntry | LoadObject,
+        target: TableTarget | None = None,
     ) -> None:
         self.catalog = catalog
         self.locator = locator
-        self.value = value
-        self.target = target or TableTarget(locator)
+        self._value = value
+        self._target = target
+
+    @property
+    def value(self) -> TableEntry:
+        """The catalog entry; a table from a listing loads it with those of the other tables of its page."""
+        if not isinstance(self._value, TableEntry):
+            loaded = self._value()
+            assert isinstance(loaded, TableEntry)
+            self._value = loaded
+        return self._value
+
+    @property
+    def target(self) -> TableTarget:
         """The table version and stream to read and write: the default, or a chosen one."""
+        return self._target or TableTarget(self.locator)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.catalog, self.locator, self.value, self.target)
@@ -240,7 +270,7 @@ class TableSnapshot:
     def bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
-        if target.stream_id is None:
+        if target == TableTarget(target.locator, target.version):
             return chosen
         return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
 
@@ -342,6 +372,16 @@ class TableSnapshot:
         """Return the number of rows, or of those that match `where`; only what the answer needs is read."""
         return self.scan(where).count()
 
+    def profile(
+        self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None
+    ) -> Listing[ColumnProfile]:
+        """Return statistics of each column: nulls, distinct and frequent values, bounds and a histogram.
+
+        All rows that match `where` are read, in bounded memory. More than 16,384 distinct values
+        are estimated, with an error of about 1 %.
+        """
+        return Listing(self._engines().reader().profile(self.to_reader(columns, where)), PROFILE_COLUMNS)
+
     def to_pandas(
         self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None
     ) -> pandas.DataFrame:
@@ -401,19 +441,18 @@ class TableSnapshot:
             raise InvalidInputError(
                 f"the changes of {self.locator} are available from the lakehouse only; use lake.table(…).changes"
             )
-        if engine not in (None, "local", "spark"):
-            raise InvalidInputError(f"unknown engine {engine!r}; expected local or spark")
+        validate_engine(engine)
         first = self.catalog.at(from_version).reading()
         last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
-        assert not isinstance(first, Workspace), "only what is committed has moments"
-        assert not isinstance(last, Workspace), "only what is committed has moments"
+        assert not isinstance(first, Workspace), "a time travel catalog reads committed versions"
+        assert not isinstance(last, Workspace), "a time travel catalog reads committed versions"
         if first.version > last.version:
             raise InvalidInputError(
                 f"the changes of {self.locator} from version {first.version} to {last.version} are in reverse order; "
                 "give the earlier one first"
             )
         before, after = load_table_state(first, self.target), load_table_state(last, self.target)
-        chosen: Engine = self._engines().spark() if engine == "spark" else self._engines().local()
+        chosen: Engine = self._engines().spark() if engine == SPARK else self._engines().local()
         return chosen.changes(before, after)
 
     def history(self, *, limit: int | None = None) -> Listing[HistoryEntry]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
 from mangrove.model.locators import PartitionLocator, TableLocator
@@ -172,23 +172,29 @@ def plan_next_version(
         if version is None
         else validate_count(version, "the number of a table version", 1)
     )
-    return plan_table_version(
-        target.locator,
-        following,
-        stream_id or new_id(),
-        columns,
-        keys=current.keys if keys is None else validate_texts(keys, "the keys"),
-        partition_by=(
-            current.partition_by if partition_by is None else validate_texts(partition_by, "the partition fields")
-        ),
-        sort_by=current.sort_by if sort_by is None else validate_texts(sort_by, "the sort fields"),
-        table_properties=table.properties,
-        properties=current.properties if properties is None else properties,
-        description=current.description if description is None else description,
-        checks=check_constraints_of(before) if checks is None else checks,
-        state=parse_state(state),
-        previous_version=max(versions),
-    )
+    try:
+        return plan_table_version(
+            target.locator,
+            following,
+            stream_id or new_id(),
+            columns,
+            keys=_inherit(keys, current.keys, "the keys"),
+            partition_by=_inherit(partition_by, current.partition_by, "the partition fields"),
+            sort_by=_inherit(sort_by, current.sort_by, "the sort fields"),
+            table_properties=table.properties,
+            properties=current.properties if properties is None else properties,
+            description=current.description if description is None else description,
+            checks=check_constraints_of(before) if checks is None else checks,
+            state=parse_state(state),
+            previous_version=max(versions),
+        )
+    except NotFoundError as error:
+        inherited = f"keys, partition_by and sort_by that are not given are those of table version {number}"
+        raise NotFoundError(f"{error}; {inherited}") from error
+
+
+def _inherit(given: Sequence[str] | None, current: Sequence[str], what: str) -> Sequence[str]:
+    return current if given is None else validate_texts(given, what)
 
 
 def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionInfo:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
-from mangrove.maintenance.exports import find_export
+from mangrove.maintenance.export_records import find_export
 from mangrove.metastore import Metastore, MetastoreSnapshot
 
 __all__ = [

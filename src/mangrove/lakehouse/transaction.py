@@ -129,8 +129,8 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         position keeps it, and the commit conflicts with concurrent deltas of the partition.
         """
         workspace = self.reading()
-        target = resolve_target(workspace, table)
-        chosen = replace(target, version=version or target.version, stream_id=stream_id or target.stream_id)
+        target = resolve_target(workspace, table, version)
+        chosen = target if stream_id is None else replace(target, stream_id=stream_id)
         return add_delta(workspace, chosen, values, delta, self.id)
 
     def put_table_version(self, table: str | TableLocator, version: TableVersion, *, stops_writers: bool) -> None:

@@ -15,11 +15,13 @@ def create_and_verify(create: Callable[[], bool], is_own: Callable[[], bool | No
 
     If the response is lost, `is_own` reads the file back and returns whether it is this
     transaction's, which then has committed. It returns None if there is no file; the
-    create is then repeated. `file` is the kind of the file, for the error message.
+    create is then repeated, and if it is refused, the delayed first one may be the cause.
+    `file` is the kind of the file, for the error message.
     """
     for attempts_left in reversed(range(_ATTEMPTS_MAX)):
         try:
-            return create()
+            is_first = attempts_left == _ATTEMPTS_MAX - 1
+            return create() or (not is_first and bool(is_own()))
         except StorageError as error:
             is_created = is_own()
             if is_created is not None:

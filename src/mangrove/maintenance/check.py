@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, pairwise, starmap
 from typing import Final, TypeAlias
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.maintenance.context import MaintenanceContext
-from mangrove.maintenance.exports import EXPORT_RECORD_PATH, find_export, list_export_versions
+from mangrove.maintenance.export_records import EXPORT_RECORD_PATH, find_export, list_export_versions
 from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
 from mangrove.maintenance.reachability import resolve_paths, scan_changed_objects
 from mangrove.maintenance.vacuum import vacuum_files
@@ -34,6 +34,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.local_links import linked_paths
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.transaction.aliases import list_aliases
+from mangrove.transaction.intents import find_damaged_intents
 
 __all__ = [
     "CheckReport",
@@ -119,6 +120,9 @@ class FileChecker:
         if file.location in self._seen:
             return
         self._seen.add(file.location)
+        if file.is_inline:
+            self._wait_for_count(file)
+            return
         paths = resolve_paths(file.location, self._store.uri)
         if not paths:
             self.elsewhere += 1
@@ -138,7 +142,11 @@ class FileChecker:
             yield Problem(file.location, "a referenced data file is missing")
         elif size != file.size_bytes:
             yield Problem(file.location, f"the data file has {size} bytes, but its manifest says {file.size_bytes}")
-        elif self._count_rows is not None:
+        else:
+            self._wait_for_count(file)
+
+    def _wait_for_count(self, file: DataFile) -> None:
+        if self._count_rows is not None:
             # There may be millions of files; drop their statistics.
             self._waiting.append(replace(file, statistics=()))
 
@@ -258,7 +266,11 @@ def check_lakehouse(
     named = set(list_export_versions(settings))
     ruled = [version for version in versions if thorough or version == live[-1] or version in named]
     for problem in chain(
-        damaged, _wrong_clock(lake), _find_broken_rules(lake, ruled, watch), _find_lost_names(lake, settings, set(live))
+        damaged,
+        _wrong_clock(lake),
+        _find_broken_rules(lake, ruled, watch),
+        _find_lost_names(lake, settings, set(live)),
+        starmap(Problem, find_damaged_intents(lake.store) if settings.has_intents else ()),
     ):
         log.add(problem)
     for problem in chain(
@@ -287,7 +299,7 @@ def report_open_failure(found: OpenFailure) -> CheckReport:
 
 def _list_live_versions(lake: MaintenanceContext) -> tuple[list[int], list[Problem]]:
     try:
-        return [commit.version for commit in lake.maintenance.kept()], []
+        return [commit.version for commit in lake.maintenance.list_retained()], []
     except FormatError as error:
         return _versions_up_to(lake, lake.metastore.latest().version), [Problem(lake.store.uri, str(error))]
 

@@ -21,12 +21,17 @@ __all__ = [
     "COUNT_LIMITS",
     "DELETE_LIMITS",
     "ENGINES",
+    "LOCAL",
+    "SPARK",
     "LocalLimits",
     "should_use_spark",
     "validate_engine",
 ]
 
-ENGINES: Final = ("local", "spark")
+LOCAL: Final = "local"
+SPARK: Final = "spark"
+ENGINES: Final = (LOCAL, SPARK)
+"""The engines that read and write rows and do maintenance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def should_use_spark(
     False
     """
     if requested is not None:
-        return requested == "spark"
+        return requested == SPARK
     is_much = (limits.files_max is not None and files > limits.files_max) or (
         limits.bytes_max is not None and size_bytes > limits.bytes_max
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mangrove.maintenance.context import MaintenanceContext
-from mangrove.maintenance.exports import list_exports
+from mangrove.maintenance.export_records import list_exports
 from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
 from mangrove.maintenance.version_files import filter_versions_with_file
 from mangrove.metastore import Commit, MetastoreSnapshot
@@ -175,7 +175,7 @@ def expire_versions(
     newest = lake.metastore.latest()
     now_millis = lake.effects.now_millis()
     safe_millis = 0 if alone else youngest_expirable_millis(newest.settings)
-    live = lake.maintenance.kept()
+    live = lake.maintenance.list_retained()
     pinned = find_pins(newest, now_millis).versions
     old = select_expirable(live, newest.settings, pinned, now_millis, safe_millis)
     going = set(old)

@@ -13,11 +13,11 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, StorageError
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.copy import Copier, copy_files, find_missing_copies, load_file_sizes
 from mangrove.maintenance.expiry import find_pins, select_expirable
-from mangrove.maintenance.exports import (
+from mangrove.maintenance.export_records import (
     EXPORT_RECORD_PATH,
     Export,
     ExportRecord,
@@ -37,13 +37,11 @@ from mangrove.model.locators import (
     PartitionLocator,
     StreamLocator,
     TableIdentity,
-    TableLocator,
     TableVersionLocator,
 )
-from mangrove.model.names import split_name
 from mangrove.model.objects import Delta, TableEntry
 from mangrove.storage.port import Store
-from mangrove.transaction.aliases import locate_namespace, locate_table
+from mangrove.transaction.canonical_names import resolve_text
 from mangrove.transaction.transaction import commit_deadline_millis, youngest_expirable_millis
 
 __all__ = ["ExportMode", "ExportReport", "drop_export", "export_version", "pin_version"]
@@ -255,7 +253,7 @@ def _check_retained(lake: MaintenanceContext, version: int) -> None:
     now_millis = lake.effects.now_millis()
     pinned = find_pins(newest, now_millis).versions
     safe_millis = youngest_expirable_millis(newest.settings)
-    if version in select_expirable(lake.maintenance.kept(), newest.settings, pinned, now_millis, safe_millis):
+    if version in select_expirable(lake.maintenance.list_retained(), newest.settings, pinned, now_millis, safe_millis):
         raise ConflictError(
             f"version {version} may expire at any time and cannot be pinned; use a full export "
             "of it, or increase maximum_version_age_millis first"
@@ -312,7 +310,7 @@ def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
             required.update(lake.maintenance.files_of([plan.snapshot]))
             for table in plan.tables:
                 for delta in _deltas(plan.snapshot, TableIdentity(table.namespace_id, table.id)):
-                    for file in delta.manifest.entries:
+                    for file in delta.manifest.stored_files:
                         required.update(resolve_paths(file.location, lake.store.uri))
         case ExportMode.MINIMAL:
             assert plan.root is not None
@@ -324,17 +322,15 @@ def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
 def _resolve_tables(snapshot: MetastoreSnapshot, names: Sequence[str]) -> list[TableEntry]:
     chosen: list[TableEntry] = []
     for name in names:
-        parts = split_name(name)
-        if len(parts) == 1:
-            namespace, found = locate_namespace(snapshot, NamespaceLocator(parts[0]))
-            if found is None:
-                raise NotFoundError(f"version {snapshot.version} has no namespace {name}")
-            chosen += [value for _, value in snapshot.children(Kind.TABLE, namespace) if isinstance(value, TableEntry)]
-            continue
-        table = locate_table(snapshot, TableLocator(*parts))[1] if len(parts) == 2 else None
-        if table is None:
-            raise NotFoundError(f"version {snapshot.version} has no table {name}")
-        chosen.append(table)
+        resolved = resolve_text(snapshot, name)
+        match resolved.locator, resolved.value:
+            case NamespaceLocator() as namespace, _:
+                tables = snapshot.children(Kind.TABLE, namespace)
+                chosen += [table for _, table in tables if isinstance(table, TableEntry)]
+            case _, TableEntry() as table:
+                chosen.append(table)
+            case _:
+                raise InvalidInputError(f"{name} is a {resolved.kind.word}; expected a table or namespace")
     return chosen
 
 

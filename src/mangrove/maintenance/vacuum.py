@@ -38,6 +38,7 @@ from mangrove.tables.iceberg_names import (
 )
 from mangrove.tables.table_state import TableState, load_opened_table_state
 from mangrove.transaction.deltas import TableTarget, open_table
+from mangrove.transaction.intents import is_intent
 from mangrove.transaction.table_versions import load_table_versions
 from mangrove.transaction.transaction import youngest_expirable_millis
 
@@ -251,10 +252,12 @@ def vacuum_files(
     folders = _visit_reachable(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
-    garbage = iceberg_files.select_garbage(lake, garbage, {commit.version for commit in lake.maintenance.kept()})
+    retained = {commit.version for commit in lake.maintenance.list_retained()}
+    garbage = iceberg_files.select_garbage(lake, garbage, retained)
     if not dry_run:
-        # Iceberg metadata is deleted before the files that it references.
-        _delete(lake.store.delete_many, {path: garbage[path] for path in filter(is_iceberg_metadata, garbage)}, watch)
+        # Iceberg metadata and intents are deleted before the files that they reference.
+        first = {path: size for path, size in garbage.items() if is_iceberg_metadata(path) or is_intent(path)}
+        _delete(lake.store.delete_many, first, watch)
         for step in _deletion_steps(garbage, lake.maintenance.deletion_rank):
             (deleter or delete_files)(lake.store, step, watch)
     left = _list_temporary_files(lake.store, before_millis)
@@ -316,12 +319,12 @@ def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit:
     unreadable live version stops the vacuum, because its references are unknown.
     """
     for _ in range(_ATTEMPTS_MAX):
-        kept = [commit.version for commit in lake.maintenance.kept()]
-        retired = [] if retired_since is None else lake.maintenance.retired(retired_since, set(kept))
+        kept = [commit.version for commit in lake.maintenance.list_retained()]
+        retired = [] if retired_since is None else lake.maintenance.list_retired(retired_since, set(kept))
         try:
-            folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit)
+            folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit, with_inline=True)
         except (NotFoundError, FormatError):
-            if {commit.version for commit in lake.maintenance.kept()}.issuperset(kept):
+            if {commit.version for commit in lake.maintenance.list_retained()}.issuperset(kept):
                 raise
         else:
             return folders | _visit_retired(lake, retired, visit)
@@ -340,7 +343,7 @@ def _visit_retired(lake: MaintenanceContext, retired: Sequence[RetiredVersion], 
     for one in retired:
         visit(one.path)
     try:
-        return visit_reachable_files(lake, (one.snapshot for one in retired), visit)
+        return visit_reachable_files(lake, (one.snapshot for one in retired), visit, with_inline=True)
     except FormatError:
         if len(retired) == 1:
             return frozenset()

@@ -18,7 +18,7 @@ from mangrove.model.locators import LARGEST_INTEGER, Kind, NamespaceLocator, Tab
 from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest, normalize_values
 from mangrove.model.names import check_id, check_name, check_text, split_name
 from mangrove.model.partitioning import UNPARTITIONED, UNSORTED, PartitionScheme, SortScheme
-from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.model.properties import NO_PROPERTIES, Properties, freeze_mapping
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
 from mangrove.model.values import Value
@@ -162,7 +162,7 @@ class TableEntry:
         check_name(self.name, "table")
         check_text(self.table_format, "the table format")
         _freeze_properties(self, self.properties, self.description)
-        object.__setattr__(self, "format_properties", Properties(self.format_properties))
+        object.__setattr__(self, "format_properties", freeze_mapping(self.format_properties))
         _check_ordinal(self.latest_table_version, "latest_table_version")
         _check_ordinal(self.latest_active_table_version, "latest_active_table_version")
         object.__setattr__(self, "keys", _validate_keys(self.keys, self.schema, f"table {self.name!r}"))
@@ -420,7 +420,7 @@ def kind_of(value: Object) -> Kind:
 
 def _freeze_properties(value: object, properties: Mapping[str, str], description: str | None) -> None:
     if type(properties) is not Properties:
-        object.__setattr__(value, "properties", Properties(properties))
+        object.__setattr__(value, "properties", freeze_mapping(properties))
     if description is not None:
         check_text(description, "a description")
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.model.names import check_text
 
-__all__ = ["NO_PROPERTIES", "FrozenMapping", "Properties"]
+__all__ = ["NO_PROPERTIES", "FrozenMapping", "Properties", "freeze_mapping"]
 
 Key = TypeVar("Key")
 Value_co = TypeVar("Value_co", covariant=True)
@@ -57,3 +57,8 @@ class Properties(FrozenMapping[str, str]):
 
 
 NO_PROPERTIES: Final = Properties({})
+
+
+def freeze_mapping(entries: Mapping[str, str]) -> Properties:
+    """Return the entries as properties; most objects have none."""
+    return NO_PROPERTIES if isinstance(entries, Mapping) and not entries else Properties(entries)

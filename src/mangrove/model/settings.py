@@ -12,6 +12,7 @@ from mangrove.model.properties import NO_PROPERTIES, FrozenMapping, Properties
 
 __all__ = [
     "CLOCK_TOLERANCE_PROPERTY",
+    "INTENTS_PROPERTY",
     "KEY_SCHEMA_ID_SIZE_BYTES",
     "KNOWN_MAJOR_VERSION",
     "ORDER_MIN",
@@ -29,6 +30,8 @@ READABLE_BY_DELTACAT: Final = "deltacat.readable"
 """The property of a lakehouse that must stay readable by DeltaCAT."""
 STRICT_TREE: Final = "tree.strict"
 """The lakehouse property, fixed at creation, of a tree without Mangrove's extensions: `true`, or absent."""
+INTENTS_PROPERTY: Final = "transaction.intents"
+"""The lakehouse property that turns on group commit across processes: `true`, or absent. Not in a strict tree."""
 KEY_SCHEMA_ID_SIZE_BYTES: Final = 4
 _SEVEN_DAYS_MILLIS: Final = 7 * 24 * 60 * 60 * 1000
 _LARGEST_UINT32: Final = 2**32 - 1
@@ -94,6 +97,16 @@ class LakehouseSettings:
     def is_strict_tree(self) -> bool:
         """Whether the tree contains only what its format describes."""
         return self.properties.get(STRICT_TREE, "").lower() == "true"
+
+    @property
+    def has_intents(self) -> bool:
+        """Whether processes commit as a group if they compete for the next version; never in a strict tree."""
+        return self.properties.get(INTENTS_PROPERTY, "").lower() == "true" and not self.is_strict_tree
+
+    @property
+    def allows_inline_rows(self) -> bool:
+        """Whether manifests may contain rows, which readers of the original formats do not find."""
+        return not self.is_strict_tree and not self.is_readable_by_deltacat
 
     def row_size_bytes(self, schema_id_size_bytes: int = KEY_SCHEMA_ID_SIZE_BYTES) -> int:
         """Return the maximum size of one row of a key table; the older revision of the tree format has larger keys."""

@@ -78,7 +78,7 @@ def encode_members(members: Sequence[TransactionRecord]) -> dict[str, str]:
     return {_MEMBERS: json.dumps(records, ensure_ascii=False, separators=(",", ":"))}
 
 
-def decode_members(properties: Mapping[str, str], version: int) -> tuple[TransactionRecord, ...]:
+def decode_members(properties: Mapping[str, str], where: str) -> tuple[TransactionRecord, ...]:
     """Return the transactions of a group commit; empty for a single transaction."""
     text = properties.get(_MEMBERS)
     if text is None:
@@ -91,4 +91,4 @@ def decode_members(properties: Mapping[str, str], version: int) -> tuple[Transac
             for name, message, author, given, *written in json.loads(text)
         )
     except (ValueError, TypeError, IndexError) as error:
-        raise FormatError(f"version {version} has an invalid list of transactions ({error})") from error
+        raise FormatError(f"{where} has an invalid list of transactions ({error})") from error

@@ -48,7 +48,8 @@ class BatchReader(DataSourceReader):
         snapshot = resolve_snapshot(options)
         # Later planning uses the same version, regardless of concurrent commits.
         self._version = snapshot.version
-        state = strip_logs(load_table_state(snapshot, options.target, with_logs=False))
+        self._target = options.resolve_target(snapshot)
+        state = strip_logs(load_table_state(snapshot, self._target, with_logs=False))
         predicate = bind_predicate(options.where, state.schema)
         self._pieces = InputPartitionReader(state, select_columns(state, schema.names), predicate)
 
@@ -56,7 +57,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the input partitions; an empty one if there are no files."""
         snapshot = self._options.opened().metastore.at_version(self._version)
-        state = load_table_state(snapshot, self._options.target, predicate=self._pieces.predicate)
+        state = load_table_state(snapshot, self._target, predicate=self._pieces.predicate)
         pieces = plan_input_partitions(plan_scan(state, self._pieces.predicate).scans, self._version)
         return [*pieces] or [FilesInputPartition((), self._version)]
 
@@ -88,7 +89,8 @@ class MangroveSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns, all of them nullable like any Spark file source."""
         options = self._parsed()
-        state = load_table_state(resolve_snapshot(options), options.target, with_logs=False)
+        snapshot = resolve_snapshot(options)
+        state = load_table_state(snapshot, options.resolve_target(snapshot), with_logs=False)
         schema = build_read_schema(state, options)
         # Spark passes the options only when it creates a table.
         return _store_options(schema, self.options) if "provider" in self.options else schema

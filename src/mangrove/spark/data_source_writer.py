@@ -21,7 +21,6 @@ from mangrove.local.engine import LocalEngine
 from mangrove.local.keys import check_keys_unique
 from mangrove.local.parquet import read_columns
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.locators import TableLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableEntry
 from mangrove.model.values import Value
@@ -42,7 +41,7 @@ from mangrove.tables.write_plan import (
     plan_full_overwrite,
     plan_write,
 )
-from mangrove.transaction.deltas import find_table_by_id, open_table, resolve_table
+from mangrove.transaction.deltas import TableTarget, check_writable, find_table_by_id, open_table, resolve_table
 from mangrove.transaction.idempotency import list_query_batches
 
 __all__ = ["StreamTableWriter", "TableWriter", "WrittenFiles", "read_checkpoint_query_id"]
@@ -70,19 +69,19 @@ class _TaskWriter:
                 f"mode overwrite and operation upsert exclude each other for {options.table}; choose one of them"
             )
         snapshot = options.opened().metastore.latest()
-        self._name = self._locate_table(snapshot)
-        target = replace(options.target, locator=self._name)
-        self._table = open_table(snapshot, target).table
-        self._state = strip_logs(load_table_state(snapshot, target, with_logs=False))
+        self._target = self._resolve_target(snapshot)
+        check_writable(self._target)
+        self._table = open_table(snapshot, self._target).table
+        self._state = strip_logs(load_table_state(snapshot, self._target, with_logs=False))
         given = {field.name: from_spark_type(field.dataType, field.name) for field in schema.fields}
         check_columns(self._state.name, self._state.schema, given)
         if options.operation == "upsert":
             self._state.checked_keys("an upsert")
             self._check_complete(given)
 
-    def _locate_table(self, snapshot: MetastoreSnapshot) -> TableLocator:  # noqa: ARG002 - those who follow a table look
-        """Return the name under which the table is."""
-        return self._options.table
+    def _resolve_target(self, snapshot: MetastoreSnapshot) -> TableTarget:
+        """Return what is written."""
+        return self._options.resolve_target(snapshot)
 
     def _check_complete(self, given: Iterable[str]) -> None:
         """Raise InvalidInputError if columns are missing: a blind upsert cannot keep their existing values."""
@@ -110,7 +109,8 @@ class _TaskWriter:
     def _stage(self, transaction: Transaction, messages: Sequence[WrittenFiles]) -> None:
         """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
         workspace = transaction.reading()
-        target = replace(self._options.target, locator=resolve_table(workspace, self._table, self._name))
+        locator = resolve_table(workspace, self._table, self._target.locator)
+        target = replace(self._target, locator=locator)
         state = load_table_state(workspace, target, with_logs=self._overwrite, is_recorded=False)
         for message in messages:
             if not is_append_compatible(message.state, state):
@@ -173,8 +173,8 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
         query = f"{self._into()}{self._table.id}"
         self._options.opened().run_once(query, batchId, lambda transaction: self._stage(transaction, reported))
 
-    def _locate_table(self, snapshot: MetastoreSnapshot) -> TableLocator:
-        """Return the current name of the table; after a rename it is found by the query's last batch.
+    def _resolve_target(self, snapshot: MetastoreSnapshot) -> TableTarget:
+        """Return what is written; after a rename the table is found by the query's last batch.
 
         Spark creates a new writer for every batch with the table name at the start of the
         query.
@@ -185,8 +185,8 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
             for batch in sorted(mine, key=lambda one: one.noted_at_millis, reverse=True):
                 found = find_table_by_id(snapshot, batch.query.removeprefix(into))
                 if found is not None:
-                    return found
-        return self._options.table
+                    return replace(self._options.target, locator=found)
+        return self._options.resolve_target(snapshot)
 
     def _into(self) -> str:
         """Return the prefix of this query's idempotency keys; the table id follows."""

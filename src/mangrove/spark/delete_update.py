@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -12,9 +11,9 @@ from pyspark.sql import functions as f
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import SparkCondition, parse_pruning_predicate
 from mangrove.expressions.predicates import AnyOf, Predicate, render_predicate_sql
-from mangrove.local.parquet import read_columns
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
+from mangrove.spark.deletion_vectors import FILE, ROW
 from mangrove.spark.row_changes import (
     FilesByLog,
     RowIds,
@@ -28,12 +27,12 @@ from mangrove.spark.row_changes import (
     count_row_ids,
     key_column_of,
     materialize_frame,
-    may_share_keys,
+    plan_position_deletes,
     plan_row_changes,
+    plan_upsert_of_changes,
     write_delete_keys,
 )
-from mangrove.spark.scan import to_listed_files
-from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
+from mangrove.spark.scan import column_of, read_target_rows, to_listed_files
 from mangrove.spark.types import from_spark_type, reorder_struct_fields, to_spark_schema, to_spark_type
 from mangrove.spark.write_checks import cast_without_overflow, check_distinct_keys
 from mangrove.tables.constraints import build_check_violation_error, check_constraints_of, check_stored_expression
@@ -44,14 +43,11 @@ from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     DeleteMode,
     PlannedWrite,
-    ReadRows,
     RowCounts,
     build_delete_delta,
     build_partition_predicate,
-    build_upsert_delta,
     check_dynamic_overwrite,
     delete_mode_of,
-    group_files_by_log,
     plan_write,
     read_condition,
 )
@@ -93,9 +89,11 @@ def plan_delete_where(
     plan = plan_scan(state, pruning)
     matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
     ids = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state))
+    read = read_condition(pruning)
+    if delete_mode_of(state) is DeleteMode.POSITIONS and not can_collect(plan.row_count):
+        return plan_position_deletes(files, state, ids, read)
     deleted_rows = _evaluate_once(ids, plan)
     count = count_row_ids(deleted_rows)
-    read = read_condition(pruning)
     if not count:
         return plan_write({}, read=read)
     return plan_row_changes(files, state, RowLevelChange(deleted_rows), RowCounts(deleted=count), read)
@@ -178,7 +176,7 @@ def plan_update(
     rows = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
     moves_keys = any(key.name in checked for key in state.key_columns)
     if can_collect(plan.row_count) and not moves_keys and delete_mode_of(state) is DeleteMode.KEYS:
-        write = _plan_update_by_upsert(files, state, rows, read)
+        write = plan_upsert_of_changes(files, state, rows, read)
         if write is not None:
             return write
     updated = materialize_frame(rows)
@@ -196,27 +194,6 @@ def plan_update(
         deleted_rows, files.write(state, coming), keys_reinserted=bool(state.version.keys) and not moves_keys
     )
     return plan_row_changes(files, state, change, RowCounts(updated=count), read)
-
-
-def _plan_update_by_upsert(
-    files: SparkFileContext, state: TableState, rows: DataFrame, read: ReadRows
-) -> PlannedWrite | None:
-    """Plan an update that keeps the keys: write the new rows in the job that reads the old ones.
-
-    Return None if an upsert could replace other rows, which have the same keys. The written
-    files are then unreferenced.
-    """
-    keys = state.checked_keys("a change of rows")
-    added = files.write(state, rows.select(*map(column_of, state.schema.names)))
-    count = sum(file.row_count for _, file in added)
-    if not count:
-        return plan_write({}, read=read)
-    written_keys = pa.concat_tables([read_columns(files.store, file, keys) for _, file in added])
-    if may_share_keys(files, state, written_keys):
-        return None
-    by_log = group_files_by_log(state, added)
-    deltas = {values: build_upsert_delta(there, state.version.keys) for values, there in by_log.items()}
-    return plan_write(deltas, RowCounts(updated=count), read)
 
 
 def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:
@@ -244,12 +221,11 @@ def _at_most(where: str | Predicate | SparkCondition | None, schema: Schema) -> 
 
 
 def _read_targets(files: SparkFileContext, state: TableState, plan: ScanPlan) -> DataFrame:
-    return read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+    return read_target_rows(files.lists, files.root_uri, state, plan)
 
 
 def _evaluate_once(ids: DataFrame, plan: ScanPlan) -> RowIds:
-    rows = collect_row_ids(ids, plan.row_count)
-    return materialize_frame(rows) if isinstance(rows, DataFrame) else rows
+    return collect_row_ids(ids if can_collect(plan.row_count) else materialize_frame(ids), plan.row_count)
 
 
 def _places(state: TableState) -> range:

@@ -18,7 +18,7 @@ position and compares no keys. A join would read all keys again in each query, a
 a hash table of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -61,7 +61,9 @@ __all__ = [
     "build_key_bitmap",
     "count_delete_rows",
     "find_rows_deleted_by_keys",
+    "has_key",
     "is_bit_set",
+    "number_scans",
     "pack_bits",
     "scan_key_of",
 ]
@@ -121,6 +123,14 @@ def build_key_bitmap(keys: Numbers, span_max: int = KEY_SPAN_MAX) -> KeyBitmap |
     return KeyBitmap(first, last, pack_bits(flags))
 
 
+def has_key(session: SparkSession, bits: KeyBitmap, column: Column) -> "Expression":
+    """Return the condition that an integer column has a value of the bitmap; false for null."""
+    key = f.expr(f"cast(`{column.name.replace('`', '``')}` as bigint)")
+    is_set = is_bit_set(session, bits.words, key - f.lit(bits.first))
+    # The branch prevents overflow of the subtraction.
+    return f.coalesce(f.when(key.between(bits.first, bits.last), is_set), f.lit(False))  # noqa: FBT003
+
+
 @dataclass
 class KeyBitmapCache:
     """Cache of the key bitmaps of recent scans of one session."""
@@ -146,13 +156,7 @@ class KeyBitmapCache:
     def _read(self, key_files: Sequence[EqualityDelete], column: Column) -> "Expression | None":
         columns = [read_columns(self.store, key_file.file, [column]).column(0) for key_file in key_files]
         bits = build_key_bitmap(np.concatenate([one.drop_null().cast(pa.int64()).to_numpy() for one in columns]))
-        return None if bits is None else self._condition(bits, column)
-
-    def _condition(self, bits: KeyBitmap, column: Column) -> "Expression":
-        key = f.col(f"`{column.name.replace('`', '``')}`").cast("bigint")
-        is_deleted = is_bit_set(self.session, bits.words, key - f.lit(bits.first))
-        # The branch prevents overflow of the subtraction; a null key deletes nothing.
-        return ~f.coalesce(f.when(key.between(bits.first, bits.last), is_deleted), f.lit(False))  # noqa: FBT003
+        return None if bits is None else ~has_key(self.session, bits, column)
 
 
 ScanKey: TypeAlias = tuple[str, int, tuple[tuple[str, int], ...], tuple[str, ...]]
@@ -166,6 +170,16 @@ def scan_key_of(scan: FileScan) -> ScanKey:
     """Return the cache key of a file scan; file names are never reused."""
     delete_files = tuple((key_file.file.location, key_file.position) for key_file in scan.equality_deletes)
     return scan.file.location, scan.position, delete_files, tuple(file.location for file in scan.position_deletes)
+
+
+def number_scans(scans: Iterable[FileScan]) -> dict[str, int]:
+    """Return a number for each file: that of its first bit, at a word boundary, in a bitmap of all rows."""
+    numbers: dict[str, int] = {}
+    start = 0
+    for scan in scans:
+        numbers[scan.file.location] = start
+        start += max(-(-scan.file.row_count // WORD_BITS), 1) * WORD_BITS
+    return numbers
 
 
 def count_delete_rows(scans: Iterable[FileScan]) -> int:
@@ -320,29 +334,38 @@ class DeletionVectorCache:
     session: SparkSession
     deleted_rows: DeletedRowCache
     rows_max: int = LOCAL_ROWS_MAX
-    _known: dict[tuple[ScanKey, ...], DeletionVectors] = field(default_factory=dict)
+    _known: dict[tuple[tuple[ScanKey, int], ...], DeletionVectors] = field(default_factory=dict)
 
-    def can_build(self, scans: Sequence[FileScan]) -> bool:
+    def can_build(self, scans: Sequence[FileScan], starts: Mapping[str, int]) -> bool:
         """Return whether the deletes of these files are small enough for this process."""
-        return count_delete_rows(scans) <= self.rows_max and sum(scan.file.row_count for scan in scans) <= ROW_SPAN_MAX
+        places = [starts[scan.file.location] for scan in scans]
+        ends = [place + scan.file.row_count for place, scan in zip(places, scans, strict=True)]
+        span = max(ends, default=0) - min(places, default=0)
+        return count_delete_rows(scans) <= self.rows_max and span <= ROW_SPAN_MAX
 
-    def load(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
-        """Return the deleted rows of the files."""
-        name = tuple(map(scan_key_of, scans))
+    def load(self, scans: Sequence[FileScan], schema: Schema, starts: Mapping[str, int]) -> DeletionVectors:
+        """Return the deleted rows of the files; each file is numbered by its first bit, see `number_scans`."""
+        name = tuple((scan_key_of(scan), starts[scan.file.location]) for scan in scans)
         # The cache is replaced and never modified, because several threads may scan at once.
         known = self._known
         if name not in known:
-            known = {**dict(list(known.items())[1 - _ROW_CACHE_ENTRIES_MAX :]), name: self._build(scans, schema)}
+            vectors = self._build(scans, schema, starts)
+            known = {**dict(list(known.items())[1 - _ROW_CACHE_ENTRIES_MAX :]), name: vectors}
             self._known = known
         return known[name]
 
-    def _build(self, scans: Sequence[FileScan], schema: Schema) -> DeletionVectors:
+    def _build(self, scans: Sequence[FileScan], schema: Schema, starts: Mapping[str, int]) -> DeletionVectors:
         bits_by_scan = list(zip(scans, self.deleted_rows.bits(scans, schema), strict=True))
         some = [(scan, words) for scan, words in bits_by_scan if words.any()]
-        # The bits of each file start at a word boundary, and the number of its first bit identifies the file.
-        starts = accumulate((WORD_BITS * len(words) for _, words in some), initial=0)
-        numbered = tuple((scan, start) for (scan, _), start in zip(some, starts, strict=False))
-        words = np.concatenate([np.zeros(0, np.int64), *(words for _, words in some)])
-        is_deleted = is_bit_set(self.session, words, f.col(f"`{FILE}`") + f.col(f"`{ROW}`"))
-        whole = tuple(scan for scan, words in bits_by_scan if not words.any())
-        return DeletionVectors(whole, numbered, ~f.coalesce(is_deleted, f.lit(False)))  # noqa: FBT003
+        first = min((starts[scan.file.location] for scan, _ in some), default=0)
+        places = [(starts[scan.file.location] - first) // WORD_BITS for scan, _ in some]
+        ends = [place + len(words) for place, (_, words) in zip(places, some, strict=True)]
+        bitmap = np.zeros(max(ends, default=0), np.int64)
+        for place, end, (_, words) in zip(places, ends, some, strict=True):
+            bitmap[place:end] = words
+        is_deleted = is_bit_set(self.session, bitmap, f.col(f"`{FILE}`") + f.col(f"`{ROW}`") - f.lit(first))
+        return DeletionVectors(
+            tuple(scan for scan, words in bits_by_scan if not words.any()),
+            tuple((scan, starts[scan.file.location]) for scan, _ in some),
+            ~f.coalesce(is_deleted, f.lit(False)),  # noqa: FBT003
+        )

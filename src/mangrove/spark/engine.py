@@ -15,7 +15,7 @@ from mangrove.local.python_rows import to_python_rows
 from mangrove.local.scan import select_columns
 from mangrove.maintenance.compaction import ReportFraction, compact_table
 from mangrove.maintenance.copy import Copier
-from mangrove.maintenance.exports import LayeredStore
+from mangrove.maintenance.export_records import LayeredStore
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
@@ -44,9 +44,8 @@ from mangrove.spark.job_progress import report_job_progress
 from mangrove.spark.maintenance import SparkMaintenance
 from mangrove.spark.merge import plan_merge
 from mangrove.spark.row_changes import SparkFileContext, translate_spark_errors
-from mangrove.spark.scan import run_scan
+from mangrove.spark.scan import column_of, run_scan
 from mangrove.spark.session import local_session
-from mangrove.spark.targets import column_of
 from mangrove.spark.types import detect_column_types, from_spark_type, to_spark_type
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import write_rows

@@ -22,16 +22,21 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
+from mangrove.local.inline_rows import InlineRowsReader
+from mangrove.model.manifests import DataFile
 from mangrove.spark.deletion_vectors import DeletionVectorCache, KeyBitmapCache
-from mangrove.spark.worker_read import WorkerReader
+from mangrove.spark.pyspark_versions import arrow_schema
+from mangrove.spark.types import from_spark_schema
+from mangrove.spark.worker_read import WorkerReader, add_row_numbers
 from mangrove.storage.local_links import refuse_links
 
 __all__ = ["FileLists", "ListedFile", "RootsOf", "encode_file_log"]
@@ -39,6 +44,8 @@ __all__ = ["FileLists", "ListedFile", "RootsOf", "encode_file_log"]
 RootsOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Returns the root of each path as a Hadoop URI."""
 _BLOCK_SIZE_BYTES = 128 * 1024 * 1024
+_METADATA = "_metadata"
+"""Spark's column with the file and position of each row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class ListedFile:
     """Whether its columns have field ids."""
     folder: str = ""
     """The end of its folder that has the values of partition columns, such as `day=3/`."""
+    inline: DataFile | None = None
+    """The entry with the rows, if there is no file."""
 
     @property
     def partitioned_folder(self) -> str:
@@ -86,6 +95,10 @@ class FileLists:
         """Return the rows of the files, with columns matched by field id."""
         if not files:
             return self.session.createDataFrame([], schema)
+        stored = [file for file in files if file.inline is None]
+        if len(stored) < len(files):
+            rows = self._inline_rows(files, schema)
+            return self.read(stored, schema).unionByName(rows) if stored else rows
         if self.worker is not None:
             return self.worker.read(self.session, self._entries(files), schema)
         own, others = self._divided(files)
@@ -98,6 +111,10 @@ class FileLists:
         self, files: Sequence[ListedFile], schema: StructType, number: str, row_index: str | None = None
     ) -> DataFrame:
         """Return the rows with a column for their file number and optionally one for their position."""
+        stored = [file for file in files if file.inline is None]
+        if len(stored) < len(files):
+            rows = self._inline_rows(files, schema, number, row_index)
+            return self.read_numbered(stored, schema, number, row_index).unionByName(rows) if stored else rows
         if self.worker is not None:
             return self.worker.read(self.session, self._entries(files), schema, number, row_index)
         own, others = self._divided(files)
@@ -108,13 +125,30 @@ class FileLists:
         if len(numbers) == 1 or self._trusts(files, schema):
             known = numbers[0] if len(numbers) == 1 else None
             relations = self._relations(files, schema)
-            return _union_frames([_with_numbers(rows, number, row_index, known) for rows in relations])
+            has_metadata = any(name.casefold() == _METADATA for name in schema.names)
+            add_numbers = _with_numbers_beside_metadata if has_metadata else _with_numbers
+            return _union_frames([add_numbers(rows, number, row_index, known) for rows in relations])
         groups = [[file for file in files if file.number == one] for one in numbers]
         return _union_frames([self.read_numbered(group, schema, number, row_index) for group in groups])
 
     def can_number_files(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         """Return whether one scan can number many files."""
-        return self.worker is not None or self._trusts(files, schema)
+        return self.worker is not None or self._trusts([file for file in files if file.inline is None], schema)
+
+    def _inline_rows(
+        self, files: Sequence[ListedFile], schema: StructType, number: str | None = None, row_index: str | None = None
+    ) -> DataFrame:
+        """Return the inline rows of files as a local relation."""
+        columns = from_spark_schema(schema)
+        parts: list[Any] = []
+        for file in files:
+            if file.inline is not None:
+                rows: Any = InlineRowsReader(file.inline).read_all(columns)
+                parts.append(add_row_numbers(rows, file.number, number, row_index))
+        added = [StructField(name, LongType()) for name in (number, row_index) if name is not None]
+        expected = StructType([*schema.fields, *added])
+        arrow = arrow_schema(expected)
+        return self.session.createDataFrame(pa.concat_tables(parts).select(arrow.names).cast(arrow), expected)
 
     def _divided(self, files: Sequence[ListedFile]) -> tuple[list[ListedFile], list[ListedFile]]:
         """Return the files with and those without field ids."""
@@ -193,10 +227,16 @@ def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None = None) -> DataFrame:
+def _with_numbers(rows: DataFrame, number: str, row_index: str | None, known: int | None) -> DataFrame:
     """Return the rows with their file number, taken from the modification time unless known."""
-    # Resolved as metadata column even if the table has a column of that name.
-    metadata = rows.metadataColumn("_metadata")
+    changed = f"unix_millis({_METADATA}.file_modification_time)" if known is None else f"{known}L"
+    position = [f"{_METADATA}.row_index as `{row_index}`"] if row_index else []
+    return rows.selectExpr("*", f"{changed} as `{number}`", *position)
+
+
+def _with_numbers_beside_metadata(rows: DataFrame, number: str, row_index: str | None, known: int | None) -> DataFrame:
+    """Return the same for a table that has a column with the name of Spark's metadata; takes many calls of the JVM."""
+    metadata = rows.metadataColumn(_METADATA)
     changed = (
         f.unix_millis(metadata.getField("file_modification_time")) if known is None else f.lit(known).cast("bigint")
     )

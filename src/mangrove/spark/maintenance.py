@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from mangrove.errors import FormatError, StorageError
 from mangrove.local.parquet import count_rows
 from mangrove.maintenance.copy import copy_files, split_into_batches
-from mangrove.maintenance.exports import open_export
+from mangrove.maintenance.export_records import open_export
 from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
 from mangrove.model.manifests import DataFile
 from mangrove.storage.opening import open_store

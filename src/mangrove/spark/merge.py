@@ -8,9 +8,11 @@ only the source row, or only the target row. So each kind of clause is resolved 
 its own frame over the join.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -24,6 +26,7 @@ from mangrove.local.row_changes import check_new_keys as check_new_keys_here
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.types import Column as TableColumn
 from mangrove.spark.delete_update import build_assignments
+from mangrove.spark.deletion_vectors import FILE, ROW
 from mangrove.spark.merge_pruning import (
     ValueRange,
     filter_matching_rows,
@@ -35,14 +38,16 @@ from mangrove.spark.row_changes import (
     RowIds,
     RowLevelChange,
     SparkFileContext,
+    can_collect,
     check_new_keys,
     collect_row_ids,
     conform_keys,
     key_column_of,
     materialize_frame,
     plan_row_changes,
+    plan_upsert_of_changes,
 )
-from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
+from mangrove.spark.scan import column_of, read_target_rows
 from mangrove.spark.types import to_spark_type
 from mangrove.tables.constraints import check_stored_expression
 from mangrove.tables.merge import (
@@ -50,6 +55,7 @@ from mangrove.tables.merge import (
     MergeClause,
     MergeKind,
     MergePlan,
+    find_matched_keys,
     find_source_column,
     parenthesize,
     resolve_clause_values,
@@ -57,7 +63,16 @@ from mangrove.tables.merge import (
 )
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
-from mangrove.tables.write_plan import PlannedWrite, ReadRows, RowCounts, plan_write, read_matches
+from mangrove.tables.write_plan import (
+    DeleteMode,
+    PlannedWrite,
+    ReadRows,
+    RowCounts,
+    delete_mode_of,
+    estimate_row_bytes,
+    plan_write,
+    read_matches,
+)
 
 __all__ = ["plan_merge"]
 
@@ -65,9 +80,12 @@ _ACTION: Final = "mangrove action"
 _SOURCE: Final = "mangrove source"
 _TARGET: Final = "mangrove target"
 _EXAMPLES_MAX: Final = 3
+_BROADCAST_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Maximum size of the target rows that are broadcast; they must be found within Spark's time limit."""
 _PAIRED: Final = (MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE)
 _ALONE: Final = (MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE)
 _UPDATES: Final = (MergeKind.MATCHED_UPDATE, MergeKind.UNMATCHED_UPDATE)
+_DELETES: Final = (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE)
 _GROUPS: Final[tuple[tuple[MergeKind, ...], ...]] = (_PAIRED, (MergeKind.INSERT,), _ALONE)
 """Clauses of one kind: matched, not matched, or not matched by source."""
 
@@ -77,26 +95,38 @@ def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, pl
     plan.check()
     theirs = materialize_frame(source.withColumn(_SOURCE, f.monotonically_increasing_id()))
     equated = find_equated_columns(state, theirs, plan)
+    by_keys = bool(state.key_columns) and {*state.key_columns} <= {one for one, _ in equated}
     # NOT MATCHED BY SOURCE clauses need all target rows.
     reads_all = bool(plan.of_kinds(*_ALONE))
     matching = ValueRange(ConstantPredicate(holds=True)) if reads_all else measure_values(theirs, equated)
     near = matching.predicate
-    ours = read_target_rows(files.lists, files.root_uri, state, plan_scan(state, near), number_files(state))
+    target = plan_scan(state, near)
+    ours = read_target_rows(files.lists, files.root_uri, state, target)
     if not reads_all:
         ours = filter_matching_rows(ours, theirs, equated, matching, state.schema)
+        source_bytes = (matching.row_count or 0) * estimate_row_bytes(state.schema)
+        if by_keys and can_collect(target.row_count) and source_bytes <= _BROADCAST_BYTES_MAX:
+            ours = f.broadcast(ours)
     pairs = ours.alias(plan.target_name).join(theirs.alias(plan.source_name), f.expr(parenthesize(plan.on)), _how(plan))
     values = [_values(state, clause, source, plan) for clause in plan.clauses]
-    merged = materialize_frame(_apply_clauses(state, pairs, plan, values))
-    numbers = {row[_ACTION]: row["count"] for row in merged.groupBy(column_of(_ACTION)).count().collect()}
+    changes = _apply_clauses(state, pairs, plan, values)
+    moving = _find_moving_clauses(state, theirs, plan, values, equated)
     read = read_matches(state, near)
-    if not numbers:
-        return plan_write({}, read=read)
-    moving = {
-        number
-        for number in numbers
-        if plan.clauses[number].kind in _UPDATES and _moves_keys(state, theirs, values[number], equated, plan)
-    }
-    return _plan_changes(files, state, merged, plan, moving, numbers, read)
+    if can_collect(target.row_count) and _is_upsert(state, plan, moving):
+        write = plan_upsert_of_changes(files, state, changes, read)
+        if write is not None:
+            return write
+    merged = materialize_frame(changes)
+    # A source row that is compared by the keys matches about one row.
+    count_max = target.row_count + matching.row_count if by_keys and matching.row_count is not None else sys.maxsize
+    return _plan_changes(files, state, merged, plan, moving, count_max, read)
+
+
+def _is_upsert(state: TableState, plan: MergePlan, moving: set[int]) -> bool:
+    """Return whether the merge updates rows, which keep their keys, and inserts only keys that the table lacks."""
+    if not state.version.keys or delete_mode_of(state) is not DeleteMode.KEYS or plan.of_kinds(*_DELETES) or moving:
+        return False
+    return not plan.of_kinds(MergeKind.INSERT) or find_matched_keys(plan, state.key_columns) is not None
 
 
 def _plan_changes(
@@ -105,31 +135,43 @@ def _plan_changes(
     merged: DataFrame,
     plan: MergePlan,
     moving: set[int],
-    numbers: dict[int, int],
+    count_max: int,
     read: ReadRows,
 ) -> PlannedWrite:
     keys = [key_column_of(place) for place in range(len(state.key_columns))]
     columns = [_ACTION, FILE, ROW, *keys, *(key.name for key in state.key_columns)]
-    ids = collect_row_ids(merged.select(*map(column_of, columns)), sum(numbers.values()))
+    ids = collect_row_ids(merged.select(*map(column_of, columns)), count_max)
+    numbers = _count_actions(ids)
+    if not numbers:
+        return plan_write({}, read=read)
     kinds = {number: plan.clauses[number].kind for number in numbers}
     _check_once(state, ids, [number for number, kind in kinds.items() if kind in _PAIRED])
     changed = [number for number, kind in kinds.items() if kind is not MergeKind.INSERT]
     comes = [number for number, kind in kinds.items() if kind in (*_UPDATES, MergeKind.INSERT)]
+    updates_keys = any(kinds[number] is not MergeKind.INSERT for number in moving & kinds.keys())
     new = [number for number in comes if kinds[number] is MergeKind.INSERT or number in moving]
     if state.version.keys and new:
         _check_keys(files, state, ids, changed, [number for number in comes if number not in new], new)
     coming = merged.where(column_of(_ACTION).isin(comes))
     added = files.write(state, coming.select(*map(column_of, state.schema.names)))
-    deletes = any(kind in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE) for kind in kinds.values())
+    deletes = any(kind in _DELETES for kind in kinds.values())
     counts = RowCounts(
         inserted=sum(count for number, count in numbers.items() if kinds[number] is MergeKind.INSERT),
         updated=sum(count for number, count in numbers.items() if kinds[number] in _UPDATES),
-        deleted=sum(count for number, count in numbers.items() if kinds[number] not in (*_UPDATES, MergeKind.INSERT)),
+        deleted=sum(count for number, count in numbers.items() if kinds[number] in _DELETES),
     )
-    comes_back = bool(state.version.keys) and not deletes and not moving
+    comes_back = bool(state.version.keys) and not deletes and not updates_keys
     return plan_row_changes(
         files, state, RowLevelChange(_filter_actions(ids, changed), added, comes_back), counts, read
     )
+
+
+def _count_actions(ids: RowIds) -> dict[int, int]:
+    """Return the number of rows on which each clause acts."""
+    if isinstance(ids, pa.Table):
+        numbers, counts = np.unique(ids.column(_ACTION).to_numpy(), return_counts=True)
+        return dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    return {row[_ACTION]: row["count"] for row in ids.groupBy(column_of(_ACTION)).count().collect()}
 
 
 @overload
@@ -152,7 +194,7 @@ def _how(plan: MergePlan) -> str:
 
 
 def _values(state: TableState, clause: MergeClause, source: DataFrame, plan: MergePlan) -> dict[str, Assignable]:
-    if clause.kind in (MergeKind.MATCHED_DELETE, MergeKind.UNMATCHED_DELETE):
+    if clause.kind in _DELETES:
         return {}
     return resolve_clause_values(clause, state.schema, source.columns, plan)
 
@@ -309,20 +351,27 @@ def _check_keys(
         check_new_keys(files, state, freed, _filter_actions(ids, new).select(*keys))
 
 
-def _moves_keys(
+def _find_moving_clauses(
     state: TableState,
     source: DataFrame,
-    given: dict[str, Assignable],
-    equated: Sequence[tuple[TableColumn, str]],
     plan: MergePlan,
-) -> bool:
-    """Return whether an update may change a key: it sets one to another value than `on` compares it with."""
+    values: Sequence[Mapping[str, Assignable]],
+    equated: Sequence[tuple[TableColumn, str]],
+) -> set[int]:
+    """Return the clauses that may set a key to another value than `on` compares it with; a new row needs a value."""
     same = {
         (one.name, name.casefold())
         for one, name in equated
         if is_comparison_exact(to_spark_type(one.type), source.schema[name].dataType)
     }
-    return any(
-        key.name in given and (key.name, find_source_column(given[key.name], plan)) not in same
-        for key in state.key_columns
-    )
+
+    def is_moved(key: str, clause: MergeClause, given: Mapping[str, Assignable]) -> bool:
+        if key not in given:
+            return clause.kind is MergeKind.INSERT
+        return (key, find_source_column(given[key], plan)) not in same
+
+    return {
+        number
+        for number, (clause, given) in enumerate(zip(plan.clauses, values, strict=True))
+        if clause.kind not in _DELETES and any(is_moved(key.name, clause, given) for key in state.key_columns)
+    }

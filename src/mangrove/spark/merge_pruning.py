@@ -1,8 +1,9 @@
 """Pruning of files, row groups and rows for MERGE by the key values of the source.
 
 A small source is represented by its values, a large one by minimum and maximum. Rows that
-match no source row are dropped by a broadcast semi-join before the join of the MERGE, which
-has to shuffle both sides if it keeps source rows without a match.
+match no source row are dropped before the join of the MERGE, which has to shuffle both sides
+if it keeps source rows without a match: by a bitmap of one integer key, or by a broadcast
+semi-join.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,10 +27,10 @@ from mangrove.expressions.predicates import (
 )
 from mangrove.local.python_rows import to_python_rows
 from mangrove.model.schema import Schema
-from mangrove.model.types import Column
+from mangrove.model.types import Column, Int16, Int32, Int64
 from mangrove.model.values import Value, is_value_of_type, normalize_value
-from mangrove.spark.scan import BROADCAST_ROWS_MAX
-from mangrove.spark.targets import column_of
+from mangrove.spark.deletion_vectors import KeyBitmap, build_key_bitmap, has_key
+from mangrove.spark.scan import BROADCAST_ROWS_MAX, column_of
 from mangrove.spark.types import to_spark_type
 from mangrove.tables.merge import MergePlan, find_equality_columns
 from mangrove.tables.table_state import TableState
@@ -109,9 +110,20 @@ def filter_matching_rows(
     rows = rows.where(render_predicate_sql(matching.predicate, schema))
     if matching.row_count is None or matching.row_count > BROADCAST_ROWS_MAX:
         return rows
+    bits = _build_bitmap(source, equated)
+    if bits is not None:
+        return rows.where(has_key(rows.sparkSession, bits, equated[0][0]))
     values = source.select(*(column_of(name).alias(f"{_VALUE} {place}") for place, (_, name) in enumerate(equated)))
     is_same = [column_of(one.name) == column_of(f"{_VALUE} {place}") for place, (one, _) in enumerate(equated)]
     return rows.join(f.broadcast(values), is_same, "left_semi")
+
+
+def _build_bitmap(source: DataFrame, equated: Sequence[tuple[Column, str]]) -> KeyBitmap | None:
+    """Return the values of the source if they are compared with one integer column and not too far apart."""
+    if len(equated) != 1 or not isinstance(equated[0][0].type, Int16 | Int32 | Int64):
+        return None
+    values = source.select(column_of(equated[0][1]).try_cast("bigint").alias(_VALUE)).toArrow()
+    return build_key_bitmap(values.column(0).drop_null().to_numpy())
 
 
 def is_comparison_exact(ours: DataType, theirs: DataType) -> bool:

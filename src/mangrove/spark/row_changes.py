@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import (
     AnalysisException,
@@ -31,20 +30,22 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.conform import conform_rows, match_by_name
 from mangrove.local.data_files import FileWriter
-from mangrove.local.keys import build_key_mask, deduplicate_keys
+from mangrove.local.keys import deduplicate_keys, filter_keys_in
 from mangrove.local.parallel import map_parallel
+from mangrove.local.parquet import read_columns
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_changes import build_key_range_predicate as build_local_key_range
 from mangrove.local.scan import run_scan as run_local_scan
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
+from mangrove.model.types import Column
 from mangrove.model.values import Value
 from mangrove.spark.change_feed import create_frame_from_arrow
-from mangrove.spark.deletion_vectors import LOCAL_ROWS_MAX
+from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.merge_pruning import build_values_predicate
-from mangrove.spark.targets import FILE, ROW, column_of, number_files, read_target_rows
+from mangrove.spark.scan import column_of, number_files, read_target_rows
 from mangrove.spark.task_files import (
     REPORT_SCHEMA,
     create_file_id,
@@ -85,8 +86,9 @@ __all__ = [
     "count_row_ids",
     "key_column_of",
     "materialize_frame",
-    "may_share_keys",
+    "plan_position_deletes",
     "plan_row_changes",
+    "plan_upsert_of_changes",
     "translate_spark_errors",
     "write_delete_keys",
 ]
@@ -135,8 +137,11 @@ def can_collect(row_count: int) -> bool:
 
 
 def collect_row_ids(rows: DataFrame, count_max: int) -> RowIds:
-    """Return the rows in this process, or as they are if their number, at most `count_max`, may be too large."""
-    return rows.toArrow() if can_collect(count_max) else rows
+    """Return the rows in this process, or as they are if there are too many.
+
+    There are at most `count_max`. The rows are checkpointed if these could not be collected.
+    """
+    return rows.toArrow() if can_collect(count_max) or can_collect(rows.count()) else rows
 
 
 def count_row_ids(rows: RowIds) -> int:
@@ -151,15 +156,48 @@ def conform_keys(state: TableState, rows: pa.Table, names: Sequence[str]) -> pa.
     return conform_rows(renamed, keys, match_by_name, is_checked=True)
 
 
-def may_share_keys(files: SparkFileContext, state: TableState, changed_keys: pa.Table) -> bool:
+def plan_upsert_of_changes(
+    files: SparkFileContext, state: TableState, rows: DataFrame, read: ReadRows
+) -> PlannedWrite | None:
+    """Plan updates that keep the keys, and inserts of new keys, in the job that computes the rows.
+
+    Return None if an upsert could replace other rows, or if rows share a key. The written
+    files are then unreferenced.
+    """
+    keys = state.checked_keys("a change of rows")
+    added = files.write(state, rows.select(*map(column_of, state.schema.names)))
+    if not added:
+        return plan_write({}, read=read)
+    written = pa.concat_tables([read_columns(files.store, file, keys) for _, file in added])
+    replaced = _read_rows_with_keys(files, state, written)
+    if replaced is None or not all(_are_keys_distinct(some, keys) for some in (written, replaced)):
+        return None
+    by_log = group_files_by_log(state, added)
+    deltas = {values: build_upsert_delta(there, state.version.keys) for values, there in by_log.items()}
+    counts = RowCounts(inserted=written.num_rows - replaced.num_rows, updated=replaced.num_rows)
+    return plan_write(deltas, counts, read)
+
+
+def _may_share_keys(files: SparkFileContext, state: TableState, changed_keys: pa.Table) -> bool:
     """Return whether unchanged rows may have the keys of changed rows, given once for each changed row."""
-    near = build_local_key_range(changed_keys, state.key_columns)
+    found = _read_rows_with_keys(files, state, changed_keys)
+    return found is None or found.num_rows != changed_keys.num_rows
+
+
+def _read_rows_with_keys(files: SparkFileContext, state: TableState, keys: pa.Table) -> pa.Table | None:
+    """Return the keys of all rows that have one of these keys, or None if too many rows had to be read here."""
+    near = build_local_key_range(keys, state.key_columns)
     plan = plan_scan(state, near)
     if not can_collect(plan.row_count):
-        return True
+        return None
     rows = run_local_scan(files.store, state, plan, state.key_columns, near)
-    mask = build_key_mask(rows, changed_keys, state.key_columns)
-    return bool((pc.sum(mask).as_py() or 0) != changed_keys.num_rows)
+    return filter_keys_in(rows, keys, state.key_columns)
+
+
+def _are_keys_distinct(rows: pa.Table, keys: Sequence[Column]) -> bool:
+    """Return whether no two rows share a key and none is null."""
+    has_null = any(rows.column(key.name).null_count for key in keys)
+    return not has_null and deduplicate_keys(rows, keys).num_rows == rows.num_rows
 
 
 def key_column_of(place: int) -> str:
@@ -191,7 +229,7 @@ def _by_keys(
     retained: _ByLog = {}
     deleted_rows = change.deleted_rows
     collected = conform_keys(state, deleted_rows, names) if isinstance(deleted_rows, pa.Table) else None
-    if collected is None or may_share_keys(files, state, collected):
+    if collected is None or _may_share_keys(files, state, collected):
         frame = _to_frame(files, deleted_rows)
         deleted_keys = frame.select(*map(column_of, names)).distinct()
         retained = group_files_by_log(state, _rewrite_retained_rows(files, state, frame, deleted_keys))
@@ -224,7 +262,7 @@ def _rewrite_retained_rows(
 ) -> FilesByLog:
     """Rewrite rows that share a key with a deleted row but are not deleted; usually there are none."""
     plan = plan_scan(state, build_key_range_predicate(state, deleted_keys))
-    rows = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+    rows = read_target_rows(files.lists, files.root_uri, state, plan)
     alike = rows.join(deleted_keys, _same_keys(state), "left_semi")
     beside = alike.join(_numbers(deleted_rows), _same_row(), "left_anti")
     if not beside.limit(1).count():
@@ -232,16 +270,29 @@ def _rewrite_retained_rows(
     return files.write(state, beside.drop(FILE, ROW))
 
 
+def plan_position_deletes(
+    files: SparkFileContext, state: TableState, deleted_rows: DataFrame, read: ReadRows
+) -> PlannedWrite:
+    """Plan the deletion of many rows in one job, whose tasks write the position deletes."""
+    found = _write_positions_in_tasks(files, state, deleted_rows)
+    counts = RowCounts(deleted=sum(file.row_count for file in found))
+    return plan_write(_group_position_deletes(state, found, {}), counts, read)
+
+
 def _by_positions(
     files: SparkFileContext, state: TableState, change: RowLevelChange, added: _ByLog
 ) -> dict[tuple[Value | None, ...], Delta]:
-    scans = plan_scan(state).scans
-    logs = {scan.file.location: scan.log_values for scan in scans}
-    locations = [scan.file.location for scan in scans]
     if isinstance(change.deleted_rows, pa.Table):
-        found = _write_positions_here(files, state, change.deleted_rows, locations)
+        found = _write_positions_here(files, state, change.deleted_rows)
     else:
-        found = _write_positions_in_tasks(files, state, change.deleted_rows, locations)
+        found = _write_positions_in_tasks(files, state, change.deleted_rows)
+    return _group_position_deletes(state, found, added)
+
+
+def _group_position_deletes(
+    state: TableState, found: Iterable[DataFile], added: _ByLog
+) -> dict[tuple[Value | None, ...], Delta]:
+    logs = {scan.file.location: scan.log_values for scan in plan_scan(state).scans}
     removed: _ByLog = {}
     for file in found:
         assert file.applies_to is not None
@@ -254,9 +305,8 @@ def _by_positions(
     }
 
 
-def _write_positions_here(
-    files: SparkFileContext, state: TableState, rows: pa.Table, locations: Sequence[str]
-) -> list[DataFile]:
+def _write_positions_here(files: SparkFileContext, state: TableState, rows: pa.Table) -> list[DataFile]:
+    locations = _locate_files(state)
     ordered = rows.select([FILE, ROW]).sort_by([(FILE, "ascending"), (ROW, "ascending")])
     numbers, starts, counts = np.unique(ordered.column(FILE).to_numpy(), return_index=True, return_counts=True)
     positions = ordered.column(ROW).combine_chunks()
@@ -269,9 +319,8 @@ def _write_positions_here(
     return list(map_parallel(write, list(zip(numbers.tolist(), starts.tolist(), counts.tolist(), strict=True))))
 
 
-def _write_positions_in_tasks(
-    files: SparkFileContext, state: TableState, rows: DataFrame, locations: Sequence[str]
-) -> list[DataFile]:
+def _write_positions_in_tasks(files: SparkFileContext, state: TableState, rows: DataFrame) -> list[DataFile]:
+    locations = _locate_files(state)
     bare = replace(state, logs=())
     uri, options, size = files.store_uri, files.storage_options, files.file_size_bytes
 
@@ -285,6 +334,11 @@ def _write_positions_in_tasks(
     return [file for _, file in decode_file_reports(grouped.applyInArrow(write, REPORT_SCHEMA).collect())]
 
 
+def _locate_files(state: TableState) -> dict[int, str]:
+    """Return the location of each live data file by its number."""
+    return {number: location for location, number in number_files(state).items()}
+
+
 def _by_copies(
     files: SparkFileContext, state: TableState, change: RowLevelChange, added: _ByLog
 ) -> dict[tuple[Value | None, ...], Delta]:
@@ -294,14 +348,15 @@ def _by_copies(
         touched = set(deleted_rows.column(FILE).unique().to_pylist())
     else:
         touched = {row[0] for row in deleted_rows.select(column_of(FILE)).distinct().collect()}
-    scans = [scan for number, scan in enumerate(plan.scans) if number in touched]
+    numbers = number_files(state)
+    scans = [scan for scan in plan.scans if numbers[scan.file.location] in touched]
     removed: dict[tuple[Value | None, ...], list[str]] = {}
     for scan in scans:
         removed.setdefault(scan.log_values, []).append(scan.file.location)
     retained: _ByLog = {}
     if scans:
         some = replace(plan, scans=tuple(scans))
-        rows = read_target_rows(files.lists, files.root_uri, state, some, number_files(state))
+        rows = read_target_rows(files.lists, files.root_uri, state, some)
         left = rows.join(_numbers(_to_frame(files, deleted_rows)), _same_row(), "left_anti")
         retained = group_files_by_log(state, files.write(state, left.drop(FILE, ROW)))
     found: dict[tuple[Value | None, ...], Delta] = {}
@@ -413,7 +468,7 @@ def check_new_keys(files: SparkFileContext, state: TableState, deleted_rows: Dat
     _refuse(state, counted.where("rows > 1").limit(_EXAMPLES_MAX), "occur more than once among the new rows")
     fresh = new.join(deleted_rows.select(*map(column_of, names)), names, "left_anti")
     plan = plan_scan(state, build_key_range_predicate(state, fresh))
-    existing = read_target_rows(files.lists, files.root_uri, state, plan, number_files(state))
+    existing = read_target_rows(files.lists, files.root_uri, state, plan)
     same = [column_of(key.name) == column_of(name) for key, name in zip(state.key_columns, names, strict=True)]
     keys = [column_of(key.name).alias(name) for key, name in zip(state.key_columns, names, strict=True)]
     taken = existing.join(fresh, same, "left_semi").select(*keys).limit(_EXAMPLES_MAX)

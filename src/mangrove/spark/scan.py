@@ -1,5 +1,8 @@
 """Execution of scan plans on Spark, with deletion vectors or anti-joins.
 
+A row-level change reads rows with the number of their file (`FILE`) and their position
+in it (`ROW`).
+
 Spark resolves columns by field id, but pushed-down filters and expected types by the
 current column name. In a file that was written before two columns swapped names, that is
 the other column, and matching rows would be skipped. Such columns are read under unused
@@ -9,7 +12,7 @@ Partition columns are read from folder names (see `tables.partition_folders`), u
 names that they have there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
@@ -24,11 +27,11 @@ from mangrove.local.scan import POSITION as ROW_NUMBER
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, DataType, List, Map, Struct
-from mangrove.spark.deletion_vectors import FILE, ROW
+from mangrove.spark.deletion_vectors import FILE, ROW, number_scans
 from mangrove.spark.file_lists import FileLists, ListedFile
 from mangrove.spark.types import to_spark_schema, to_spark_type
 from mangrove.tables.partition_folders import PartitionFolders
-from mangrove.tables.scan_plan import EqualityDelete, FileScan, ScanPlan
+from mangrove.tables.scan_plan import EqualityDelete, FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import has_column_ids
 
@@ -39,7 +42,10 @@ if TYPE_CHECKING:
 __all__ = [
     "BROADCAST_ROWS_MAX",
     "alias_reused_columns",
+    "column_of",
+    "number_files",
     "quote_name",
+    "read_target_rows",
     "restore_column_names",
     "run_scan",
     "to_listed_files",
@@ -104,6 +110,7 @@ BROADCAST_ROWS_MAX: Final = 5_000_000
 _POSITION: Final = "mangrove position"
 """The space avoids collisions with table columns."""
 _DELETED_BEFORE: Final = "mangrove deleted before"
+_OTHER: Final = "mangrove other"
 
 
 def run_scan(
@@ -133,6 +140,27 @@ def run_scan(
         # Selecting each column costs many JVM calls.
         rows = rows.select(*(quote_name(column.name) for column in selected))
     return restore_column_names(rows, aliased, state.schema)
+
+
+def column_of(name: str, of: str | None = None) -> "Expression":
+    """Return a column by its exact name, optionally qualified by a frame alias."""
+    # An expression takes fewer calls of the JVM than a column.
+    return f.expr(quote_name(name) if of is None else f"{quote_name(of)}.{quote_name(name)}")
+
+
+def number_files(state: TableState) -> dict[str, int]:
+    """Return a number for each live data file."""
+    return number_scans(plan_scan(state).scans)
+
+
+def read_target_rows(lists: FileLists, root_uri: str, state: TableState, plan: ScanPlan) -> DataFrame:
+    """Return the visible rows of a scan plan with all columns of the table, `FILE` and `ROW`."""
+    if not plan.scans:
+        empty = lists.read([], to_spark_schema(state.schema))
+        return empty.withColumns({FILE: f.lit(0).cast("bigint"), ROW: f.lit(0).cast("bigint")})
+    aliased = alias_reused_columns(state.schema, state.version.earlier_schemas)
+    files = _ScanFiles(lists, root_uri, aliased, None, number_files(state))
+    return restore_column_names(_union_frames(_parts(files, plan.scans, frozenset())), aliased, state.schema)
 
 
 def _find_partition_folders(state: TableState) -> PartitionFolders | None:
@@ -169,6 +197,8 @@ class _ScanFiles:
     root_uri: str
     schema: Schema
     folders: PartitionFolders | None
+    numbers: Mapping[str, int] | None = None
+    """The numbers of the files if rows are read with `FILE` and `ROW`."""
 
     def to_listed_file(self, scan: FileScan, number: int = 0) -> ListedFile:
         """Return the file of a scan for Spark, with its partition folder."""
@@ -180,8 +210,14 @@ class _ScanFiles:
         folder = self.folders.find_folder(scan.file.location, values)
         return replace(listed, folder=folder) if folder else listed
 
-    def read(self, scans: Iterable[FileScan]) -> DataFrame:
+    def number(self, scans: Sequence[FileScan]) -> Mapping[str, int]:
+        """Return the numbers of the files of scans."""
+        return number_scans(scans) if self.numbers is None else self.numbers
+
+    def read(self, scans: Sequence[FileScan]) -> DataFrame:
         """Return the rows of the files of scans."""
+        if self.numbers is not None:
+            return self.read_numbered([(scan, self.numbers[scan.file.location]) for scan in scans], FILE, ROW)
         return self.lists.read([self.to_listed_file(scan) for scan in scans], to_spark_schema(self.schema))
 
     def read_numbered(
@@ -204,11 +240,11 @@ def _parts(files: _ScanFiles, scans: Sequence[FileScan], requested: frozenset[in
         parts.append(files.read(split.by_keys).where(split.is_visible))
     if split.by_numbers:
         assert lists.row_bits is not None
-        vectors = lists.row_bits.load(split.by_numbers, files.schema)
+        vectors = lists.row_bits.load(split.by_numbers, files.schema, files.number(split.by_numbers))
         whole += vectors.whole
         if vectors.numbered:
-            rows = files.read_numbered(vectors.numbered, FILE, ROW)
-            parts.append(rows.where(vectors.is_visible).drop(FILE, ROW))
+            rows = files.read_numbered(vectors.numbered, FILE, ROW).where(vectors.is_visible)
+            parts.append(rows.drop(FILE, ROW) if files.numbers is None else rows)
     if split.joined:
         parts.append(_visible(files, split.joined))
     if whole or not parts:
@@ -242,9 +278,10 @@ def _narrow_schema(
 
 
 def _to_listed_file(file: DataFile, root_uri: str, number: int) -> ListedFile:
-    if file.content_type != PARQUET:
+    if file.content_type != PARQUET and not file.is_inline:
         raise FormatError(f"{file.path} has the content type {file.content_type}; only Parquet files can be read")
-    return ListedFile(root_uri + file.path, file.size_bytes, number, has_column_ids(file.location))
+    inline = file if file.is_inline else None
+    return ListedFile(root_uri + file.path, file.size_bytes, number, has_column_ids(file.location), inline=inline)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +315,9 @@ def _split(files: _ScanFiles, scans: Sequence[FileScan], requested: frozenset[in
         lists.row_bits if requested.isdisjoint(one for key_file in delete_files for one in key_file.key_ids) else None
     )
     for group in (younger, older if is_visible is None else []):
-        is_advertised = row_bits is not None and row_bits.can_build([*by_numbers, *group])
-        (by_numbers if is_advertised else joined).extend(group)
+        some = [*by_numbers, *group]
+        is_small = row_bits is not None and row_bits.can_build(some, files.number(some))
+        (by_numbers if is_small else joined).extend(group)
     if by_numbers and not lists.can_number_files(
         [files.to_listed_file(scan) for scan in by_numbers], to_spark_schema(schema)
     ):
@@ -303,8 +341,8 @@ def _visible(files: _ScanFiles, scans: Sequence[FileScan]) -> DataFrame:
     """
     delete_files = list(dict.fromkeys(key_file for scan in scans for key_file in scan.equality_deletes))
     numbered = [scan for scan in scans if scan.position_deletes]
-    keyed = [(scan, scan.position) for scan in scans if not scan.position_deletes]
-    parts = [files.read_numbered(keyed, _POSITION)] if keyed else []
+    keyed = [scan for scan in scans if not scan.position_deletes]
+    parts = [_read_with_positions(files, keyed)] if keyed else []
     for position in dict.fromkeys(scan.position for scan in numbered):
         at_position = [scan for scan in numbered if scan.position == position]
         found = _without_numbers(files, at_position)
@@ -315,6 +353,17 @@ def _visible(files: _ScanFiles, scans: Sequence[FileScan]) -> DataFrame:
         chosen = [key_file for key_file in delete_files if key_file.key_ids == key_ids]
         rows = _without_keys(files.lists, files.root_uri, rows, files.schema, chosen, newest)
     return rows.drop(_POSITION)
+
+
+def _read_with_positions(files: _ScanFiles, scans: Sequence[FileScan]) -> DataFrame:
+    """Return the rows with the log position of their file."""
+    if files.numbers is None:
+        return files.read_numbered([(scan, scan.position) for scan in scans], _POSITION)
+    placed = [(files.numbers[scan.file.location], scan.position) for scan in scans]
+    positions = files.lists.session.createDataFrame(
+        placed, f"{quote_name(_OTHER)} bigint, {quote_name(_POSITION)} bigint"
+    )
+    return files.read(scans).join(f.broadcast(positions), column_of(FILE) == column_of(_OTHER)).drop(_OTHER)
 
 
 def _without_keys(
@@ -351,13 +400,14 @@ def _without_keys(
 
 def _without_numbers(files: _ScanFiles, scans: Sequence[FileScan]) -> DataFrame:
     """Return the rows that no position delete references."""
-    rows = files.read_numbered([(scan, number) for number, scan in enumerate(scans)], FILE, ROW)
+    numbers = files.number(scans)
+    rows = files.read_numbered([(scan, numbers[scan.file.location]) for scan in scans], FILE, ROW)
     delete_files = dict.fromkeys(file for scan in scans for file in scan.position_deletes)
     position_deletes = files.lists.read(
         to_listed_files(delete_files, files.root_uri), to_spark_schema(Schema((FILE_PATH, ROW_NUMBER)))
     )
     names = files.lists.session.createDataFrame(
-        [(scan.file.location, number) for number, scan in enumerate(scans)], "location string, file bigint"
+        [(scan.file.location, numbers[scan.file.location]) for scan in scans], "location string, file bigint"
     )
     deleted = position_deletes.join(f.broadcast(names), f.col(FILE_PATH.name) == f.col("location")).select(
         "file", ROW_NUMBER.name
@@ -367,10 +417,11 @@ def _without_numbers(files: _ScanFiles, scans: Sequence[FileScan]) -> DataFrame:
     )
     if sum(file.row_count for file in delete_files) <= BROADCAST_ROWS_MAX:
         renamed = f.broadcast(renamed)
-    is_deleted_row = (f.col(quote_name(FILE)) == f.col("`mangrove deleted file`")) & (
-        f.col(quote_name(ROW)) == f.col("`mangrove deleted row`")
+    is_deleted_row = (column_of(FILE) == column_of("mangrove deleted file")) & (
+        column_of(ROW) == column_of("mangrove deleted row")
     )
-    return rows.join(renamed, is_deleted_row, "left_anti").drop(FILE, ROW)
+    visible = rows.join(renamed, is_deleted_row, "left_anti")
+    return visible.drop(FILE, ROW) if files.numbers is None else visible
 
 
 def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.errors import InvalidInputError
@@ -12,6 +12,8 @@ from mangrove.model.locators import TableLocator
 from mangrove.model.properties import FrozenMapping
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
+from mangrove.transaction.canonical_names import resolve_target
+from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import TableTarget, parse_table_target
 
 __all__ = ["OPERATIONS", "SourceOptions", "parse_options"]
@@ -45,7 +47,8 @@ class SourceOptions:
     """Validated options of a read or write; the lakehouse is not opened."""
 
     lake: str
-    table: TableLocator
+    name: str
+    """The name of a table, or the canonical string of a table, table version, stream, partition or delta."""
     storage: Mapping[str, str] = FrozenMapping[str, str]({})
     moment: int | str | None = None
     where: str | None = None
@@ -65,8 +68,18 @@ class SourceOptions:
 
     @property
     def target(self) -> TableTarget:
-        """What is read or written."""
-        return TableTarget(self.table, self.table_version)
+        """What is read or written, not looked up."""
+        target = parse_table_target(self.name)
+        return target if self.table_version is None else replace(target, version=self.table_version)
+
+    @property
+    def table(self) -> TableLocator:
+        """The table, by the name that was given."""
+        return self.target.locator
+
+    def resolve_target(self, reading: CatalogReader) -> TableTarget:
+        """Return what is read or written, looked up in a version of the lakehouse."""
+        return resolve_target(reading, self.name, self.table_version)
 
     def opened(self) -> Lakehouse:
         """Open the lakehouse without engines, for use in a Spark worker."""
@@ -96,11 +109,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     operation = options.get("operation", "append").lower()
     if operation not in OPERATIONS:
         raise InvalidInputError(f"unknown operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
-    target = parse_table_target(table)
+    parse_table_target(table)  # refuses an invalid name before the lakehouse is opened
     version = options.get("tableversion")
     return SourceOptions(
         lake,
-        target.locator,
+        table,
         FrozenMapping({name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)}),
         _parse_as_of(options),
         options.get("where"),
@@ -114,7 +127,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         _truth(options, "skipChangeCommits", otherwise=False),
         _truth(options, "failOnDataLoss", otherwise=True),
         _limit(options),
-        target.version if version is None else _number("tableVersion", version),
+        None if version is None else _number("tableVersion", version),
     )
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from mangrove.expressions.predicates import Predicate
 from mangrove.lakehouse.sql_port import Arguments, PositionedText, SqlErrorInfo
+from mangrove.maintenance.engine_choice import SPARK
 from mangrove.model.schema import Schema
 from mangrove.spark import statements
 from mangrove.spark.assignment import cast_for_assignment
@@ -25,8 +26,8 @@ _OVERWRITE_MODE: Final = "spark.sql.sources.partitionOverwriteMode"
 class SparkSqlEngine:
     """Runs queries in the active Spark session, or in one that starts with the first query."""
 
-    name: Final = "spark"
-    row_engine: Final = "spark"
+    name: Final = SPARK
+    row_engine: Final = SPARK
     runtime_errors: Final = statements.RUNTIME_ERRORS
 
     def __init__(self, start: Callable[[], SparkEngine]) -> None:

@@ -17,6 +17,7 @@ from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.local.change_feed import CHANGE_TYPE
 from mangrove.local.engine import LocalEngine
 from mangrove.local.scan import build_predicate_mask, select_columns
+from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.objects import TableEntry
 from mangrove.model.schema import Schema
 from mangrove.spark.errors import suppress_worker_traceback
@@ -61,8 +62,7 @@ class TableHistory:
         self, lake: Lakehouse, target: TableTarget, *, table: TableEntry | None = None, fails_on_data_loss: bool = True
     ) -> None:
         self._lake = lake
-        self._locator = target.locator
-        self._table_version = target.version
+        self._target = target
         self._table: TableEntry = open_table(lake.metastore.latest(), target).table if table is None else table
         self._fails_on_data_loss = fails_on_data_loss
         self._states: LRUCache[int, TableState] = LRUCache(_STATES_MAX)
@@ -81,7 +81,7 @@ class TableHistory:
     def newest(self) -> tuple[int, TableState]:
         """Return the newest version of the table; raises NotFoundError if it was dropped."""
         snapshot = self._lake.metastore.latest()
-        self._locator = resolve_table(snapshot, self._table, self._locator)
+        self._target = self._locate(snapshot)
         return snapshot.version, self.state(snapshot.version)
 
     def state(self, version: int) -> TableState:
@@ -105,15 +105,19 @@ class TableHistory:
             return replace(self.newest()[1], logs=())
         snapshot = self._lake.metastore.at_version(version)
         try:
-            locator = resolve_table(snapshot, self._table, self._locator)
+            target = self._locate(snapshot)
         except NotFoundError:
             return replace(self.newest()[1], logs=())
         try:
-            return load_table_state(snapshot, TableTarget(locator, self._table_version))
+            return load_table_state(snapshot, target)
         except NotFoundError:
-            if self._table_version is None or snapshot.version == self._lake.metastore.latest().version:
+            if target.version is None or snapshot.version == self._lake.metastore.latest().version:
                 raise
-            return replace(self.newest()[1], logs=())  # the table version did not exist yet
+            return replace(self.newest()[1], logs=())  # the table version or stream did not exist yet
+
+    def _locate(self, snapshot: MetastoreSnapshot) -> TableTarget:
+        """Return the target with the name that the table has in a version."""
+        return replace(self._target, locator=resolve_table(snapshot, self._table, self._target.locator))
 
     def _base(self, start: StreamOffset) -> int:
         """Return the version to continue from: that of the offset, or a retained one with the same rows."""
@@ -123,7 +127,7 @@ class TableHistory:
         if compute_fingerprint(self.state(oldest)) == start.state or not self._fails_on_data_loss:
             return oldest
         raise NotFoundError(
-            f"version {start.version}, up to which this stream has read {self._locator}, has expired; the oldest "
+            f"version {start.version}, up to which this stream has read {self._target}, has expired; the oldest "
             f"retained version is {oldest}, and rows in between may be lost. Use a new checkpoint, or continue from "
             f'{oldest} with .option("failOnDataLoss", "false"); increase the retention beyond the pauses of a stream'
         )
@@ -281,9 +285,9 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _opened(self) -> TableHistory:
         if self._history is None:
-            self._history = TableHistory(
-                self._options.opened(), self._options.target, fails_on_data_loss=self._options.fails_on_data_loss
-            )
+            lake = self._options.opened()
+            target = self._options.resolve_target(lake.metastore.latest())
+            self._history = TableHistory(lake, target, fails_on_data_loss=self._options.fails_on_data_loss)
         return self._history
 
     def __getstate__(self) -> dict[str, Any]:

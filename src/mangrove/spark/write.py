@@ -174,7 +174,7 @@ def _checked_columns(state: TableState, rows: DataFrame) -> list[SparkColumn]:
 def _check_column(column: Column, rows: DataFrame, metadata: dict[str, Any]) -> SparkColumn:
     """Return the column as it is stored, with its id; a string that is too long fails the write."""
     given = next((field for field in rows.schema.fields if field.name.casefold() == column.name.casefold()), None)
-    found: Any = f.lit(None) if given is None else f.col(f"`{given.name.replace('`', '``')}`")
+    found: Any = f.lit(None) if given is None else f.expr(f"`{given.name.replace('`', '``')}`")
     stored = to_spark_type(column.type, with_ids=True)
     if given is None or isinstance(stored, StructType) or given.dataType != stored:
         # JVM calls dominate a small write, and most columns need no conversion.

@@ -9,14 +9,23 @@ from typing import Final
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.sql_port import Arguments
+from mangrove.model.canonical import parse_canonical
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.names import join_name, quote_name
+from mangrove.model.names import join_name, quote_name, split_name
 from mangrove.sql.parse.tokens import SqlName
 from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.deltas import TableTarget, split_version
 from mangrove.transaction.history import HistoryEntry
 
-__all__ = ["NameResolver", "StatementSource", "list_known_names", "suggest_table_name"]
+__all__ = [
+    "NameResolver",
+    "StatementSource",
+    "expand_canonical",
+    "is_canonical",
+    "list_known_names",
+    "qualify_name",
+    "suggest_table_name",
+]
 
 _NAMES_MAX: Final = 2_000
 _LIKENESS_MIN: Final = 0.8
@@ -54,6 +63,29 @@ def list_known_names(catalog: Catalog) -> Iterator[str]:
             continue
 
 
+def is_canonical(parts: tuple[str, ...]) -> bool:
+    """Return whether a name is a canonical string in backticks; no part of another name contains a bar."""
+    return len(parts) == 1 and "|" in parts[0]
+
+
+def expand_canonical(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the parts of a name; the canonical string of a table or view has the two parts of its dotted name.
+
+    >>> expand_canonical(("shop|orders",)), expand_canonical(("shop|orders|1",))
+    (('shop', 'orders'), ('shop|orders|1',))
+    """
+    found = parse_canonical(parts[0]) if is_canonical(parts) else None
+    return (
+        parts if found is None or found.table is None or found.version is not None else (found.namespace, found.table)
+    )
+
+
+def qualify_name(name: str, namespace: str) -> str:
+    """Return the full name or canonical string of a table that a text names, possibly without its namespace."""
+    parts = () if "|" in name else split_name(name)
+    return join_name(namespace, *parts) if len(parts) == 1 else name
+
+
 _SUMMARY_MAX: Final = 120
 
 
@@ -87,21 +119,25 @@ class NameResolver:
 
     def pair(self, name: SqlName) -> tuple[str, str]:
         """Return the namespace and the name of a table or view."""
-        if len(name.parts) > 2:
+        parts = expand_canonical(name.parts)
+        if len(parts) > 2:
             raise InvalidInputError(
-                f"{'.'.join(name.parts)} has {len(name.parts)} parts; expected namespace.table, with backticks around "
+                f"{'.'.join(parts)} has {len(parts)} parts; expected namespace.table, with backticks around "
                 "a part that contains a dot"
             )
-        return (self.namespace, name.parts[0]) if len(name.parts) == 1 else (name.parts[0], name.parts[1])
+        if is_canonical(parts):
+            raise InvalidInputError(f"{parts[0]} names a {parse_canonical(parts[0]).kind.word}; expected a table")
+        return (self.namespace, parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
     def target(self, name: SqlName) -> TableTarget:
         """Return what a table name opens: a table, or with a third part such as `version_2` a version of it.
 
         A single part with a bar is a canonical string.
         """
-        if len(name.parts) == 1 and "|" in name.parts[0]:
-            return resolve_target(self.catalog.reading(), name.parts[0])
-        parts, version = split_version(name.parts)
+        given = expand_canonical(name.parts)
+        if is_canonical(given):
+            return resolve_target(self.catalog.reading(), given[0])
+        parts, version = split_version(given)
         return TableTarget(self.table(replace(name, parts=parts)), version)
 
     def table(self, name: SqlName) -> TableLocator:

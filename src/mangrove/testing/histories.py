@@ -126,14 +126,14 @@ class RandomHistory:
         partition = self.one(PartitionLocator)
         if not isinstance(partition, PartitionLocator):
             return
-        positions = [way.position for way in self.some(DeltaLocator) if way.parent == partition]
+        positions = [locator.position for locator in self.some(DeltaLocator) if locator.parent == partition]
         position = max(positions, default=0) + self.draw(st.integers(1, 3))
         delta = self.draw(strategies.deltas())
         path = f"data/{self.new_id()}.parquet"
         self.store.put(path, b"rows")
         manifest = Manifest((DataFile(path, 4, 1),), id=self.new_id())
-        way = DeltaLocator(*partition.parts, position)  # type: ignore[arg-type, call-arg]
-        self.commit({way: replace(delta, manifest=manifest, position=position)})
+        locator = DeltaLocator(*partition.parts, position)  # type: ignore[arg-type, call-arg]
+        self.commit({locator: replace(delta, manifest=manifest, position=position)})
 
     def delete_delta(self) -> None:
         """Delete a delta."""
@@ -170,8 +170,8 @@ class RandomHistory:
 
     def aliases_of(self, *targets: Locator) -> dict[Locator, AliasEntry]:
         """Return the aliases of some objects."""
-        found = {way: value for way, value in self.live.items() if isinstance(value, AliasEntry)}
-        return {way: value for way, value in found.items() if value.target_locator in targets}
+        found = {locator: value for locator, value in self.live.items() if isinstance(value, AliasEntry)}
+        return {locator: value for locator, value in found.items() if value.target_locator in targets}
 
     def rename_table(self) -> None:
         """Rename a table."""
@@ -182,7 +182,7 @@ class RandomHistory:
         table = self.live[at]
         assert isinstance(table, TableEntry)
         if to not in self.live:
-            renamed = {way: replace(one, target=to.canonical) for way, one in self.aliases_of(at).items()}
+            renamed = {locator: replace(one, target=to.canonical) for locator, one in self.aliases_of(at).items()}
             self.commit({to: replace(table, name=to.name), **renamed}, frozenset([at]))
 
     def rename_namespace(self) -> None:
@@ -195,9 +195,13 @@ class RandomHistory:
         assert isinstance(namespace, NamespaceEntry)
         if to in self.live:
             return
-        inside = [way for way in self.live if isinstance(way, TableLocator | ViewLocator) and way.namespace == at.name]
+        inside = [
+            locator
+            for locator in self.live
+            if isinstance(locator, TableLocator | ViewLocator) and locator.namespace == at.name
+        ]
         puts: dict[Locator, Object] = {to: replace(namespace, name=to.name)}
-        puts |= {replace(way, namespace=to.name): self.live[way] for way in inside}
+        puts |= {replace(locator, namespace=to.name): self.live[locator] for locator in inside}
         aliases = self.aliases_of(at, *inside)
         for alias in aliases.values():
             name, target = (_rename_prefix(text, at.name, to.name) for text in (alias.name, alias.target))
@@ -212,7 +216,7 @@ class RandomHistory:
             return
         table = self.live[at]
         assert isinstance(table, TableEntry)
-        below = [way for way in self.live if getattr(way, "table_id", None) == table.id]
+        below = [locator for locator in self.live if getattr(locator, "table_id", None) == table.id]
         self.commit({}, frozenset([at, *below, *self.aliases_of(at)]))
 
     def begin_shared(self) -> None:

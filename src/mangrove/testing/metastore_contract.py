@@ -105,7 +105,7 @@ def commit_objects(
 
 def list_table_names(snapshot: MetastoreSnapshot, where: str, **fields: Any) -> list[str]:
     """Return the names of the tables in a namespace."""
-    return [str(way.parts[-1]) for way, _ in snapshot.children(Kind.TABLE, NamespaceLocator(where), **fields)]
+    return [str(locator.parts[-1]) for locator, _ in snapshot.children(Kind.TABLE, NamespaceLocator(where), **fields)]
 
 
 PARTITION = PartitionLocator("home", "table-id", 1, "stream-id", "partition-id")
@@ -144,7 +144,7 @@ class IsolationContract:
         after = commit_objects(metastore, base, make_table("sales", "b")).snapshot
         assert list_table_names(after, "sales") == ["a", "b"]
 
-    def test_a_conflict_names_the_object_the_rival_and_its_version(self, metastore: Metastore) -> None:
+    def test_a_conflict_names_the_object_the_concurrent_commit_and_its_version(self, metastore: Metastore) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
         concurrent_commit = commit_objects(metastore, base, make_table("sales", "orders"))
         with pytest.raises(ConflictError) as caught:
@@ -274,7 +274,7 @@ class IsolationContract:
         second = commit_objects(
             metastore, base, make_delta(PARTITION, 1, writer="second"), make_delta(PARTITION, 2, writer="second")
         )
-        assert sorted(way.parts[-1] for way in second.changes.puts) == [3, 4]
+        assert sorted(locator.parts[-1] for locator in second.changes.puts) == [3, 4]
         found = [
             (value.position, value.properties["writer"])
             for _, value in second.snapshot.children(Kind.DELTA, PARTITION)
@@ -284,14 +284,14 @@ class IsolationContract:
         last = second.snapshot.last_child(Kind.DELTA, PARTITION)
         assert last == make_delta_locator(PARTITION, 4)
 
-    def test_writing_just_what_a_rival_wrote_is_no_conflict(self, metastore: Metastore) -> None:
+    def test_writing_just_what_a_concurrent_commit_wrote_is_no_conflict(self, metastore: Metastore) -> None:
         base = metastore.latest()
         same = (PARTITION, Partition("partition-id", ("x",)))
         commit_objects(metastore, base, same, make_delta(PARTITION, 1))
         after = commit_objects(metastore, base, same, make_delta(PARTITION, 1)).snapshot
         assert len(list(after.children(Kind.DELTA, PARTITION))) == 2
 
-    def test_making_a_partition_agrees_with_what_rivals_did_to_it_after_they_made_it(
+    def test_making_a_partition_agrees_with_what_concurrent_commits_did_to_it_after_they_made_it(
         self, metastore: Metastore
     ) -> None:
         base = metastore.latest()
@@ -400,20 +400,20 @@ class MetastoreContract(IsolationContract):
 
     def test_what_was_put_is_there_in_the_next_version_and_not_in_the_one_before(self, metastore: Metastore) -> None:
         before = metastore.latest()
-        way, value = make_namespace("sales", properties={"owner": "ana"}, description="What we sold")
-        after = commit_objects(metastore, before, (way, value)).snapshot
+        locator, value = make_namespace("sales", properties={"owner": "ana"}, description="What we sold")
+        after = commit_objects(metastore, before, (locator, value)).snapshot
         assert (before.version, after.version) == (0, 1)
-        assert after.get(way) == value
-        assert before.get(way) is None
-        assert metastore.at_version(0).get(way) is None
+        assert after.get(locator) == value
+        assert before.get(locator) is None
+        assert metastore.at_version(0).get(locator) is None
 
     def test_another_opener_sees_what_was_committed(
         self, make_metastore: MakeMetastore, metastore: Metastore, effects: Effects
     ) -> None:
-        way, value = make_namespace("sales")
-        commit_objects(metastore, metastore.latest(), (way, value))
+        locator, value = make_namespace("sales")
+        commit_objects(metastore, metastore.latest(), (locator, value))
         other = make_metastore(build_deterministic_effects(effects.store, first_id=10**6))
-        assert other.latest().get(way) == value
+        assert other.latest().get(locator) == value
         sales = make_table("sales", "orders", value.id)
         commit_objects(other, other.latest(), sales)
         assert metastore.latest().get(sales[0]) == sales[1]
@@ -431,13 +431,13 @@ class MetastoreContract(IsolationContract):
                 (PARTITION, Partition("partition-id", ("2026-11-15", 7, None))),
             ]
         )
-        way, value = make_delta(PARTITION, 1, note="first")
-        after = commit_objects(metastore, metastore.latest(), *objects.items(), (way, value)).snapshot
+        locator, value = make_delta(PARTITION, 1, note="first")
+        after = commit_objects(metastore, metastore.latest(), *objects.items(), (locator, value)).snapshot
         assert {found: after.get(found) for found in objects} == objects
-        stored = after.get(way)
+        stored = after.get(locator)
         assert isinstance(stored, Delta)
         assert (stored.type, stored.properties, stored.position) == (value.type, value.properties, 1)
-        assert after.get_many([*objects, way, NamespaceLocator("nowhere")]) == [*objects.values(), stored, None]
+        assert after.get_many([*objects, locator, NamespaceLocator("nowhere")]) == [*objects.values(), stored, None]
 
     def test_what_was_deleted_is_gone_and_stays_in_the_versions_before(self, metastore: Metastore) -> None:
         sales, orders = make_namespace("sales"), make_table("sales", "orders")
@@ -481,7 +481,7 @@ class MetastoreContract(IsolationContract):
             *(make_namespace(name) for name in spaces),
             *(make_table(name, f"in-{name}") for name in spaces),
         ).snapshot
-        assert [way.parts[0] for way, _ in after.children(Kind.NAMESPACE, None)] == sorted(spaces)
+        assert [locator.parts[0] for locator, _ in after.children(Kind.NAMESPACE, None)] == sorted(spaces)
         assert {name: list_table_names(after, name) for name in spaces} == {name: [f"in-{name}"] for name in spaces}
 
     def test_names_of_many_bytes_work_and_too_long_ones_are_refused(self, metastore: Metastore) -> None:

@@ -152,7 +152,7 @@ class StoreContract:
         with pytest.raises(InvalidInputError):
             store.read("digits", 0, -1)
 
-    def test_many_are_read_in_the_order_asked(self, store: Store) -> None:
+    def test_many_are_read_in_the_requested_order(self, store: Store) -> None:
         """Also with duplicate paths."""
         objects = {f"many/{number:03d}": str(number).encode() for number in range(50)}
         store.put_many(objects)

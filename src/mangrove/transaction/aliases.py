@@ -18,6 +18,7 @@ __all__ = [
     "Named",
     "drop_aliases",
     "find_alias",
+    "is_listed",
     "list_aliases",
     "locate_namespace",
     "locate_parent",
@@ -35,6 +36,11 @@ def find_alias(reading: _Reader, locator: Named) -> AliasEntry | None:
     """Return the alias with the name of `locator`, or None."""
     found = reading.get(AliasLocator(locator.canonical))
     return found if isinstance(found, AliasEntry) else None
+
+
+def is_listed(reading: _Reader, alias: AliasEntry) -> bool:
+    """Return whether an alias is listed; a DeltaCAT catalog can have one that only a name mapping records."""
+    return any(one.name == alias.name for one in list_aliases(reading))
 
 
 def list_aliases(reading: _Reader, target: Named | None = None) -> Iterator[AliasEntry]:

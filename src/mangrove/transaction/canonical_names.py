@@ -1,5 +1,6 @@
 """Resolution of canonical strings to objects, and of locators to canonical strings."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,10 +23,10 @@ from mangrove.model.locators import (
 from mangrove.model.objects import Object, Partition, Stream, ViewEntry
 from mangrove.transaction.aliases import locate_table, locate_view
 from mangrove.transaction.catalog import CatalogReader, find_namespace, find_table
-from mangrove.transaction.deltas import TableTarget, find_table_by_id, parse_table_target
+from mangrove.transaction.deltas import TableTarget, build_table_target, find_table_by_id, parse_table_target
 from mangrove.transaction.workspace import Workspace
 
-__all__ = ["ResolvedObject", "resolve_locator", "resolve_name", "resolve_target", "resolve_text"]
+__all__ = ["ResolvedObject", "list_children", "resolve_locator", "resolve_name", "resolve_target", "resolve_text"]
 
 _BAR: Final = "|"
 
@@ -62,8 +63,20 @@ def resolve_text(reading: CatalogReader, text: str) -> ResolvedObject:
         return resolve_name(reading, CanonicalName(text))
 
 
-def resolve_target(reading: CatalogReader, name: str | Locator) -> TableTarget:
-    """Return what a name or locator opens: a table, or a table version, stream, partition or delta of one."""
+def resolve_target(reading: CatalogReader, name: str | Locator, version: int | None = None) -> TableTarget:
+    """Return what a name or locator opens: a table, or a table version, stream, partition or delta of one.
+
+    `version` chooses a table version where the name does not.
+    """
+    target = _resolve_target(reading, name)
+    if version is None or target.version == version:
+        return target
+    if target.version is not None:
+        raise InvalidInputError(f"{name!r} names table version {target.version}, but version is {version!r}; give one")
+    return replace(target, version=version)
+
+
+def _resolve_target(reading: CatalogReader, name: str | Locator) -> TableTarget:
     if isinstance(name, TableLocator):
         return TableTarget(name)
     if isinstance(name, str) and _BAR in name:
@@ -72,13 +85,11 @@ def resolve_target(reading: CatalogReader, name: str | Locator) -> TableTarget:
         resolved = resolve_locator(reading, name)
     else:
         return parse_table_target(name)
-    own = resolved.name
-    if own.table is None or isinstance(resolved.locator, ViewLocator):
+    if resolved.kind in (Kind.NAMESPACE, Kind.VIEW):
         raise InvalidInputError(
-            f"{own} is a {resolved.kind.word}; expected a table, table version, stream, partition or delta"
+            f"{resolved.name} is a {resolved.kind.word}; expected a table, table version, stream, partition or delta"
         )
-    locator = TableLocator(own.namespace, own.table)
-    return TableTarget(locator, own.version, own.stream_id, own.partition_id, own.position)
+    return build_table_target(resolved.name)
 
 
 def resolve_name(reading: CatalogReader, name: CanonicalName) -> ResolvedObject:
@@ -130,6 +141,27 @@ def _load(reading: CatalogReader, locator: Locator, name: CanonicalName) -> Obje
     if value is None:
         raise NotFoundError(f"{locator.kind.word} {name} does not exist")
     return value
+
+
+def list_children(reading: CatalogReader, parent: ResolvedObject) -> Iterator[CanonicalName]:
+    """Yield the names of the streams of a table version, the partitions of a stream or the deltas of a partition."""
+    match parent.locator:
+        case TableVersionLocator() as locator:
+            children = reading.children(Kind.STREAM, locator)
+        case StreamLocator() as locator:
+            children = reading.children(Kind.PARTITION, locator)
+        case PartitionLocator() as locator:
+            children = reading.children(Kind.DELTA, locator)
+        case _:
+            return
+    for child, value in children:
+        match child, value:
+            case _, Stream(id=stream_id, format=stream_format):
+                yield replace(parent.name, stream_id=stream_id, stream_format=stream_format)
+            case _, Partition(id=partition_id, values=values):
+                yield replace(parent.name, partition_id=partition_id, partition_values=values)
+            case DeltaLocator(position=position), _:
+                yield replace(parent.name, position=position)
 
 
 def resolve_locator(reading: CatalogReader, locator: Locator) -> ResolvedObject:

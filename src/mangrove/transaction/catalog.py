@@ -46,6 +46,7 @@ from mangrove.transaction.aliases import (
     Named,
     drop_aliases,
     find_alias,
+    is_listed,
     list_aliases,
     locate_namespace,
     locate_parent,
@@ -452,7 +453,10 @@ def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: 
 
 
 def create_alias(workspace: Workspace, locator: Named, target: Named, alias_id: str) -> AliasEntry:
-    """Create an alias. It refers to the target itself, also if `target` is an alias."""
+    """Create an alias, or list one that only its name mapping records.
+
+    It refers to the target itself, also if `target` is an alias.
+    """
     found: NamespaceEntry | TableEntry
     if isinstance(locator, TableLocator) and isinstance(target, TableLocator):
         target, found = find_table(workspace, target)
@@ -464,7 +468,9 @@ def create_alias(workspace: Workspace, locator: Named, target: Named, alias_id: 
     else:
         raise InvalidInputError(f"alias {locator} of {target}: an alias has as many parts as its target")
     workspace.settings.check_object_name(Kind.ALIAS, locator.canonical)
-    check_name_free(workspace, locator)
+    there = find_alias(workspace, locator)
+    if there is None or there.target_id != found.id or is_listed(workspace, there):
+        check_name_free(workspace, locator)
     workspace.guard(locator)
     workspace.guard(target)
     alias = AliasEntry(alias_id, locator.canonical, target.canonical, found.id)

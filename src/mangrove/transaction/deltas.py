@@ -10,7 +10,7 @@ from typing import Final
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.metastore import MetastoreSnapshot, RowRange
-from mangrove.model.canonical import parse_canonical
+from mangrove.model.canonical import CanonicalName, parse_canonical
 from mangrove.model.json_codec import value_to_json
 from mangrove.model.locators import (
     DeltaLocator,
@@ -54,6 +54,7 @@ __all__ = [
     "add_deltas",
     "build_no_version_error",
     "build_partition_locator",
+    "build_table_target",
     "check_writable",
     "find_table_by_id",
     "is_default_version",
@@ -155,14 +156,18 @@ def split_version(parts: tuple[str, ...]) -> tuple[tuple[str, ...], int | None]:
 
 
 def parse_table_target(text: str) -> TableTarget:
-    """Parse a name such as `shop.orders`, `shop.orders.version_2` or `shop|orders|2`."""
+    """Parse a name such as `shop.orders` or `shop.orders.version_2`, or a canonical string such as `shop|orders|2`."""
     if isinstance(text, str) and "|" in text:
-        name = parse_canonical(text)
-        if name.table is None or name.stream_id is not None:
-            raise InvalidInputError(f"{text!r} names a {name.kind.word}; expected a table or a table version")
-        return TableTarget(TableLocator(name.namespace, name.table), name.version)
+        return build_table_target(parse_canonical(text))
     parts, version = split_version(split_name(text))
     return TableTarget(parse_table_name(join_name(*parts)), version)
+
+
+def build_table_target(name: CanonicalName) -> TableTarget:
+    """Return what the canonical name of a table, table version, stream, partition or delta opens."""
+    assert name.table is not None, "the canonical string of a namespace contains no bar"
+    table = TableLocator(name.namespace, name.table)
+    return TableTarget(table, name.version, name.stream_id, name.partition_id, name.position)
 
 
 @dataclass(frozen=True, slots=True)

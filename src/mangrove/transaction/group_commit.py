@@ -15,7 +15,7 @@ one member may be the cause, so each member then commits on its own.
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from mangrove.errors import MangroveError, StorageError
 from mangrove.metastore import (
@@ -23,7 +23,6 @@ from mangrove.metastore import (
     CommitResult,
     Guarded,
     Isolation,
-    Metastore,
     MetastoreSnapshot,
     ObjectRange,
     Parent,
@@ -33,15 +32,18 @@ from mangrove.metastore import (
 )
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
 from mangrove.model.objects import Object
-from mangrove.model.transaction_record import TransactionRecord, encode_members, summarize_writes
+from mangrove.model.transaction_record import TransactionRecord, decode_members, encode_members, summarize_writes
 
 __all__ = [
+    "CommitTarget",
     "GroupCommitRequest",
     "GroupCommitter",
     "detect_conflicts",
     "find_written_rows",
     "is_in_scan",
+    "list_transactions",
     "merge_changes",
+    "must_commit_alone",
     "select_group",
     "split_commit_result",
 ]
@@ -95,19 +97,15 @@ class GroupCommitRequest:
 
 
 def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupCommitRequest], list[GroupCommitRequest]]:
-    """Return the requests that can be committed together with the first one, and the others.
-
-    Changes of namespaces or of the lakehouse definition are committed alone, because
-    names have another meaning before and after them.
-    """
+    """Return the requests that can be committed together with the first one, and the others."""
     first = requests[0]
     members, others = [first], []
     written = {*first.changes.puts, *first.changes.deletes}
     for request in requests[1:]:
         changes = request.changes
         if (
-            not _must_commit_alone(first.changes)
-            and not _must_commit_alone(changes)
+            not must_commit_alone(first.changes)
+            and not must_commit_alone(changes)
             and len(members) < _MEMBERS_MAX
             and request.base.version == first.base.version
             and not detect_conflicts(_drop_duplicate_puts(changes, members), request.isolation, written)
@@ -142,7 +140,7 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
         rows_guarded |= member.changes.rows_to_validate(member.isolation)
         if member.isolation is Isolation.SERIALIZABLE:
             guards |= member.changes.reads | member.changes.scans
-    records = encode_members([_record(member.changes) for member in members])
+    records = encode_members([record for member in members for record in list_transactions(member.changes)])
     limits = [limit for member in members if (limit := member.changes.commit_before_millis) is not None]
     return Changes(
         transaction_id,
@@ -177,12 +175,15 @@ def split_commit_result(members: Sequence[GroupCommitRequest], committed: Commit
     ]
 
 
-def _record(changes: Changes) -> TransactionRecord:
+def list_transactions(changes: Changes) -> tuple[TransactionRecord, ...]:
+    """Return the transactions of merged changes, or the only one."""
     written = summarize_writes((*changes.puts, *changes.deletes))
-    return TransactionRecord(changes.transaction_id, changes.message, changes.author, changes.properties, written)
+    alone = TransactionRecord(changes.transaction_id, changes.message, changes.author, changes.properties, written)
+    return decode_members(changes.properties, f"transaction {changes.transaction_id}") or (alone,)
 
 
-def _must_commit_alone(changes: Changes) -> bool:
+def must_commit_alone(changes: Changes) -> bool:
+    """Return whether the changes cannot be merged with others: names have another meaning before and after them."""
     written = (*changes.puts, *changes.deletes)
     return changes.settings is not None or any(locator.kind is Kind.NAMESPACE for locator in written)
 
@@ -208,11 +209,27 @@ class _PendingRequest:
     outcome: CommitResult | MangroveError | None = None
 
 
+class CommitTarget(Protocol):
+    """Commits the changes of one thread at a time: a metastore, or a group commit across processes."""
+
+    def commit(
+        self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation, have_rows_changed: RowChangeDetector
+    ) -> CommitResult:
+        """Commit the changes as the next version, or raise `ConflictError` and change nothing."""
+        ...
+
+    def rebase(
+        self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation, have_rows_changed: RowChangeDetector
+    ) -> tuple[MetastoreSnapshot, Changes]:
+        """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`."""
+        ...
+
+
 @dataclass(eq=False)
 class GroupCommitter:
     """Commits through a metastore for many threads."""
 
-    metastore: Metastore
+    metastore: CommitTarget
     new_id: Callable[[], str]
     have_rows_changed: RowChangeDetector = assume_rows_changed
     _changed: threading.Condition = field(default_factory=threading.Condition)

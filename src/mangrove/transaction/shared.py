@@ -88,6 +88,7 @@ _CLASSES: Final[dict[Kind, tuple[type, type]]] = {
     Kind.STREAM: (StreamLocator, Stream),
     Kind.PARTITION: (PartitionLocator, Partition),
     Kind.DELTA: (DeltaLocator, Delta),
+    Kind.SHARED_TRANSACTION: (SharedTransactionLocator, SharedTransactionEntry),
 }
 
 
@@ -194,7 +195,7 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             data["message"],
             data["author"],
             data["properties"],
-            dict(_decode_put(way, value, where) for way, value in data["puts"]),
+            dict(_decode_put(encoded, value, where) for encoded, value in data["puts"]),
             frozenset(map(_decode_locator, data["deletes"])),
             frozenset(map(_decode_locator, data["reads"])),
             frozenset(map(_decode_scan, data["scans"])),
@@ -222,14 +223,14 @@ def _encode_locator(locator: Locator) -> list[str | int]:
     return [locator.kind.word, *locator.parts]
 
 
-def _decode_locator(way: Any) -> Locator:
-    word, *parts = way
+def _decode_locator(encoded: Any) -> Locator:
+    word, *parts = encoded
     located: Locator = _CLASSES[_KINDS[word]][0](*parts)
     return located
 
 
-def _decode_put(way: Any, value: Any, where: str) -> tuple[Locator, Object]:
-    locator = _decode_locator(way)
+def _decode_put(encoded: Any, value: Any, where: str) -> tuple[Locator, Object]:
+    locator = _decode_locator(encoded)
     made: Object = from_json(value, _CLASSES[locator.kind][1], f"{where}: {locator}")
     return locator, made
 
@@ -247,11 +248,11 @@ def _encode_scan(scan: ObjectRange) -> list[Any]:
 
 
 def _decode_scan(data: Any) -> ObjectRange:
-    word, way, prefix = data
+    word, encoded, prefix = data
     parent: Parent = None
-    if way is not None:
-        is_identity = way[0] == _IDENTITY
-        parent = TableIdentity(*way[1:]) if is_identity else _decode_locator(way)  # type: ignore[assignment]
+    if encoded is not None:
+        is_identity = encoded[0] == _IDENTITY
+        parent = TableIdentity(*encoded[1:]) if is_identity else _decode_locator(encoded)  # type: ignore[assignment]
     return ObjectRange(_KINDS[word], parent, prefix)
 
 
@@ -273,16 +274,16 @@ def _encode_rows(rows: RowRange) -> list[Any]:
 
 
 def _decode_rows(data: Any, where: str) -> RowRange:
-    way, predicate, files = data
+    encoded, predicate, files = data
     return RowRange(
-        _decode_stream(way),
+        _decode_stream(encoded),
         predicate_from_json(predicate, where),
         tuple(from_json(one, DataFile, where) for one in files),
     )
 
 
-def _decode_stream(way: Any) -> StreamLocator:
-    locator = _decode_locator(way)
+def _decode_stream(encoded: Any) -> StreamLocator:
+    locator = _decode_locator(encoded)
     if not isinstance(locator, StreamLocator):
         raise InvalidInputError(f"{locator} is not a stream")
     return locator

@@ -9,7 +9,8 @@ import copy
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.metastore import (
@@ -18,6 +19,7 @@ from mangrove.metastore import (
     DefaultVersion,
     Difference,
     Guarded,
+    LoadObject,
     MetastoreSnapshot,
     ObjectRange,
     Parent,
@@ -39,6 +41,8 @@ from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["Savepoint", "Workspace", "WriteOverlay", "merge_ordered"]
+
+T = TypeVar("T")
 
 
 class WriteOverlay:
@@ -83,9 +87,7 @@ class WriteOverlay:
         return [(locator, self.puts[locator]) for locator in matching]
 
 
-def merge_ordered(
-    there: Iterable[tuple[Locator, Object]], put: Iterable[tuple[Locator, Object]]
-) -> Iterator[tuple[Locator, Object]]:
+def merge_ordered(there: Iterable[tuple[Locator, T]], put: Iterable[tuple[Locator, T]]) -> Iterator[tuple[Locator, T]]:
     """Yield both in order; `put` replaces existing objects at the same locator.
 
     Both must be ordered and below the same parent.
@@ -224,14 +226,22 @@ class Workspace:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` in order; the whole scan is recorded as read."""
-        put = self.staged.below(kind, parent, prefix=prefix, after=after)
+        return ((locator, load()) for locator, load in self.list_children(kind, parent, prefix=prefix, after=after))
+
+    def list_children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, LoadObject]]:
+        """Yield the locators that `children` yields, each with a function that returns the object."""
+        staged = self.staged.below(kind, parent, prefix=prefix, after=after)
+        put: list[tuple[Locator, LoadObject]] = [(locator, partial(_return, value)) for locator, value in staged]
         there = self._parent_there(parent)
         if there is _NOWHERE:
             yield from put
             return
         self.scans.add(ObjectRange(kind, there, prefix))
-        found = self.snapshot.children(kind, there, prefix=prefix, after=None if after is None else _at(after, there))
-        visible = ((_at(locator, parent), value) for locator, value in found if locator not in self.staged.deletes)
+        following = None if after is None else _at(after, there)
+        found = self.snapshot.list_children(kind, there, prefix=prefix, after=following)
+        visible = ((_at(locator, parent), load) for locator, load in found if locator not in self.staged.deletes)
         yield from merge_ordered(visible, put)
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
@@ -396,6 +406,10 @@ class Workspace:
             parent = self._parent_there(locator.parent)
             if isinstance(parent, NamespaceLocator):
                 self.guards.add(parent)
+
+
+def _return(value: Object) -> Object:
+    return value
 
 
 def _at(locator: Locator, parent: Parent) -> Locator:

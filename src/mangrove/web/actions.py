@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.maintenance.engine_choice import LOCAL
 from mangrove.model.locators import LARGEST_INTEGER, parse_table_name
 from mangrove.web.links import Links
 
@@ -117,7 +118,7 @@ def _run_rollback(lake: Lakehouse, steps: Mapping[str, str], fields: Mapping[str
 def _run_compaction(lake: Lakehouse, steps: Mapping[str, str], fields: Mapping[str, str]) -> ActionResult:  # noqa: ARG001 - all actions have one signature
     """Compact a table in this process, up to a number of bytes."""
     locator = parse_table_name(steps["name"])
-    report = lake.table(locator).compact(engine="local", bytes_max=_COMPACTED_BYTES_MAX)
+    report = lake.table(locator).compact(engine=LOCAL, bytes_max=_COMPACTED_BYTES_MAX)
     fields_done = {
         "version": lake.version,
         "files_read": report.files_read,

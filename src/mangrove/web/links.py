@@ -1,10 +1,13 @@
 """URLs of the explorer pages."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from mangrove.inspect.rows import RowOrder
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
+from mangrove.transaction.deltas import TableTarget
 
 __all__ = ["API", "STATIC", "Links"]
 
@@ -38,71 +41,61 @@ class Links:
         path = f"/namespaces/{_quote_segment(str(NamespaceLocator(name)))}"
         return self._to(path, prefix=prefix or None, after_table=after_table, after_view=after_view)
 
-    def table(self, locator: TableLocator, *, after: str | None = None, table_version: int | None = None) -> str:
-        """A table or one of its table versions, or the next page of its partitions."""
-        return self._to(f"/tables/{_quote_segment(str(locator))}", after=after, table_version=table_version)
+    def table(self, target: TableLocator | TableTarget, *, after: str | None = None) -> str:
+        """A table, or one of its table versions or streams, or the next page of its partitions."""
+        target = _as_target(target)
+        return self._to_table(replace(target, partition_id=None, position=None), "", after=after)
 
-    def table_tabs(self, locator: TableLocator, table_version: int | None) -> list[tuple[str, str]]:
-        """The pages about one table, with their names."""
+    def table_tabs(self, target: TableTarget) -> list[tuple[str, str]]:
+        """The pages about one table, or a part of it, with their names."""
         return [
-            ("Table", self.table(locator, table_version=table_version)),
-            ("Rows", self.rows(locator, table_version=table_version)),
-            ("Profile", self._to_table(locator, "profile", table_version=table_version)),
-            ("History", self.table_history(locator, table_version=table_version)),
-            ("Files", self.files(locator, table_version=table_version)),
+            ("Table", self.table(target)),
+            ("Rows", self.rows(target)),
+            ("Profile", self._to_table(target, "/profile")),
+            ("History", self.table_history(target)),
+            ("Files", self.files(target)),
         ]
 
     def rows(
         self,
-        locator: TableLocator,
+        target: TableLocator | TableTarget,
         *,
         where: str | None = None,
+        order: RowOrder | None = None,
         offset: int | None = None,
-        table_version: int | None = None,
     ) -> str:
-        """A page of the rows of a table."""
-        return self._to_table(locator, "rows", where=where, offset=offset, table_version=table_version)
+        """A page of the rows of a table, or of a part of it."""
+        sort = None if order is None else order.column
+        direction = "desc" if order is not None and order.is_descending else None
+        return self._to_table(target, "/rows", where=where, sort=sort, order=direction, offset=offset)
 
-    def table_history(
-        self, locator: TableLocator, *, before: int | None = None, table_version: int | None = None
-    ) -> str:
+    def table_history(self, target: TableTarget, *, before: int | None = None) -> str:
         """The versions that changed a table."""
-        return self._to_table(locator, "history", before=before, table_version=table_version)
+        return self._to_table(target, "/history", before=before)
 
     def row_changes(
-        self,
-        locator: TableLocator,
-        to_version: int,
-        *,
-        from_version: int | None = None,
-        offset: int | None = None,
-        table_version: int | None = None,
+        self, target: TableTarget, to_version: int, *, from_version: int | None = None, offset: int | None = None
     ) -> str:
         """The rows of a table that differ between two versions."""
-        query = {"from": from_version, "to": to_version, "offset": offset, "table_version": table_version}
-        return self._to_table(locator, "changes", **query)
+        return self._to_table(target, "/changes", **{"from": from_version}, to=to_version, offset=offset)
 
-    def files(self, locator: TableLocator, *, table_version: int | None = None) -> str:
-        """The live data files of a table."""
-        return self._to_table(locator, "files", table_version=table_version)
+    def files(self, target: TableLocator | TableTarget) -> str:
+        """The live data files of a table, or of a part of it."""
+        return self._to_table(target, "/files")
 
     def compaction(self, locator: TableLocator) -> str:
         """The target of the compaction form."""
-        return f"/tables/{_quote_segment(str(locator))}/compact"
+        return self._to_table(locator, "/compact")
 
-    def partition(
-        self, locator: TableLocator, partition_id: str, *, after: int | None = None, table_version: int | None = None
-    ) -> str:
-        """The deltas of one partition."""
-        path = f"/tables/{_quote_segment(str(locator))}/partitions/{_quote_segment(partition_id)}"
-        return self._to(path, after=after, table_version=table_version)
+    def partition(self, target: TableTarget, partition_id: str, *, after: int | None = None) -> str:
+        """The deltas of one partition of the table version and stream of a target."""
+        target = replace(target, partition_id=None, position=None)
+        return self._to_table(target, f"/partitions/{_quote_segment(partition_id)}", after=after)
 
-    def delta(
-        self, locator: TableLocator, partition_id: str, position: int, *, table_version: int | None = None
-    ) -> str:
+    def delta(self, target: TableTarget, partition_id: str, position: int) -> str:
         """One delta with its files."""
-        path = f"/tables/{_quote_segment(str(locator))}/partitions/{_quote_segment(partition_id)}/deltas/{position}"
-        return self._to(path, table_version=table_version)
+        target = replace(target, partition_id=None, position=None)
+        return self._to_table(target, f"/partitions/{_quote_segment(partition_id)}/deltas/{position}")
 
     def object(self, name: str | None = None) -> str:
         """An object of any kind by its canonical string, or the form to find one."""
@@ -120,9 +113,9 @@ class Links:
         """The SQL editor, with a text to start with."""
         return self._to("/sql", text=text)
 
-    def query(self, locator: TableLocator | ViewLocator) -> str:
-        """The SQL editor, with a query of a table or view."""
-        return self.sql(f"SELECT * FROM {locator} LIMIT 100")  # noqa: S608 - names are quoted
+    def query(self, name: TableTarget | ViewLocator) -> str:
+        """The SQL editor, with a query of a table, a table version or a view."""
+        return self.sql(f"SELECT * FROM {name} LIMIT 100")  # noqa: S608 - names are quoted
 
     def sql_export(self) -> str:
         """The target of the form that downloads the rows of a query."""
@@ -160,12 +153,32 @@ class Links:
         """Files and growth."""
         return self._to("/storage")
 
-    def _to_table(self, locator: TableLocator, page: str, **parameters: str | int | None) -> str:
-        return self._to(f"/tables/{_quote_segment(str(locator))}/{page}", **parameters)
+    def parameters(self, target: TableLocator | TableTarget) -> dict[str, str | int | None]:
+        """The query parameters of all pages about a part of a table at this version."""
+        target = _as_target(target)
+        return {
+            "table_version": target.version,
+            "stream": target.stream_id,
+            "partition": target.partition_id,
+            "position": target.position,
+            "version": self.at,
+        }
+
+    def _to_table(self, target: TableLocator | TableTarget, page: str, **parameters: str | int | None) -> str:
+        path = f"/tables/{_quote_segment(str(_as_target(target).locator))}{page}"
+        return _build_url(path, {**parameters, **self.parameters(target)})
 
     def _to(self, path: str, **parameters: str | int | None) -> str:
-        query = {name: str(value) for name, value in (*parameters.items(), ("version", self.at)) if value is not None}
-        return f"{path}?{urlencode(query)}" if query else path
+        return _build_url(path, {**parameters, "version": self.at})
+
+
+def _as_target(target: TableLocator | TableTarget) -> TableTarget:
+    return TableTarget(target) if isinstance(target, TableLocator) else target
+
+
+def _build_url(path: str, parameters: Mapping[str, str | int | None]) -> str:
+    query = {name: str(value) for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def _quote_segment(text: str) -> str:

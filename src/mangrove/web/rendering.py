@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mangrove.inspect.formatting import format_count, format_quantity, format_size, format_timestamp, format_value
 from mangrove.model.locators import TableLocator, ViewLocator, parse_view_name
+from mangrove.transaction.deltas import TableTarget
 from mangrove.web.links import STATIC, Links
 
 __all__ = ["TEMPLATES_FOLDER", "build_environment", "check_local_url", "render_message_page", "render_page"]
@@ -49,6 +50,7 @@ def build_environment() -> Environment:
         "Links": Links,
         "STATIC": STATIC,
         "TableLocator": TableLocator,
+        "TableTarget": TableTarget,
         "ViewLocator": ViewLocator,
         "parse_view_name": parse_view_name,
     }

@@ -71,7 +71,7 @@ def _changed(catalog: DeltaCatMetastore, before: int, after: int) -> dict[Locato
 
 def test_it_offers_what_maintenance_needs(catalog: DeltaCatMetastore) -> None:
     maintenance: MetastoreMaintenance = catalog
-    assert [line.version for line in maintenance.kept()] == [0, 1]
+    assert [line.version for line in maintenance.list_retained()] == [0, 1]
 
 
 def test_differences_are_what_two_versions_hold_differently(catalog: DeltaCatMetastore) -> None:
@@ -159,7 +159,7 @@ def test_a_version_that_expired_is_not_found_and_its_name_stays_taken(
     newest = _everything(catalog, catalog.latest())
     catalog.expire([0, 2, 3])
     for found in (catalog, open_catalog(build_deterministic_effects(effects.store, first_id=10**6))):
-        assert [line.version for line in found.kept()] == [1, 4, 5, 6]
+        assert [line.version for line in found.list_retained()] == [1, 4, 5, 6]
         assert _everything(found, found.latest()) == newest
         with pytest.raises(NotFoundError, match="version 2"):
             found.at_version(2)
@@ -186,7 +186,7 @@ def test_what_a_crashed_writer_left_behind_can_be_cleaned_up(catalog: DeltaCatMe
     effects.store.put_many(staged.files)
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     before = _everything(catalog, catalog.latest())
-    kept = [line.version for line in catalog.kept()]
+    kept = [line.version for line in catalog.list_retained()]
     assert set(_vacuum(catalog, effects, kept)) == set(staged.files)
     reopened = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     assert _everything(reopened, reopened.latest()) == before

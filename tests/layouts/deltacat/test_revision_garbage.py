@@ -116,11 +116,13 @@ def test_every_kept_version_reads_as_before_after_expiry_and_vacuum(
     for action, at in actions:
         act(lake, action, at)
     deltacat_before = seen_by_deltacat(store)
-    before = {commit.version: everything(catalog_of(lake), commit.version) for commit in catalog_of(lake).kept()}
+    before = {
+        commit.version: everything(catalog_of(lake), commit.version) for commit in catalog_of(lake).list_retained()
+    }
     lake.maintenance.expire(alone=True)
     lake.maintenance.vacuum(alone=True)
     fresh = reopen(store)
-    kept = [commit.version for commit in catalog_of(fresh).kept()]
+    kept = [commit.version for commit in catalog_of(fresh).list_retained()]
     assert len(kept) == 2
     assert {version: everything(catalog_of(fresh), version) for version in kept} == {
         version: before[version] for version in kept

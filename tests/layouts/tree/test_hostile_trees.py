@@ -225,7 +225,7 @@ def sound() -> tuple[dict[str, bytes], dict[int, dict[Locator, Object]]]:
         ]
         commit_objects(metastore, metastore.latest(), (way, value), *below)
     files = {entry.path: effects.store.read(entry.path) for entry in effects.store.list()}
-    versions = [metastore.at_version(line.version) for line in metastore.kept()]
+    versions = [metastore.at_version(line.version) for line in metastore.list_retained()]
     return files, {snapshot.version: read_everything(metastore, snapshot) for snapshot in versions}
 
 

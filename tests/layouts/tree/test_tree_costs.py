@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -99,7 +100,40 @@ def test_bytes_of_a_commit_stay_small(lake: Lake) -> None:
         after = commit_objects(metastore, snapshot, (way, TableEntry(f"id-{way.name}", "home", way.name))).snapshot
         assert isinstance(after, TreeSnapshot)
         snapshot = after
-    assert (lake.store.requests - before).bytes_written / 500 <= 100_000
+    assert (lake.store.requests - before).bytes_written / 500 <= 12_000
+
+
+def test_a_commit_of_one_delta_writes_less_than_six_kilobytes_however_many_came_before() -> None:
+    lake = Lake(1_000, LakehouseSettings())
+    metastore = lake.opened()
+    snapshot: MetastoreSnapshot = metastore.latest()
+    written = []
+    for number in range(1, 1_201):
+        at = DeltaLocator("home", lake.effects.new_id(), 1, "s" * 36, "p" * 36, number)
+        before = lake.store.requests
+        one = replace(at, table_id="t" * 36)
+        snapshot = commit_objects(metastore, snapshot, (one, delta_of(2, f"data/{at.table_id}.parquet"))).snapshot
+        written.append((lake.store.requests - before).bytes_written)
+    assert sum(written[-400:]) / 400 <= 6_000
+    assert sum(written) / len(written) <= 6_000
+
+
+@pytest.mark.parametrize(("properties", "is_compressed"), [({}, True), ({"tree.strict": "true"}, False)])
+def test_node_files_are_compressed_unless_the_tree_is_strict(
+    properties: dict[str, str], *, is_compressed: bool
+) -> None:
+    store = MemoryStore()
+    metastore = create_tree(
+        build_deterministic_effects(store), LakehouseSettings(properties=properties), Changes("made")
+    )
+    way, value = make_table("n00000", "t" * 90)
+    commit_objects(metastore, metastore.latest(), (NamespaceLocator("n00000"), NamespaceEntry("i", "n00000")))
+    snapshot = commit_objects(metastore, metastore.latest(), (way, value)).snapshot
+    assert isinstance(snapshot, TreeSnapshot)
+    root = store.read_many([snapshot.root.path])[0]
+    assert root is not None
+    assert (b"t" * 90 not in root) is is_compressed
+    assert open_tree(build_deterministic_effects(store, first_id=10**9)).latest().get(way) == value
 
 
 def test_a_cold_lookup_reads_no_more_than_the_height_and_two(lake: Lake) -> None:
@@ -179,9 +213,8 @@ def test_a_small_definition_travels_inside_its_pointer_and_costs_no_request_of_i
     assert (cost.creates, cost.puts - hints, cost.reads) == (1, 0, 0)
 
 
-def delta_of(columns: int) -> Delta:
+def delta_of(columns: int, place: str = f"data/{'a' * 36}/{'b' * 36}.parquet") -> Delta:
     """Return a delta of one file with bounds of so many columns."""
-    place = f"data/{'a' * 36}/{'b' * 36}.parquet"
     bounds = tuple(ColumnStatistics(number, 0, None, 100, 800, 10**9, 10**10) for number in range(1, columns + 1))
     return Delta(DeltaType.APPEND, Manifest((DataFile(place, 12_345, 100, statistics=bounds),)))
 

@@ -115,13 +115,13 @@ def some_history(metastore: TreeMetastore, commits: int, seed: int = 1) -> None:
 
 def test_a_metastore_is_its_own_upkeep(effects: Effects) -> None:
     maintenance: MetastoreMaintenance = made(effects)
-    assert [line.version for line in maintenance.kept()] == [0, 1]
+    assert [line.version for line in maintenance.list_retained()] == [0, 1]
 
 
 def test_any_two_versions_differ_as_dictionaries_of_their_objects_do(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     some_history(metastore, 40)
-    versions = [metastore.at_version(line.version) for line in metastore.kept()]
+    versions = [metastore.at_version(line.version) for line in metastore.list_retained()]
     held = [everything(metastore, snapshot) for snapshot in versions]
     chance = random.Random(2)
     pairs = [(number, number + 1) for number in range(len(versions) - 1)]
@@ -304,7 +304,7 @@ def test_versions_share_their_files_and_each_is_named_once() -> None:
     commit_objects(metastore, metastore.latest(), *(make_table("sales", f"t{number:04d}") for number in range(1_000)))
     for number in range(20):
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:04d}", description="changed"))
-    versions = [metastore.at_version(line.version) for line in metastore.kept()]
+    versions = [metastore.at_version(line.version) for line in metastore.list_retained()]
     paths = list(metastore.files_of(versions))
     assert len(paths) == len(set(paths))
     on_storage = {entry.path for entry in store.list()} - {NEWER.hint_path}
@@ -316,7 +316,7 @@ def test_every_node_and_definition_is_owned_and_roots_and_the_hint_are_never_gar
 ) -> None:
     metastore = made(effects, APART, revision)
     some_history(metastore, 60, seed=8)
-    roots = {revision.roots.path(line.version) for line in metastore.kept()}
+    roots = {revision.roots.path(line.version) for line in metastore.list_retained()}
     for entry in effects.store.list():
         assert metastore.owns(entry.path) == (entry.path not in roots | {revision.hint_path})
 
@@ -344,7 +344,7 @@ def test_an_expired_version_is_gone_and_the_others_stay(effects: Effects, revisi
     metastore.expire([*range(10), 15])
     kept = [10, 11, 12, 13, 14, 16, 17, 18, 19, 20, 21]
     for reader in (metastore, opened(effects)):
-        assert [line.version for line in reader.kept()] == kept
+        assert [line.version for line in reader.list_retained()] == kept
         assert [line.version for line in reader.history()] == kept[::-1]
         assert reader.latest().version == 21
         for version in (0, 9, 15):
@@ -352,14 +352,14 @@ def test_an_expired_version_is_gone_and_the_others_stay(effects: Effects, revisi
                 reader.at_version(version)
         assert reader.at_version(14).version == 14
     metastore.expire([9, 10])
-    assert [line.version for line in opened(effects).kept()] == kept[1:]
+    assert [line.version for line in opened(effects).list_retained()] == kept[1:]
 
 
 def test_a_time_that_an_expired_version_had_is_not_answered_with_another_version(effects: Effects) -> None:
     metastore = made(effects)
     for number in range(20):
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
-    times = {line.version: line.created_at_millis for line in metastore.kept()}
+    times = {line.version: line.created_at_millis for line in metastore.list_retained()}
     metastore.expire([version for version in range(15) if version != 3])
     for reader in (metastore, opened(effects)):
         assert reader.at_time(times[3]).version == 3
@@ -397,7 +397,7 @@ def test_a_stale_hint_that_names_an_exported_version_does_not_make_it_the_newest
         assert opened(effects).latest().version == 41
     effects.store.delete_many([NEWER.hint_path])
     fresh = opened(effects)
-    assert [line.version for line in fresh.kept()] == [3, 4, 17, 31, *range(36, 42)]
+    assert [line.version for line in fresh.list_retained()] == [3, 4, 17, 31, *range(36, 42)]
     assert commit_objects(fresh, fresh.latest(), make_table("sales", "later")).snapshot.version == 42
 
 
@@ -441,7 +441,7 @@ def test_versions_expire_on_local_disk_as_in_memory(tmp_path: Path) -> None:
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number}"))
     metastore.expire([0, 1, 2, 4])
     fresh = opened(build_deterministic_effects(store))
-    assert [line.version for line in fresh.kept()] == [3, *range(5, 12)]
+    assert [line.version for line in fresh.list_retained()] == [3, *range(5, 12)]
     assert commit_objects(fresh, fresh.latest(), make_table("sales", "later")).snapshot.version == 12
 
 
@@ -468,12 +468,12 @@ def test_an_expiry_that_was_interrupted_leaves_a_sound_lakehouse_and_can_be_repe
         expire_versions(build_deterministic_effects(crashing), metastore.latest().root, going, names_max)
     fresh = opened(effects)
     assert fresh.latest().version == 21
-    assert {line.version for line in fresh.kept()} >= set(range(22)) - going
+    assert {line.version for line in fresh.list_retained()} >= set(range(22)) - going
     expire_versions(effects, metastore.latest().root, going, names_max)
     for hint in (0, 3, 11, 20):
         below.put(NEWER.hint_path, b"%d" % hint)
         assert opened(effects).latest().version == 21
-    assert {line.version for line in fresh.kept()} == set(range(22)) - going
+    assert {line.version for line in fresh.list_retained()} == set(range(22)) - going
 
 
 def test_a_lost_answer_is_known_as_won_even_after_the_version_expired(effects: Effects) -> None:

@@ -61,8 +61,10 @@ from mangrove.rebase import (
 
 __all__ = [
     "IndexNodeWriter",
+    "check_not_expired",
     "commit_changes",
     "commit_first",
+    "commit_next",
     "commit_rollback",
     "complete_log",
     "create_guard",
@@ -108,11 +110,7 @@ def commit_changes(
     have_rows_changed: RowChangeDetector,
 ) -> CommitResult:
     """Publish the changes as the next version."""
-    if not base.guard.is_foreign:
-        created_at_millis, store = base.commit.created_at_millis, files.store
-        check_no_gap(
-            base.version, created_at_millis, lambda version: store.exists(guard_path(version)), effects.now_millis()
-        )
+    _check_base(effects, base)
     started = _start(effects, files, changes)
     with _delete_on_conflict(effects) as on_storage:
         for attempt in range(_ATTEMPTS_MAX):
@@ -125,6 +123,29 @@ def commit_changes(
             concurrent_commits = _read_concurrent_guards(files, base)
             base, changes = rebase_on_newest(base, concurrent_commits, changes, isolation, have_rows_changed)
         raise _too_many_attempts(changes.transaction_id)
+
+
+def commit_next(
+    effects: Effects, files: DeltaCatFiles, base: DeltaCatSnapshot, changes: Changes
+) -> CommitResult | None:
+    """Publish the changes as the version after `base`, or return None if that version is taken."""
+    _check_base(effects, base)
+    started = _start(effects, files, changes)
+    with _delete_on_conflict(effects) as on_storage:
+        complete_log(files, base.guard)
+        guard = _attempt(effects, base, changes, stage_changes(base, changes, started.id), started, on_storage)
+        if guard is None:
+            _delete(effects, on_storage)
+            return None
+        return CommitResult(DeltaCatSnapshot(files, guard), changes)
+
+
+def _check_base(effects: Effects, base: DeltaCatSnapshot) -> None:
+    if not base.guard.is_foreign:
+        created_at_millis, store = base.commit.created_at_millis, base.files.store
+        check_no_gap(
+            base.version, created_at_millis, lambda version: store.exists(guard_path(version)), effects.now_millis()
+        )
 
 
 def commit_first(effects: Effects, files: DeltaCatFiles, changes: Changes) -> Guard | None:
@@ -309,12 +330,7 @@ def rebase_on_newest(
     changes, commuting = drop_identical_writes(changes, base, newest, lambda locator: newest.key_of(locator) in written)
     validation_set = build_validation_set(changes, isolation, base, commuting)
     for concurrent_commit in concurrent_commits:
-        if concurrent_commit.is_expired:
-            raise ConflictError(
-                f"version {concurrent_commit.version} has expired since this transaction "
-                f"began on version "
-                f"{base.version}. Nothing was committed; restart it on the newest version"
-            )
+        check_not_expired(concurrent_commit, base)
         if concurrent_commit.commit.rolled_back_from is not None:
             raise build_rollback_conflict_error(concurrent_commit.commit)
         touched = validation_set.detect_conflicts(concurrent_commit.written)
@@ -330,6 +346,15 @@ def rebase_on_newest(
     )
     check_default_versions(changes, newest)
     return newest, assign_positions(changes, newest)
+
+
+def check_not_expired(guard: Guard, base: DeltaCatSnapshot) -> None:
+    """Raise `ConflictError` if a version after `base` has expired, so that its writes are unknown."""
+    if guard.is_expired:
+        raise ConflictError(
+            f"version {guard.version} has expired since this transaction began on version {base.version}. "
+            "Nothing was committed; restart it on the newest version"
+        )
 
 
 def _read_concurrent_guards(files: DeltaCatFiles, base: DeltaCatSnapshot) -> list[Guard]:

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from mangrove.betree.search import KeyRangeSet, merge_ranges
-from mangrove.layouts.deltacat.guards import WrittenKey
+from mangrove.layouts.deltacat.guards import Guard, WrittenKey
 from mangrove.layouts.deltacat.index import locator_from_key, range_below
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import WRITTEN_SETTINGS_KEY
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
 
-__all__ = ["IndexValidationSet", "build_validation_set", "find_written_partitions"]
+__all__ = ["IndexValidationSet", "build_validation_set", "find_written_partitions", "is_affected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,18 @@ def build_validation_set(
         keys.add(WRITTEN_SETTINGS_KEY.key)
     ranges = [found for scan in scans if (found := base.range_of(scan)) is not None]
     return IndexValidationSet(frozenset(keys), merge_ranges(ranges))
+
+
+def is_affected(base: DeltaCatSnapshot, later: Iterable[Guard], changes: Changes, isolation: Isolation) -> bool:
+    """Return whether one of the guards after `base` wrote anything that concerns the changes."""
+    validation_set = build_validation_set(changes.with_strict_guards(), isolation, base)
+    streams = [rows.stream for rows in changes.rows_to_validate(isolation)]
+    return any(
+        guard.commit.rolled_back_from is not None
+        or validation_set.detect_conflicts(guard.written)
+        or any(find_written_partitions(guard.written, stream) for stream in streams)
+        for guard in later
+    )
 
 
 def find_written_partitions(written: Iterable[WrittenKey], stream: StreamLocator) -> set[PartitionLocator]:

@@ -57,6 +57,7 @@ __all__ = [
     "live_key",
     "locator_from_key",
     "locator_from_parts",
+    "locator_of_key",
     "mapping_folder_of",
     "mapping_key",
     "name_key",
@@ -130,6 +131,24 @@ def locator_from_key(key: str) -> TableDescendantLocator:
     kind, *parts = key.split(_SEPARATOR)
     values = [int(part) if place in _READ else part for place, part in enumerate(parts)]
     return _BELOW[Kind(int(kind))](*values)  # type: ignore[arg-type]
+
+
+def locator_of_key(key: str, namespace: str = "") -> Locator:
+    """Return the locator of an object of any kind; a table or view needs the current name of its namespace."""
+    kind = Kind(int(key_class_of(key)))
+    match kind:
+        case Kind.NAMESPACE:
+            return NamespaceLocator(name_of(key))
+        case Kind.SHARED_TRANSACTION:
+            return SharedTransactionLocator(name_of(key))
+        case Kind.ALIAS:
+            return AliasLocator(name_of(key))
+        case Kind.TABLE:
+            return TableLocator(namespace, name_of(key))
+        case Kind.VIEW:
+            return ViewLocator(namespace, name_of(key))
+        case _:
+            return locator_from_key(key)
 
 
 def locator_from_parts(kind: Kind, parts: list[str]) -> TableDescendantLocator:

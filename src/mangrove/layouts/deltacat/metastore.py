@@ -1,12 +1,18 @@
 """The metastore of the DeltaCAT layout."""
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.layouts.deltacat.commit import commit_changes, commit_first, rebase_on_newest
+from mangrove.layouts.deltacat.commit import (
+    check_not_expired,
+    commit_changes,
+    commit_first,
+    commit_next,
+    rebase_on_newest,
+)
+from mangrove.layouts.deltacat.conflict_detection import is_affected
 from mangrove.layouts.deltacat.files import DeltaCatFiles
 from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
 from mangrove.layouts.deltacat.foreign_commits import ForeignCatalog, import_foreign_commits, list_foreign_commits
@@ -64,11 +70,8 @@ class DeltaCatMetastore:
         self._effects = effects
         self._files = files
         self._foreign = ForeignCatalog(effects, files)
-        self._newest = None if known is None else DeltaCatSnapshot(files, known)
-        self._newest_at_millis = 0
-        self._recent = RecentVersions(self._read_live_guards)
+        self._recent = RecentVersions(None if known is None else DeltaCatSnapshot(files, known), self._read_live)
         self._looked_at_millis: int | None = None
-        self._lock = threading.Lock()
 
     @property
     def revision(self) -> DeltaCatRevision:
@@ -78,27 +81,26 @@ class DeltaCatMetastore:
     def latest(self) -> DeltaCatSnapshot:
         """Return the newest committed version; one request if there is no concurrent commit."""
         now_millis = self._effects.now_millis()
-        store, known = self._files.store, self._newest
+        store, known = self._files.store, self._recent.newest
         if known is None:
             found = find_newest_guard(store)
             if found is None:
                 return self._foreign.latest()
-            return self._seen(DeltaCatSnapshot(self._files, found), now_millis)
+            return self._recent.add(DeltaCatSnapshot(self._files, found), now_millis)
         following = read_guard(store, known.version + 1)
         if following is None:
-            return self._seen(known, now_millis)
+            return self._recent.add(known, now_millis)
         newest = find_newest_version(lambda version: store.exists(guard_path(version)), following.version)
         guard = following if newest == following.version else self._guard(newest)
-        return self._seen(DeltaCatSnapshot(self._files, guard), now_millis)
+        return self._recent.add(DeltaCatSnapshot(self._files, guard), now_millis)
 
     def latest_since(self, millis: int) -> DeltaCatSnapshot | None:
         """Return the newest version in memory if it was the newest at that time or later. This makes no request."""
-        with self._lock:
-            return self._newest if self._newest_at_millis >= millis else None
+        return self._recent.newest_since(millis)
 
     def at_version(self, version: int) -> DeltaCatSnapshot:
         """Return a version by its number."""
-        known = self._newest
+        known = self._recent.newest
         if known is not None and version == known.version:
             return known
         return DeltaCatSnapshot(self._files, self._guard(version))
@@ -158,8 +160,38 @@ class DeltaCatMetastore:
         committed = commit_changes(self._effects, self._files, own, changes, isolation, have_rows_changed)
         assert isinstance(committed.snapshot, DeltaCatSnapshot)
         # After a lost race other processes are active, and the next statement reads the newest version first.
-        self._seen(committed.snapshot, now_millis if committed.snapshot.version == own.version + 1 else 0)
+        self._recent.add(committed.snapshot, now_millis if committed.snapshot.version == own.version + 1 else 0)
         return committed
+
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        if own.guard.is_foreign:
+            raise InvalidInputError(f"version {own.version} was committed by another program; commit with a rebase")
+        self._import_foreign_commits_periodically()
+        committed = commit_next(self._effects, self._files, own, changes)
+        if committed is not None:
+            self._recent.add(self._own(committed.snapshot), now_millis)
+        return committed
+
+    def load_later(self, base: MetastoreSnapshot, count: int) -> list[DeltaCatSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        numbers = range(own.version + 1, own.version + 1 + count)
+        found: list[DeltaCatSnapshot] = []
+        for guard in read_guards(self._files.store, numbers):
+            if guard is None:
+                break
+            check_not_expired(guard, own)
+            found.append(DeltaCatSnapshot(self._files, guard))
+        self._recent.add_later(own, found, now_millis if len(found) < count else None)
+        return found
+
+    def is_affected(
+        self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes."""
+        return is_affected(self._own(base), [self._own(one).guard for one in later], changes, isolation)
 
     def rebase(
         self,
@@ -169,13 +201,13 @@ class DeltaCatMetastore:
         have_rows_changed: RowChangeDetector = assume_rows_changed,
     ) -> tuple[DeltaCatSnapshot, Changes]:
         """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`."""
-        own, newest = self._own(base), self._newest
-        if newest is None or own.guard.is_foreign:
+        own = self._own(base)
+        if own.guard.is_foreign:
             return own, changes
-        concurrent_commits = self._recent.list_between(own.version, newest.version)
+        concurrent_commits = self._recent.list_after(own.version)
         if not concurrent_commits:
             return own, changes
-        return rebase_on_newest(own, concurrent_commits, changes, isolation, have_rows_changed)
+        return rebase_on_newest(own, [one.guard for one in concurrent_commits], changes, isolation, have_rows_changed)
 
     def _import_foreign_commits_periodically(self) -> None:
         """Import DeltaCAT's transactions before the first commit, and again after some time.
@@ -198,11 +230,11 @@ class DeltaCatMetastore:
     def import_foreign_commits(self, since_millis: int | None = None) -> list[DeltaCatSnapshot]:
         """Import each transaction that DeltaCAT committed as a version, and return these versions."""
         newest = self.latest()
-        if newest.guard.is_foreign and self._newest is None:
+        if newest.guard.is_foreign and self._recent.newest is None:
             return []
         imported_transactions = import_foreign_commits(self._effects, newest, since_millis)
         for snapshot in imported_transactions:
-            self._seen(snapshot)
+            self._recent.add(snapshot)
         return imported_transactions
 
     def list_foreign_commits(self) -> list[str]:
@@ -224,7 +256,7 @@ class DeltaCatMetastore:
         """Whether the catalog is read-only: never, because catalogs of DeltaCAT are taken over."""
         return False
 
-    def kept(self) -> list[Commit]:
+    def list_retained(self) -> list[Commit]:
         """Return the live versions, oldest first."""
         return list(self.history())[::-1]
 
@@ -235,7 +267,7 @@ class DeltaCatMetastore:
         if newest.guard.is_foreign:
             newest, _ = self._foreign.take_over(newest, changes, Isolation.SNAPSHOT, assume_rows_changed)
         self._guard(target.version)  # it may have expired since it was read
-        return self._seen(roll_back(self._effects, newest, target, changes))
+        return self._recent.add(roll_back(self._effects, newest, target, changes))
 
     def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
         """Yield the objects that differ, in locator order; reads only what the versions do not share."""
@@ -261,7 +293,7 @@ class DeltaCatMetastore:
         """Expire these versions; files that only they reference become garbage."""
         expire_versions(self._effects, self.latest(), versions)
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
+    def list_retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later and can still be read, oldest first."""
         store = self._files.store
         maybe = [version for version in list_versions_since(store, since_millis) if version not in kept]
@@ -303,26 +335,16 @@ class DeltaCatMetastore:
     def _guard_or_none(self, version: int) -> Guard | None:
         if version < 0:
             return None
-        first = None if self._newest is None else self._newest.guard.first
+        first = None if self._recent.newest is None else self._recent.newest.guard.first
         if first is None or version < first:
             guards = self._foreign.guards()
             return guards[version] if version < len(guards) else None
         guard = read_guard(self._files.store, version)
         return None if guard is None or guard.is_expired else guard
 
-    def _read_live_guards(self, versions: Sequence[int]) -> list[Guard | None]:
+    def _read_live(self, versions: Sequence[int]) -> list[DeltaCatSnapshot | None]:
         guards = read_guards(self._files.store, versions)
-        return [None if guard is None or guard.is_expired else guard for guard in guards]
-
-    def _seen(self, snapshot: DeltaCatSnapshot, at_millis: int = 0) -> DeltaCatSnapshot:
-        """Remember a version, which was the newest at that time or later."""
-        self._recent.add(snapshot.version, snapshot.guard)
-        with self._lock:
-            if self._newest is None or snapshot.version > self._newest.version:
-                self._newest, self._newest_at_millis = snapshot, at_millis
-            elif snapshot.version == self._newest.version:
-                self._newest_at_millis = max(at_millis, self._newest_at_millis)
-        return snapshot
+        return [None if guard is None or guard.is_expired else DeltaCatSnapshot(self._files, guard) for guard in guards]
 
 
 def create_catalog(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
 
 from mangrove.betree import search
 from mangrove.betree.node import Entry, Node
@@ -14,7 +14,7 @@ from mangrove.layouts.deltacat.index import (
     RevisionEntry,
     folder_of,
     key_of_locator,
-    locator_from_key,
+    locator_of_key,
     mapping_key,
     name_key,
     name_of,
@@ -27,7 +27,7 @@ from mangrove.layouts.deltacat.index import (
 from mangrove.layouts.deltacat.object_codec import ObjectBody
 from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
-from mangrove.metastore import BelowTable, Commit, ObjectRange, Parent
+from mangrove.metastore import BelowTable, Commit, LoadObject, ObjectRange, Parent, page_objects
 from mangrove.model.locators import (
     AliasLocator,
     Kind,
@@ -44,7 +44,7 @@ from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["DeltaCatSnapshot"]
 
-_PAGE_FIRST, _PAGE_MAX = 16, 512
+_PAGE_MAX = 512
 
 
 class DeltaCatSnapshot:
@@ -107,19 +107,26 @@ class DeltaCatSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` lazily, in locator order."""
+        return ((locator, load()) for locator, load in self.list_children(kind, parent, prefix=prefix, after=after))
+
+    def list_children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, LoadObject]]:
+        """Yield the locators that `children` yields, each with a function that returns the object."""
         found = self.range_of(ObjectRange(kind, parent, prefix), after)
-        return iter(()) if found is None else self._objects(kind, parent, [found])
+        return self._list_ranges(kind, parent, [] if found is None else [found])
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
         ranges = {found for parent in parents if (found := self.range_of(ObjectRange(kind, parent))) is not None}
-        return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
+        listed = self._list_ranges(kind, parents[0], sorted(ranges)) if parents else ()
+        return ((locator, load()) for locator, load in listed)
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last object of `kind` below `parent`, or None."""
         found = self.range_of(ObjectRange(kind, parent))
         last = None if found is None else search.last(self.guard.root, found.first, found.end, self.read_nodes)
-        return None if last is None else self._locator(kind, parent, last.key)
+        return None if last is None else locator_of_key(last.key, _namespace_of(parent))
 
     def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
         """Return the last object of `kind` below each of the parents, with batched reads."""
@@ -170,18 +177,16 @@ class DeltaCatSnapshot:
         """Return the nodes at these pointers."""
         return self.files.nodes(pointers)
 
-    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[IndexKeyRange]) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` in the ranges, page by page."""
+    def _list_ranges(
+        self, kind: Kind, parent: Parent, ranges: Sequence[IndexKeyRange]
+    ) -> Iterator[tuple[Locator, LoadObject]]:
         entries = search.scan_all(self.guard.root, ranges, self.read_nodes)
-        page = _PAGE_FIRST
-        while batch := list(islice(entries, page)):
-            locators = [self._locator(kind, parent, entry.key) for entry in batch]
-            requested = [
-                self._revision_at(kind, locator, entry) for locator, entry in zip(locators, batch, strict=True)
-            ]
-            for locator, body in zip(locators, self.files.bodies(requested), strict=True):
-                yield locator, self._shown(locator, body)
-            page = min(2 * page, _PAGE_MAX)
+        found = ((locator_of_key(entry.key, _namespace_of(parent)), entry) for entry in entries)
+        return page_objects(found, partial(self._load_objects, kind))
+
+    def _load_objects(self, kind: Kind, requested: Sequence[tuple[Locator, Entry]]) -> list[Object]:
+        bodies = self.files.bodies([self._revision_at(kind, locator, entry) for locator, entry in requested])
+        return [self._shown(locator, body) for (locator, _), body in zip(requested, bodies, strict=True)]
 
     def locate_revision(self, locator: Locator) -> RevisionRef | None:
         """Return the revision of an object in this version, or None."""
@@ -201,21 +206,6 @@ class DeltaCatSnapshot:
                 return RevisionRef(kind, folder, stored)
             case _:
                 return RevisionRef(kind, folder_of(locator), parse_revision_entry(entry.value))
-
-    def _locator(self, kind: Kind, parent: Parent, key: str) -> Locator:
-        match kind:
-            case Kind.NAMESPACE:
-                return NamespaceLocator(name_of(key))
-            case Kind.SHARED_TRANSACTION:
-                return SharedTransactionLocator(name_of(key))
-            case Kind.ALIAS:
-                return AliasLocator(name_of(key))
-            case Kind.TABLE | Kind.VIEW:
-                assert isinstance(parent, NamespaceLocator)
-                locator = TableLocator if kind is Kind.TABLE else ViewLocator
-                return locator(parent.name, name_of(key))
-            case _:
-                return locator_from_key(key)
 
     def _shown(self, locator: Locator, body: ObjectBody) -> Object:
         """Return the object as of this version.
@@ -253,3 +243,7 @@ class DeltaCatSnapshot:
     def _has_stream(self, table_version: TableVersionLocator, stream_id: str) -> bool:
         stream = StreamLocator(table_version.namespace_id, table_version.table_id, table_version.version, stream_id)
         return self.value_of(key_of_locator(stream)) is not None
+
+
+def _namespace_of(parent: Parent) -> str:
+    return parent.name if isinstance(parent, NamespaceLocator) else ""

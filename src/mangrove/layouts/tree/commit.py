@@ -53,7 +53,9 @@ from mangrove.rebase import (
 __all__ = [
     "ATTEMPTS_MAX",
     "build_attempts_error",
+    "check_not_expired",
     "commit_changes",
+    "commit_next",
     "commit_rebuilt_tree",
     "create_root",
     "pause_before_retry",
@@ -75,6 +77,26 @@ def commit_changes(
     have_rows_changed: RowChangeDetector,
 ) -> CommitResult:
     """Publish the changes as the next version."""
+    _check_base(effects, base)
+    staged = stage_changes(base, changes, effects.new_id)
+    for attempt in range(ATTEMPTS_MAX):
+        committed = _attempt(effects, files, base, staged)
+        if committed is not None:
+            return committed
+        staged = replace(staged, files={})
+        # Pause before reading: otherwise the next attempt targets a version that is already taken.
+        pause_before_retry(effects, attempt)
+        base, staged = _rebase_on_newest(files, base, staged, isolation, have_rows_changed)
+    raise build_attempts_error(changes.transaction_id)
+
+
+def commit_next(effects: Effects, files: TreeFiles, base: TreeSnapshot, changes: Changes) -> CommitResult | None:
+    """Publish the changes as the version after `base`, or return None if that version is taken."""
+    _check_base(effects, base)
+    return _attempt(effects, files, base, stage_changes(base, changes, effects.new_id))
+
+
+def _check_base(effects: Effects, base: TreeSnapshot) -> None:
     names = base.root.revision.roots
     check_no_gap(
         base.version,
@@ -82,25 +104,22 @@ def commit_changes(
         lambda version: effects.store.exists(names.path(version)),
         effects.now_millis(),
     )
-    staged = stage_changes(base, changes, effects.new_id)
-    unwritten = dict(staged.files)
-    for attempt in range(ATTEMPTS_MAX):
-        now = effects.now_millis()
-        nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
-        created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
-        rewrites = build_rewrites(base, staged.changes, effects.new_id) if base.settings.is_strict_tree else NO_REWRITES
-        root = build_next_root(base, staged, rewrites, nodes, created_at_millis)
-        files.write({**unwritten, **rewrites.files, **nodes.files})
-        unwritten = {}
-        check_deadline(changes, effects.now_millis())
-        if create_root(effects, root, base.settings):
-            for path, node in nodes.nodes.items():
-                files.cache_node(path, node, len(nodes.files[path]))
-            return CommitResult(TreeSnapshot(files, root), staged.changes)
-        # Pause before reading: otherwise the next attempt targets a version that is already taken.
-        pause_before_retry(effects, attempt)
-        base, staged = _rebase_on_newest(files, base, staged, isolation, have_rows_changed)
-    raise build_attempts_error(changes.transaction_id)
+
+
+def _attempt(effects: Effects, files: TreeFiles, base: TreeSnapshot, staged: StagedTreeWrite) -> CommitResult | None:
+    """Write the staged files and new nodes, and try to create the root after `base`."""
+    now = effects.now_millis()
+    nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
+    created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
+    rewrites = build_rewrites(base, staged.changes, effects.new_id) if base.settings.is_strict_tree else NO_REWRITES
+    root = build_next_root(base, staged, rewrites, nodes, created_at_millis)
+    files.write({**staged.files, **rewrites.files, **nodes.files})
+    check_deadline(staged.changes, effects.now_millis())
+    if not create_root(effects, root, base.settings):
+        return None
+    for path, node in nodes.nodes.items():
+        files.cache_node(path, node, len(nodes.files[path]))
+    return CommitResult(TreeSnapshot(files, root), staged.changes)
 
 
 def commit_rebuilt_tree(
@@ -240,8 +259,7 @@ def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
         for root in found:
             if root is None:
                 return concurrent_commits
-            if root.is_expired:
-                raise _base_expired_error(root, base)
+            check_not_expired(root, base)
             concurrent_commits.append(root)
         batch = min(2 * batch, 32)
     raise ConflictError(
@@ -265,11 +283,13 @@ def pause_before_retry(effects: Effects, attempt: int) -> None:
         effects.pause(min(_PAUSE_SECONDS_MAX, 0.002 * 2**attempt))
 
 
-def _base_expired_error(expired: Root, base: TreeSnapshot) -> ConflictError:
-    return ConflictError(
-        f"version {base.version}, the base of this transaction, is too old: version {expired.version} after it "
-        "has expired. Nothing was committed; repeat the transaction on the newest version"
-    )
+def check_not_expired(root: Root, base: TreeSnapshot) -> None:
+    """Raise `ConflictError` if a version after `base` has expired, so that its writes are unknown."""
+    if root.is_expired:
+        raise ConflictError(
+            f"version {base.version}, the base of this transaction, is too old: version {root.version} after it "
+            "has expired. Nothing was committed; repeat the transaction on the newest version"
+        )
 
 
 def build_attempts_error(transaction_id: str) -> ConflictError:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from mangrove.betree.search import KeyRangeSet, merge_ranges
 from mangrove.layouts.tree.keys import LocatorKeyCodec, TreeKeyRange, locator_of_parts
+from mangrove.layouts.tree.root import Root
+from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes, Isolation, ObjectRange
 from mangrove.model.locators import DeltaLocator, Kind, Locator, PartitionLocator, StreamLocator
 
-__all__ = ["TreeValidationSet", "build_validation_set", "find_written_partitions"]
+__all__ = ["TreeValidationSet", "build_validation_set", "find_written_partitions", "is_affected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,23 @@ def build_validation_set(
         frozenset(keys.key_of(locator) for locator in single),
         {kind: merge_ranges(unmerged) for kind, unmerged in ranges.items()},
     )
+
+
+def is_affected(base: TreeSnapshot, later: Iterable[Root], changes: Changes, isolation: Isolation) -> bool:
+    """Return whether one of the roots after `base` wrote anything that concerns the changes."""
+    keys = base.keys
+    validation_set = build_validation_set(changes.with_strict_guards(), isolation, keys)
+    streams = [rows.stream for rows in changes.rows_to_validate(isolation)]
+    for root in later:
+        # Keys of another format revision cannot be compared.
+        if root.is_rollback or root.revision.name != base.root.revision.name:
+            return True
+        written = [message.key for message in root.written]
+        if validation_set.detect_conflicts(written, keys):
+            return True
+        if any(find_written_partitions(written, stream, keys) for stream in streams):
+            return True
+    return False
 
 
 def find_written_partitions(

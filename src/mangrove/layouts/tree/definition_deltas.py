@@ -3,6 +3,7 @@
 import datetime
 import decimal
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from mangrove.errors import FormatError
@@ -109,7 +110,7 @@ def _fill_file(message: pb.DataFile, file: DataFile) -> None:
         message.content_type = file.content_type
     if file.content_encoding != IDENTITY_ENCODING:
         message.content_encoding = file.content_encoding
-    for name in ("schema_id", "sort_scheme_id", "bucket", "source_size_bytes", "applies_to"):
+    for name in ("schema_id", "sort_scheme_id", "bucket", "source_size_bytes", "applies_to", "inline_rows"):
         known = getattr(file, name)
         if known is not None:
             setattr(message, name, known)
@@ -141,6 +142,7 @@ def _file_of(message: pb.DataFile) -> DataFile:
         applies_to=message.applies_to if has("applies_to") else None,
         key_ids=tuple(message.key_ids),
         statistics=tuple([_statistics_of(one) for one in message.statistics]),
+        inline_rows=message.inline_rows if has("inline_rows") else None,
     )
 
 
@@ -183,7 +185,13 @@ def _fill_author(message: pb.Author, author: Author) -> None:
 
 
 def _author_of(message: pb.Author) -> Author:
-    return Author(message.name, message.version if message.HasField("version") else None)
+    return _build_author(message.name, message.version if message.HasField("version") else None)
+
+
+@lru_cache(maxsize=256)
+def _build_author(name: str, version: str | None) -> Author:
+    """Return the author, which is the same for most deltas of a table."""
+    return Author(name, version)
 
 
 def _encode_value(value: Value) -> tuple[str, Any]:

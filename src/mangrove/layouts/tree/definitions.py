@@ -29,9 +29,10 @@ from mangrove.layouts.tree.definition_schemas import (
     fill_sort_scheme,
 )
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
-from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.locators import DeltaLocator, Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import (
     AliasEntry,
+    Delta,
     NamespaceEntry,
     Object,
     Partition,
@@ -333,6 +334,13 @@ def _partition_of(message: pb.Partition, _: Locator | None) -> Partition:
     )
 
 
+def _delta_of(message: pb.Delta, locator: Locator | None) -> Delta:
+    if isinstance(locator, DeltaLocator):
+        # Only the tree key has the position.
+        message.position = locator.position
+    return decode_delta(message)
+
+
 def _fill_optional(message: Message, value: object, *names: str) -> None:
     for name in names:
         known = getattr(value, name)
@@ -393,7 +401,7 @@ _READERS: Final[dict[Kind, Callable[[Any, Locator | None], Object]]] = {
     Kind.TABLE_VERSION: _table_version_of,
     Kind.STREAM: _stream_of,
     Kind.PARTITION: _partition_of,
-    Kind.DELTA: lambda message, _: decode_delta(message),
+    Kind.DELTA: _delta_of,
     Kind.ALIAS: _alias_of,
 }
 

@@ -1,7 +1,7 @@
 """A cached reader of node files and definitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
@@ -15,8 +15,8 @@ from mangrove.layouts.tree.definition_files import (
 from mangrove.layouts.tree.definitions import MANGROVE_DEFINITIONS
 from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.revision import TreeRevision
-from mangrove.model.locators import DeltaLocator, Kind, Locator, TableLocator
-from mangrove.model.objects import Delta, TableEntry
+from mangrove.model.locators import Kind, Locator, TableLocator
+from mangrove.model.objects import TableEntry
 from mangrove.storage.lru import LruCache
 from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
@@ -129,9 +129,7 @@ class TreeFiles:
             return cached.read
         data = data if cached is None else cached.data
         assert data is not None
-        read = _with_position(
-            locator, codec.read(locator, verify_and_strip_checksum(data, locator.kind, pointer), pointer)
-        )
+        read = codec.read(locator, verify_and_strip_checksum(data, locator.kind, pointer), pointer)
         definition = _Definition(data, locator, read)
         if isinstance(locator, TableLocator) and isinstance(read.value, TableEntry):
             self._table_locators.put(read.value.id, locator, _LOCATOR_BYTES)
@@ -158,11 +156,3 @@ class TreeFiles:
 
 def _truncated_file_error(path: str) -> FormatError:
     return FormatError(f"{path} is empty; restore it from an export; run `mangrove check`")
-
-
-def _with_position(locator: Locator, read: DecodedObject) -> DecodedObject:
-    """Return the object with its position: the position of a delta is stored only in its tree key."""
-    value = read.value
-    if isinstance(locator, DeltaLocator) and isinstance(value, Delta) and value.position != locator.position:
-        return read._replace(value=replace(value, position=locator.position))
-    return read

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.metastore import ObjectRange
@@ -315,29 +315,26 @@ def locator_of_parts(key_parts: KeyParts, *, namespace: str | None = None, names
     `namespace` is the current name of the namespace if it differs from the key name.
     `namespace_id` is required for objects below a table; tree keys do not contain it.
     """
-    match key_parts:
-        case (Kind.NAMESPACE, (str(name),)):
-            return NamespaceLocator(name)
-        case (Kind.SHARED_TRANSACTION, (str(name),)):
-            return SharedTransactionLocator(name)
-        case (Kind.ALIAS, (str(name),)):
-            return AliasLocator(name)
-        case (Kind.TABLE, (str(key_name), str(name))):
-            return TableLocator(namespace or key_name, name)
-        case (Kind.VIEW, (str(key_name), str(name))):
-            return ViewLocator(namespace or key_name, name)
+    kind, parts = key_parts
+    locator: Any = _LOCATORS.get(kind)
+    if locator is None or len(parts) != len(_SHAPES[kind]):
+        raise InvalidInputError(f"{key_parts!r} is not a valid tree key")
+    if kind in (Kind.TABLE, Kind.VIEW):
+        return locator(namespace or parts[0], parts[1])  # type: ignore[no-any-return]
+    if not kind.is_below_table:
+        return locator(*parts)  # type: ignore[no-any-return]
     if namespace_id is None:
-        raise InvalidInputError(f"the locator of a {key_parts.kind.word} needs the id of the table's namespace")
-    match key_parts:
-        case (Kind.TABLE_VERSION, (str(table_id), int(version))):
-            return TableVersionLocator(namespace_id, table_id, version)
-        case (Kind.STREAM, (str(table_id), int(version), str(stream_id))):
-            return StreamLocator(namespace_id, table_id, version, stream_id)
-        case (Kind.PARTITION, (str(table_id), int(version), str(stream_id), str(partition_id))):
-            return PartitionLocator(namespace_id, table_id, version, stream_id, partition_id)
-        case (Kind.DELTA, (str(table_id), int(version), str(stream_id), str(partition_id), int(position))):
-            return DeltaLocator(namespace_id, table_id, version, stream_id, partition_id, position)
-    raise InvalidInputError(f"{key_parts!r} is not a valid tree key")
+        raise InvalidInputError(f"the locator of a {kind.word} needs the id of the table's namespace")
+    return locator(namespace_id, *parts)  # type: ignore[no-any-return]
+
+
+_LOCATORS: Mapping[Kind, type[Locator]] = {
+    one.kind: one
+    for one in (
+        NamespaceLocator, TableLocator, ViewLocator, SharedTransactionLocator, AliasLocator,
+        TableVersionLocator, StreamLocator, PartitionLocator, DeltaLocator,
+    )
+}  # fmt: skip
 
 
 def _newer() -> KeyEncoding:
@@ -478,6 +475,17 @@ class LocatorKeyCodec:
                 return f"\0{locator.kind.word} {locator}"
         kind, parts = parts_of_locator(locator, filed)
         return self.encoding.key_of(kind, parts, self.sizes)
+
+    def table_name_in(self, key: str) -> str | None:
+        """Return the name in the tree key of a table in a known namespace; None if only `parts_of` can decode it.
+
+        A fast path for listings of thousands of tables.
+        """
+        before, after = self.encoding.before[Kind.TABLE], self.encoding.after[Kind.TABLE]
+        start = len(before) + self.sizes.namespace_bytes_max
+        end = start + self.sizes.table_bytes_max
+        is_usual = len(key) == end + len(after) and key.isascii() and key.endswith(after)
+        return key[start:end].rstrip(" ") if is_usual else None
 
     def describe_object(self, key: str) -> str:
         """Return a readable name of the object with this tree key."""

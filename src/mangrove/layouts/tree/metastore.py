@@ -1,6 +1,5 @@
 """The metastore of the tree layout."""
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
@@ -10,7 +9,15 @@ from mangrove.betree.node import Entry, Node
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.layouts.recent_versions import RecentVersions
-from mangrove.layouts.tree.commit import commit_changes, commit_rebuilt_tree, create_root, rebase_changes
+from mangrove.layouts.tree.commit import (
+    check_not_expired,
+    commit_changes,
+    commit_next,
+    commit_rebuilt_tree,
+    create_root,
+    rebase_changes,
+)
+from mangrove.layouts.tree.conflict_detection import is_affected
 from mangrove.layouts.tree.definition_files import append_checksum
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
@@ -71,25 +78,26 @@ class TreeMetastore:
         self._effects = effects
         self._files = files
         self._names = names
-        self._newest = known
-        self._newest_at_millis = 0
-        self._recent = RecentVersions(self._read_live_roots)
+        self._recent = RecentVersions(known, self._read_live)
         self._birthplaces = TableOrigins()
-        self._lock = threading.Lock()
+
+    @property
+    def _newest(self) -> TreeSnapshot:
+        assert self._recent.newest is not None, "a tree is opened at its newest root"
+        return self._recent.newest
 
     def latest(self) -> TreeSnapshot:
         """Return the newest committed version; one request if there is no concurrent commit."""
         now_millis, known = self._effects.now_millis(), self._newest
         following = read_root(self._files.store, self._names, known.version + 1)
         if following is None:
-            return self._seen(known, now_millis)
+            return self._recent.add(known, now_millis)
         newest = read_newest_root(self._files.store, self._names, following.version, following)
-        return self._seen(TreeSnapshot(self._files, newest), now_millis)
+        return self._recent.add(TreeSnapshot(self._files, newest), now_millis)
 
     def latest_since(self, millis: int) -> TreeSnapshot | None:
         """Return the newest version in memory if it was the newest at that time or later. This makes no request."""
-        with self._lock:
-            return self._newest if self._newest_at_millis >= millis else None
+        return self._recent.newest_since(millis)
 
     def at_version(self, version: int) -> TreeSnapshot:
         """Return a version by its number."""
@@ -158,8 +166,36 @@ class TreeMetastore:
         committed = commit_changes(self._effects, self._files, known, changes, isolation, have_rows_changed)
         assert isinstance(committed.snapshot, TreeSnapshot)
         # After a lost race other processes are active, and the next statement reads the newest version first.
-        self._seen(committed.snapshot, now_millis if committed.snapshot.version == known.version + 1 else 0)
+        self._recent.add(committed.snapshot, now_millis if committed.snapshot.version == known.version + 1 else 0)
         return committed
+
+    def commit_next(self, base: MetastoreSnapshot, changes: Changes) -> CommitResult | None:
+        """Commit the changes as the version after `base`, or return None if that version is taken."""
+        known, now_millis = self._own(base), self._effects.now_millis()
+        known.root.revision.check_writable()
+        committed = commit_next(self._effects, self._files, known, changes)
+        if committed is not None:
+            self._recent.add(self._own(committed.snapshot), now_millis)
+        return committed
+
+    def load_later(self, base: MetastoreSnapshot, count: int) -> list[TreeSnapshot]:
+        """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
+        own, now_millis = self._own(base), self._effects.now_millis()
+        numbers = range(own.version + 1, own.version + 1 + count)
+        found: list[TreeSnapshot] = []
+        for root in read_roots(self._files.store, self._names, numbers):
+            if root is None:
+                break
+            check_not_expired(root, own)
+            found.append(TreeSnapshot(self._files, root))
+        self._recent.add_later(own, found, now_millis if len(found) < count else None)
+        return found
+
+    def is_affected(
+        self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
+    ) -> bool:
+        """Return whether one of the versions after `base` wrote anything that concerns the changes."""
+        return is_affected(self._own(base), [self._own(one).root for one in later], changes, isolation)
 
     def rebase(
         self,
@@ -169,11 +205,11 @@ class TreeMetastore:
         have_rows_changed: RowChangeDetector = assume_rows_changed,
     ) -> tuple[TreeSnapshot, Changes]:
         """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`."""
-        known, newest = self._own(base), self._newest
-        concurrent_commits = self._recent.list_between(known.version, newest.version)
+        known = self._own(base)
+        concurrent_commits = self._recent.list_after(known.version)
         if not concurrent_commits:
             return known, changes
-        return rebase_changes(known, concurrent_commits, changes, isolation, have_rows_changed)
+        return rebase_changes(known, [one.root for one in concurrent_commits], changes, isolation, have_rows_changed)
 
     def compact(self, changes: Changes) -> TreeSnapshot:
         """Commit the newest version again with compacted nodes: at least half full, without messages."""
@@ -184,7 +220,7 @@ class TreeMetastore:
             compact_tree(base.root.node, shape_of(base.settings, base.root.revision), base.read_nodes), nodes.write
         )
         self._files.write(nodes.files)
-        return self._seen(commit_rebuilt_tree(self._effects, self._files, base, changes, rebuilt))
+        return self._recent.add(commit_rebuilt_tree(self._effects, self._files, base, changes, rebuilt))
 
     def upgrade(self, changes: Changes) -> TreeSnapshot:
         """Commit the newest version again in the newer format revision, unless it already uses it."""
@@ -211,7 +247,11 @@ class TreeMetastore:
         entries = scan_entries(revision, base)
         root = replace(like, node=rebuild_tree(self._effects, self._files, like, base.settings, entries))
         check_deadline(changes, self._effects.now_millis())
-        return self._seen(TreeSnapshot(self._files, root)) if create_root(self._effects, root, base.settings) else None
+        return (
+            self._recent.add(TreeSnapshot(self._files, root))
+            if create_root(self._effects, root, base.settings)
+            else None
+        )
 
     def list_unmapped_fields(self, snapshot: MetastoreSnapshot, locators: Sequence[Locator]) -> list[tuple[str, ...]]:
         """Return for each object the fields of its definition that a conversion would drop."""
@@ -224,7 +264,7 @@ class TreeMetastore:
         """Whether the lakehouse was written by another program and cannot be changed."""
         return self.latest().root.revision.write_rows is None
 
-    def kept(self) -> list[Commit]:
+    def list_retained(self) -> list[Commit]:
         """Return the live versions, oldest first."""
         taken = list_taken_versions(self._files.store, self._names)
         return [root.commit for root in read_live_roots(self._files.store, self._names, taken)]
@@ -233,7 +273,7 @@ class TreeMetastore:
         """Commit the content of `to` as the next version; concurrent commits conflict only if they are rollbacks."""
         newest = self.latest()
         newest.root.revision.check_writable()
-        return self._seen(roll_back(self._effects, self._files, newest, self._own(to), changes))
+        return self._recent.add(roll_back(self._effects, self._files, newest, self._own(to), changes))
 
     def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
         """Yield the objects that differ, in locator order; reads only what the versions do not share."""
@@ -259,7 +299,7 @@ class TreeMetastore:
         """Expire these versions; files that only they reference become garbage."""
         expire_versions(self._effects, self.latest().root, versions)
 
-    def retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
+    def list_retired(self, since_millis: int, kept: Set[int]) -> list[RetiredVersion]:
         """Return the versions that expired at that time or later and can still be read, oldest first."""
         store = self._files.store
         maybe = [version for version in list_versions_since(store, self._names, since_millis) if version not in kept]
@@ -283,19 +323,9 @@ class TreeMetastore:
             raise InvalidInputError("the snapshot belongs to another metastore")
         return snapshot
 
-    def _read_live_roots(self, versions: Sequence[int]) -> list[Root | None]:
+    def _read_live(self, versions: Sequence[int]) -> list[TreeSnapshot | None]:
         roots = read_roots(self._files.store, self._names, versions)
-        return [None if root is None or root.is_expired else root for root in roots]
-
-    def _seen(self, snapshot: TreeSnapshot, at_millis: int = 0) -> TreeSnapshot:
-        """Remember a version, which was the newest at that time or later."""
-        self._recent.add(snapshot.version, snapshot.root)
-        with self._lock:
-            if snapshot.version > self._newest.version:
-                self._newest, self._newest_at_millis = snapshot, at_millis
-            elif snapshot.version == self._newest.version:
-                self._newest_at_millis = max(at_millis, self._newest_at_millis)
-        return snapshot
+        return [None if root is None or root.is_expired else TreeSnapshot(self._files, root) for root in roots]
 
 
 def create_tree(

@@ -1,7 +1,6 @@
 """A lakehouse version read through its root node."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from mangrove.betree import search
 from mangrove.betree.node import Node
@@ -11,14 +10,14 @@ from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.java_formats import list_java_revisions
 from mangrove.layouts.tree.keys import KeyParts, LocatorKeyCodec, TreeKeyRange, locator_of_parts
 from mangrove.layouts.tree.root import Root
-from mangrove.metastore import BelowTable, Commit, ObjectRange, Parent
-from mangrove.model.locators import Kind, Locator, NamespaceLocator
+from mangrove.metastore import BelowTable, Commit, LoadObject, ObjectRange, Parent, page_objects
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = ["TreeSnapshot"]
 
-_PAGE_FIRST, _PAGE_MAX = 16, 512
+_PAGE_MAX = 512
 
 
 class TreeSnapshot:
@@ -62,12 +61,20 @@ class TreeSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` lazily, in locator order."""
-        return self._objects(kind, parent, [self.keys.range_of(ObjectRange(kind, parent, prefix), after)])
+        return ((locator, load()) for locator, load in self.list_children(kind, parent, prefix=prefix, after=after))
+
+    def list_children(
+        self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
+    ) -> Iterator[tuple[Locator, LoadObject]]:
+        """Yield the locators that `children` yields, each with a function that returns the object."""
+        found = self._found(kind, parent, [self.keys.range_of(ObjectRange(kind, parent, prefix), after)])
+        return page_objects(found, self.load_objects)
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
         ranges = {self.keys.range_of(ObjectRange(kind, parent)) for parent in parents}
-        return self._objects(kind, parents[0], sorted(ranges)) if parents else iter(())
+        found = self._found(kind, parents[0], sorted(ranges)) if parents else ()
+        return ((locator, load()) for locator, load in page_objects(found, self.load_objects))
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last object of `kind` below `parent`, or None."""
@@ -109,17 +116,13 @@ class TreeSnapshot:
         parts = self.keys.encoding.parts_of(key, self.keys.sizes)
         return _locator_from_parts(parts, namespace, namespace_id)
 
-    def _objects(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[tuple[Locator, Object]]:
-        """Yield the objects of `kind` in the ranges, page by page."""
-        found = self._found(kind, parent, ranges)
-        page = _PAGE_FIRST
-        while requested := list(islice(found, page)):
-            for (locator, _), value in zip(requested, self.load_objects(requested), strict=True):
-                yield locator, value
-            page = min(2 * page, _PAGE_MAX)
-
     def _found(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[tuple[Locator, str]]:
+        namespace = parent.name if kind is Kind.TABLE and isinstance(parent, NamespaceLocator) else None
         for key, pointer in search.scan_all(self.root.node, ranges, self.read_nodes):
+            name = None if namespace is None else self.keys.table_name_in(key)
+            if name is not None and namespace is not None:
+                yield _table_locator(namespace, name), pointer
+                continue
             parts = self.keys.encoding.parts_of(key, self.keys.sizes)
             if parts.kind is kind:
                 yield self._below(parent, parts), pointer
@@ -137,6 +140,13 @@ class TreeSnapshot:
         if isinstance(parent, NamespaceLocator):
             return _locator_from_parts(parts, parent.name, None)
         return _locator_from_parts(parts, None, None if parent is None else parent.namespace_id)
+
+
+def _table_locator(namespace: str, name: str) -> TableLocator:
+    try:
+        return TableLocator(namespace, name)
+    except InvalidInputError as error:
+        raise FormatError(f"{namespace}.{name!r} is not a valid name ({error}); run `mangrove check`") from error
 
 
 def _locator_from_parts(parts: KeyParts, namespace: str | None, namespace_id: str | None) -> Locator:

@@ -12,7 +12,7 @@ files and continues after the last committed version.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -159,11 +159,14 @@ def convert_lakehouse(
 class _LocationMap:
     """The locations of data files in the destination."""
 
-    def __init__(self, paths: Mapping[str, str], prefix: str) -> None:
+    def __init__(self, paths: Mapping[str, str], prefix: str, inline: Collection[str]) -> None:
         self._paths = paths
         self._prefix = prefix
+        self._inline = inline
 
     def __call__(self, location: str) -> str:
+        if location in self._inline:
+            return location
         path = self._paths.get(location, location)
         return path if is_uri(path) else f"{self._prefix}{path}"
 
@@ -179,7 +182,7 @@ def _map_locations(
     if longest > limit:
         survey.note(f"file_path_max_size_bytes is raised from {limit} to {longest}, the size of the longest path")
     prefix = source.store.uri if data is DataMode.REFERENCE else ""
-    return replace(mapping, relocate=_LocationMap(paths, prefix), path_bytes_min=longest)
+    return replace(mapping, relocate=_LocationMap(paths, prefix, survey.inline_locations), path_bytes_min=longest)
 
 
 def _build_mapping(versions: Sequence[int], history: HistoryMode, place: ConversionTarget) -> ConversionMapping:
@@ -206,7 +209,7 @@ def _record(
     destination = place.store
     (found,) = destination.read_many([CONVERSION_PATH])
     newest = source.metastore.latest().version
-    first = newest if history is HistoryMode.LATEST else source.maintenance.kept()[0].version
+    first = newest if history is HistoryMode.LATEST else source.maintenance.list_retained()[0].version
     if found is None:
         other = next(iter(destination.list()), None)
         if other is not None:
@@ -234,7 +237,7 @@ def _record(
 def _versions(source: MaintenanceContext, record: ConversionRecord) -> list[int]:
     if record.history == HistoryMode.LATEST.value:
         return [record.first_version]
-    return [commit.version for commit in source.maintenance.kept()]
+    return [commit.version for commit in source.maintenance.list_retained()]
 
 
 def _check_copied(destination: Store, sizes: Mapping[str, int], missing: Mapping[str, int]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mangrove.errors import FormatError
 from mangrove.maintenance.context import MaintenanceContext
-from mangrove.maintenance.exports import find_export, format_export_location
+from mangrove.maintenance.export_records import find_export, format_export_location
 from mangrove.metastore import Changes, Commit, Difference, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile

@@ -10,10 +10,10 @@ from mangrove.lakehouse.alias import Alias
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
-from mangrove.model.names import join_name, split_name
 from mangrove.model.objects import STREAM_FORMAT
 from mangrove.sql.execute.show import InlineResult
 from mangrove.sql.parse.statements import CallStatement, SqlLiteral
+from mangrove.sql.resolver import qualify_name
 
 __all__ = ["PROCEDURES", "TABLE_PROCEDURES", "Procedure", "TableProcedure", "execute_call"]
 
@@ -48,7 +48,7 @@ def execute_call(
     given = _bind_arguments(name, procedure, statement)
     if isinstance(procedure, TableProcedure):
         catalog: Lakehouse | Transaction = transaction or lake
-        return procedure.run(catalog.table(_full_name(given["table"], namespace)), given)
+        return procedure.run(catalog.table(qualify_name(str(given["table"]), namespace)), given)
     if transaction is not None:
         raise InvalidInputError(f"procedure {name} cannot run inside a transaction; COMMIT or ROLLBACK first")
     return procedure.run(lake, namespace, given)
@@ -74,7 +74,7 @@ def _bind_arguments(
 
 
 def _compact(lake: Lakehouse, namespace: str, given: Mapping[str, Any]) -> InlineResult:
-    table = lake.table(_full_name(given["table"], namespace))
+    table = lake.table(qualify_name(str(given["table"]), namespace))
     before = len(table.scan().files())
     bounds = {name: given[name] for name in ("engine", "bytes_max", "files_max", "full") if name in given}
     table.compact(**bounds)
@@ -178,13 +178,6 @@ def _list_aliases(lake: Lakehouse, _: str, __: Mapping[str, Any]) -> InlineResul
 def _build_alias_rows(aliases: Iterable[Alias]) -> InlineResult:
     rows = tuple((alias.name, alias.target, alias.kind.word) for alias in aliases)
     return InlineResult("alias string, target string, kind string", rows)
-
-
-def _full_name(name: object, namespace: str) -> str:
-    if "|" in str(name):
-        return str(name)
-    parts = split_name(str(name))
-    return join_name(*(parts if len(parts) > 1 else (namespace, *parts)))
 
 
 PROCEDURES: Final[Mapping[str, Procedure]] = {

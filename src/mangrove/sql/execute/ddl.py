@@ -8,6 +8,7 @@ from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.sql_port import Frame
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
+from mangrove.model.locators import TableLocator, ViewLocator
 from mangrove.model.names import join_name, split_path
 from mangrove.model.schema import Schema
 from mangrove.sql.execute.query import BoundQuery
@@ -34,7 +35,7 @@ from mangrove.sql.parse.statements import (
     UnsetProperties,
 )
 from mangrove.sql.parse.tokens import SqlName, locate_errors_at
-from mangrove.sql.resolver import NameResolver
+from mangrove.sql.resolver import NameResolver, expand_canonical
 from mangrove.tables.compaction import CLUSTER_BY
 from mangrove.transaction.aliases import locate_table, locate_view
 from mangrove.transaction.catalog import VIEW_NAMESPACE
@@ -118,7 +119,8 @@ def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolv
     arguments: dict[str, Any] = {"properties": statement.properties, "description": statement.comment}
     if statement.like is not None:
         with locate_errors_at(resolver.text, statement.like.start):
-            arguments |= _copy_definition(catalog.table(resolver.table(statement.like)))
+            like = resolver.target(statement.like)
+            arguments |= _copy_definition(catalog.table(like.locator).bind(like))
     if statement.columns is not None:
         arguments["schema"] = statement.columns
     for name, value in {
@@ -173,7 +175,7 @@ def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameReso
     match statement.action:
         case RenameTo(name):
             with locate_errors_at(resolver.text, name.start):
-                new = resolver.table(_qualify_new_name(name, table))
+                new = resolver.table(_qualify_new_name(name, table.locator))
                 catalog.rename_table(resolver.table(statement.name), new)
             return f"renamed table {table} to {new}"
         case SetProperties(properties):
@@ -285,10 +287,10 @@ def _alter_view(statement: AlterView, catalog: Transaction, resolver: NameResolv
     view = catalog.view(locator)
     match statement.action:
         case RenameTo(name):
-            parts = name.parts if len(name.parts) > 1 else (locator.namespace, *name.parts)
             with locate_errors_at(resolver.text, name.start):
-                catalog.rename_view(locator, resolver.view(SqlName(parts, 0, 0)))
-            return f"renamed view {locator} to {join_name(*parts)}"
+                new = resolver.view(_qualify_new_name(name, locator))
+                catalog.rename_view(locator, new)
+            return f"renamed view {locator} to {new}"
         case SetProperties(properties):
             catalog.alter_view(locator, properties)
         case UnsetProperties(names, if_exists):
@@ -329,9 +331,10 @@ def _drop(statement: DropObject, catalog: Transaction, resolver: NameResolver) -
     return f"dropped {statement.kind} {table}"
 
 
-def _qualify_new_name(name: SqlName, table: Table) -> SqlName:
-    """Return a new name; an unqualified one is in the namespace of the table."""
-    return name if len(name.parts) > 1 else SqlName((table.locator.namespace, *name.parts), name.start, name.end)
+def _qualify_new_name(name: SqlName, locator: TableLocator | ViewLocator) -> SqlName:
+    """Return a new name; an unqualified one is in the namespace of the table or view."""
+    parts = expand_canonical(name.parts)
+    return SqlName(parts if len(parts) > 1 else (locator.namespace, *parts), name.start, name.end)
 
 
 def _names_to_remove(names: tuple[str, ...], existing: Any, *, if_exists: bool) -> tuple[str, ...]:

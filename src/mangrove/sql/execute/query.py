@@ -42,7 +42,7 @@ from mangrove.sql.pushdown.manifest_aggregates import compute_from_manifests
 from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
 from mangrove.sql.pushdown.pruning_predicates import build_table_predicate
 from mangrove.sql.pushdown.scopes import TypedColumns
-from mangrove.sql.resolver import NameResolver, suggest_table_name
+from mangrove.sql.resolver import NameResolver, expand_canonical, is_canonical, suggest_table_name
 from mangrove.sql.statement_cache import (
     StatementCache,
     frame_cache_key_of,
@@ -404,11 +404,12 @@ class QueryBinder:
 
     def _resolve_name(self, table_ref: TableRef) -> ResolvedName | None:
         """Resolve a name; None if it is not in the lakehouse."""
-        if len(table_ref.parts) == 1 and "|" in table_ref.parts[0]:
+        given = expand_canonical(table_ref.parts)
+        if is_canonical(given):
             return self._resolve_canonical(table_ref)
-        parts, version = split_version(table_ref.parts)
+        parts, version = split_version(given)
         namespace, name = self._split_name(parts)
-        if namespace is None or (len(table_ref.parts) == 1 and self._is_session_view(name)):
+        if namespace is None or (len(parts) == 1 and self._is_session_view(name)):
             return None
         catalog = self.resolver.catalog if table_ref.as_of is None else self.resolver.at(table_ref.as_of)
         try:

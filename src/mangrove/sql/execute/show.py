@@ -140,6 +140,16 @@ def build_stream_result(table: TableSnapshot) -> InlineResult:
 
 def build_file_result(table: TableSnapshot) -> InlineResult:
     """Return a row for each file that a read of the whole table opens."""
+    schema = (
+        "location string, kind string, position bigint, partition string, rows bigint, size_bytes bigint, "
+        "delete_files bigint, content_type string"
+    )
+    if table.schema is None:
+        stored = [
+            (one.location, one.kind.value, None, None, None, one.size_bytes, 0, one.content_type)
+            for one in table.files()
+        ]
+        return InlineResult(schema, tuple(stored))
     state = table.state()
     plan = plan_scan(state)
     scheme = state.version.partition_scheme.fields
@@ -151,20 +161,26 @@ def build_file_result(table: TableSnapshot) -> InlineResult:
             _format_partition(scan.log_values or scan.file.partition_values or (), [field.name for field in scheme]),
             scan.file.row_count,
             scan.file.size_bytes,
-            len(scan.equality_deletes),
+            len(scan.equality_deletes) + len(scan.position_deletes),
+            scan.file.content_type,
         )
         for scan in plan.scans
     ]
     rows += [
-        (one.file.location, one.file.kind.value, one.position, None, one.file.row_count, one.file.size_bytes, 0)
+        (
+            one.file.location,
+            one.file.kind.value,
+            one.position,
+            None,
+            one.file.row_count,
+            one.file.size_bytes,
+            0,
+            one.file.content_type,
+        )
         for one in plan.key_files
         if one.file.kind is not FileKind.DATA
     ]
-    return InlineResult(
-        "location string, kind string, position bigint, partition string, rows bigint, size_bytes bigint, "
-        "hidden_by bigint",
-        tuple(rows),
-    )
+    return InlineResult(schema, tuple(rows))
 
 
 def build_partition_result(table: TableSnapshot) -> InlineResult:

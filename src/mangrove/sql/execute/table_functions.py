@@ -9,7 +9,6 @@ from typing import Final, TypeAlias
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.sql_port import Frame, SqlEngine
 from mangrove.lakehouse.table_snapshot import TableSnapshot
-from mangrove.model.names import join_name, split_name
 from mangrove.sql.execute.show import (
     InlineResult,
     build_delta_result,
@@ -20,7 +19,7 @@ from mangrove.sql.execute.show import (
     build_version_result,
 )
 from mangrove.sql.parse.tokens import SqlToken, SqlTokenKind, TokenCursor, parse_text_literal
-from mangrove.sql.resolver import NameResolver
+from mangrove.sql.resolver import NameResolver, qualify_name
 
 __all__ = ["TABLE_FUNCTIONS", "TableFunctionCall", "parse_table_function", "run_table_function"]
 
@@ -82,11 +81,11 @@ def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: 
         return _to_frame(engine, build_history_result(islice(resolver.table_history(table.locator), _HISTORY_MAX)))
     if call.name == "changes":
         with at(1):
-            before = resolver.at(call.arguments[1]).table(table.locator, version=table.target.version)
+            before = resolver.at(call.arguments[1]).table(table.locator).bind(table.target)
         if len(call.arguments) < 3:
             return engine.read_changes(before.state(), table.state())
         with at(2):
-            after = resolver.at(call.arguments[2]).table(table.locator, version=table.target.version)
+            after = resolver.at(call.arguments[2]).table(table.locator).bind(table.target)
         return engine.read_changes(before.state(), after.state())
     return _to_frame(engine, _ABOUT_TABLES[call.name](table))
 
@@ -104,8 +103,7 @@ def _argument(cursor: TokenCursor) -> int | str:
 
 
 def _table(resolver: NameResolver, name: str) -> TableSnapshot:
-    parts = split_name(name)
-    return resolver.catalog.table(join_name(*(parts if len(parts) > 1 else (resolver.namespace, *parts))))
+    return resolver.catalog.table(qualify_name(name, resolver.namespace))
 
 
 _ABOUT_TABLES: Final[dict[str, Callable[[TableSnapshot], InlineResult]]] = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from mangrove.betree.search import scan
+from mangrove.betree.search import scan, scan_all
 from mangrove.betree.verify import verify_tree
 from mangrove.effects import Effects
 from mangrove.errors import FormatError
@@ -16,6 +16,7 @@ from mangrove.layouts.deltacat.index import (
     folder_of,
     locator_from_key,
     mapping_folder_of,
+    name_of,
     object_key,
     parse_mapping_entry,
     parse_name_entry,
@@ -56,6 +57,7 @@ def find_problems(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
     yield from _find_lost_newest(fresh)
     yield from _find_unlogged_revisions(files, requested)
     yield from _find_lost_mappings(fresh, requested)
+    yield from _find_unlisted_aliases(fresh)
     yield from _find_damaged_deletions(fresh)
     bodies = iter(requested)
     while batch := list(islice(bodies, _BODIES_PER_READ)):
@@ -97,6 +99,28 @@ def _find_lost_mappings(snapshot: DeltaCatSnapshot, requested: list[RevisionRef]
         is_here = beside in made_here if mapped.target else (folder, mapped.number - 1) in numbers
         if is_here and (folder, mapped.number, mapped.target) not in led_to:
             yield _lost_mapping_problem(files, folder, mapped)
+
+
+def _find_unlisted_aliases(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:
+    """Yield the aliases of tables that only a mapping records.
+
+    A mapping is an empty file in a folder named by a digest, so the name is unknown.
+    """
+    root, read_nodes = snapshot.guard.root, snapshot.read_nodes
+    ranges = sorted([range_of_kind(Kind.TABLE), range_of_kind(Kind.ALIAS)])
+    known = {parse_name_entry(value).mapping_folder for _, value in scan_all(root, ranges, read_nodes)}
+    first, end = range_of_mappings()
+    for key, value in scan(root, first, end, read_nodes):
+        folder, target_id = mapping_folder_of(key), parse_mapping_entry(value).target
+        namespace_id, *below = folder.split("/")
+        stored = snapshot.stored_at(object_key(f"{namespace_id}/{target_id}")) if len(below) == 1 else None
+        if folder not in known and stored is not None:
+            yield Problem(
+                folder,
+                f"it maps an alias, known only by its digest, to table {name_of(stored.name) or target_id}; a rename "
+                "of the namespace, or a move of the table, loses the alias: record it with create_alias, under the "
+                "name that the namespace had when the alias was created",
+            )
 
 
 def _find_damaged_deletions(snapshot: DeltaCatSnapshot) -> Iterator[Problem]:

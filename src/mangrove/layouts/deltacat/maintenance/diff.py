@@ -9,8 +9,10 @@ from mangrove.betree.search import scan
 from mangrove.layouts.deltacat.index import (
     IndexKeyRange,
     folder_of_key,
+    key_class_of,
     locator_from_key,
     locator_from_parts,
+    locator_of_key,
     name_of,
     namespace_id_of,
     object_key,
@@ -22,14 +24,9 @@ from mangrove.layouts.deltacat.revision import digest_of
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.metastore import Difference
 from mangrove.model.locators import (
-    AliasLocator,
     Kind,
     Locator,
-    NamespaceLocator,
-    SharedTransactionLocator,
     StreamLocator,
-    TableLocator,
-    ViewLocator,
 )
 from mangrove.model.objects import STREAM_FORMAT, Object
 
@@ -40,6 +37,7 @@ __all__ = ["diff_snapshots", "load_namespace_names", "scan_objects"]
 _OBJECTS_PER_READ = 512
 _NAMESPACE = "1"
 _NAMED = "12349"
+_IN_NAMESPACES = "23"
 _OBJECT = "o"
 _BELOW = "5678"
 _MAPPING = "y"
@@ -148,18 +146,7 @@ def _locators_of_key(key: str, names: _Names) -> set[Locator]:
 
 def _locator(key: str, names: _Names) -> Locator | None:
     """Return the locator of the object with this key; None if its namespace was dropped."""
-    kind = Kind(int(key[0]))
-    match kind:
-        case Kind.NAMESPACE:
-            return NamespaceLocator(name_of(key))
-        case Kind.SHARED_TRANSACTION:
-            return SharedTransactionLocator(name_of(key))
-        case Kind.ALIAS:
-            return AliasLocator(name_of(key))
-        case Kind.TABLE | Kind.VIEW:
-            namespace = names.get(namespace_id_of(key))
-            if namespace is None:
-                return None
-            return TableLocator(namespace, name_of(key)) if kind is Kind.TABLE else ViewLocator(namespace, name_of(key))
-        case _:
-            return locator_from_key(key)
+    if key_class_of(key) not in _IN_NAMESPACES:
+        return locator_of_key(key)
+    namespace = names.get(namespace_id_of(key))
+    return None if namespace is None else locator_of_key(key, namespace)

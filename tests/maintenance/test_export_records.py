@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.maintenance.exports import (
+from mangrove.maintenance.export_records import (
     ExportRecord,
     check_export_name,
     decode_export_record,
