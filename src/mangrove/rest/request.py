@@ -179,7 +179,7 @@ def is_addressable(name: str) -> bool:
 def _locator(text: str) -> NamespaceLocator:
     levels = text.split(NAMESPACE_SEPARATOR)
     if len(levels) > 1:
-        raise NotFoundError(f"namespace {'.'.join(levels)} does not exist; namespaces have one level")
+        raise InvalidInputError(f"{'.'.join(levels)!r} has several levels; namespaces have one level")
     return NamespaceLocator(text)
 
 
@@ -188,7 +188,7 @@ def _invalid_as_not_found(kind: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        raise NotFoundError(f"no such {kind}: {error}") from error
+        raise NotFoundError(f"{kind.capitalize()} does not exist: {error}") from error
 
 
 def parse_namespace(levels: object) -> NamespaceLocator:
