@@ -18,7 +18,7 @@ from mangrove.tables.table_state import TableState, load_table_state
 __all__ = ["TableRevision", "TableRevisions"]
 
 _REVISIONS_MAX: Final = 20
-_FILES_MAX: Final = 50_000
+_FILES_MAX: Final = 20_000
 """Limits of one search, because the files of each found state are planned and published."""
 
 
