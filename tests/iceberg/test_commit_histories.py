@@ -160,7 +160,7 @@ def test_a_commit_costs_the_same_requests_however_many_files_there_are(tmp_path:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint not null")
-    for files in (1, 30):
+    for files in (3, 30):
         for number in range(files):
             table.append([{"id": number}])
         store = CountingStore(open_store(lake.uri))
@@ -170,5 +170,6 @@ def test_a_commit_costs_the_same_requests_however_many_files_there_are(tmp_path:
         client.send(request)
         requested = store.requests
         costs.append(requested.puts + requested.reads + requested.sizes - before.puts - before.reads - before.sizes)
-    # Finding the newest version takes one or two more, by how far it is from the hint.
-    assert costs[1] <= costs[0] + 3
+    # Finding the newest version takes up to two more, by how far it is from the hint, and so does each further
+    # manifest: the digest of a file says whether a manifest ends there.
+    assert costs[1] <= costs[0] + 6
