@@ -336,6 +336,8 @@ def _apply_version_change(deed: VersionOperation, bank: Bank, table_id: str, num
         return replace(bank, others=staged, last_numbers={**bank.last_numbers, table_id: number})
     if isinstance(deed, DepositStaged) and number == default:
         return bank.with_rows(table_id, {**rows, **deed.rows})
+    if isinstance(deed, Activate) and number == default:
+        return bank  # a concurrent commit made the same change, which is no conflict: see decision 3
     if number not in others:
         raise InvariantViolation(f"table version {number} was used, where {sorted(others)} were beside {default}")
     rest = {other: found for other, found in others.items() if other != number}
