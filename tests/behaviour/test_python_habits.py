@@ -93,6 +93,17 @@ def test_rows_are_counted_without_reading_them(shop: Lakehouse, store: CountingS
     assert plain.count() == 3
 
 
+def test_a_profile_has_statistics_of_each_column(shop: Lakehouse) -> None:
+    number, town, tags, price = shop.table("shop.orders").profile()
+    assert (number.name, number.count, number.minimum, number.maximum, number.frequent) == ("id", 5, 0, 9, ())
+    assert (town.distinct, town.nulls, town.frequent) == (3, 0, (("Oslo", 3),))
+    assert (tags.type, tags.distinct, tags.frequent) == ("array<string>", None, ())
+    assert (price.nulls, price.maximum) == (4, Decimal("5.00"))
+    few = shop.at(shop.version).table("shop.orders").profile(["town"], "id > 1")
+    assert [(one.name, one.count) for one in few] == [("town", 3)]
+    assert "most frequent" in few._repr_html_()
+
+
 def test_names_in_brackets_are_tables(shop: Lakehouse) -> None:
     assert shop["shop.orders"].id == shop.namespace("shop")["orders"].id == shop.table("shop.orders").id
     assert shop.at(shop.version)["shop.orders"].count() == 5

@@ -308,6 +308,9 @@ TO_OPEN = {"google.protobuf", "numpy", "pyarrow"}
 MODULES_MAX = 145
 """How many modules of the package a command imports at most that reads only metadata; the whole package has 368."""
 
+SQL_MODULES_MAX = 270
+"""How many modules of the package a query on DuckDB imports at most."""
+
 
 def test_help_imports_nothing_heavy_and_nothing_of_the_lakehouse() -> None:
     imported = imported_by("--help")
@@ -330,6 +333,14 @@ def test_a_command_about_no_rows_opens_a_lakehouse_with_nothing_heavy_but_arrow_
     imported = imported_by(name, lake, *words)
     assert imported & HEAVY <= TO_OPEN
     assert sum(one.startswith("mangrove.") for one in imported) <= MODULES_MAX
+
+
+@pytest.mark.parametrize("what", ["id, count(distinct customer)", "count(*), max(ts)"])
+def test_a_query_imports_only_what_reads_its_tables_and_computes_on_duckdb(lake: str, what: str) -> None:
+    group = " group by id" if what.startswith("id") else ""
+    imported = imported_by("sql", lake, f"select {what} from sales.orders{group}")
+    assert not imported & {"pandas", "polars", "prompt_toolkit", "pyarrow.dataset", "pyspark", "rich.progress"}
+    assert sum(one.startswith("mangrove.") for one in imported) <= SQL_MODULES_MAX
 
 
 @pytest.mark.parametrize("words", [("read", "sales.orders"), ("check",)])

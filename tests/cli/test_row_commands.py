@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mangrove
+from mangrove.model.schema_text import format_type
 
 COLUMNS = "id bigint not null, amount decimal(10,2), ts timestamp, day date, name string"
 CSV = """id,amount,ts,day,name
@@ -258,6 +259,24 @@ def test_damaged_rows_are_told_in_one_line(orders: str, run: Any, tmp_path: Path
     assert "is damaged or no Parquet file: " in done.err
     assert done.err.endswith(". Run `mangrove check`\n")
     assert ".. Run" not in done.err
+
+
+def test_ingest_creates_a_table_with_the_columns_of_its_file(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,name,day,amount\n1,Ana,2026-11-01,2.5\n2,Bo,,\n")
+    (tmp_path / "b.jsonl").write_text('{"id": 3, "name": "Cy"}\n')
+    files = (str(tmp_path / "a.csv"), str(tmp_path / "b.jsonl"))
+    before = mangrove.open(lake).version
+    assert "does not exist" in run("ingest", lake, "new.people", *files).err
+    done = run("ingest", lake, "new.people", *files, "--create", "--json").json
+    assert (done["rows"], done["version"]) == (3, before + 1)
+    people = mangrove.open(lake).table("new.people")
+    assert people.schema is not None
+    assert [(one.name, format_type(one.type)) for one in people.schema.columns] == [
+        ("id", "bigint"), ("name", "string"), ("day", "date"), ("amount", "double"),
+    ]  # fmt: skip
+    assert people.to_arrow(["id", "amount"]).to_pylist()[0] == {"id": 1, "amount": 2.5}
+    assert run("ingest", lake, "new.people", *files, "--create", "--json").json["rows"] == 3
+    assert people.count() == 6
 
 
 def test_profile_describes_each_column(run: Any, orders: str, tmp_path: Path) -> None:

@@ -115,3 +115,26 @@ def test_a_reader_of_the_first_rows_gets_them_without_a_read_of_the_last_file(la
     pipe = ["bash", "-c", '"$@" | head -3', "bash", *words]
     first = subprocess.run(pipe, capture_output=True, text=True, check=False)
     assert (first.stderr, len(first.stdout.splitlines())) == ("", 3)
+
+
+def test_the_rows_of_a_query_have_the_same_formats(run: Any, typed: str, tmp_path: Path) -> None:
+    words = ("sql", typed, "--engine", "duckdb", "select * from sales.typed order by id")
+    assert run(*words, "--format", "json").json == ROWS
+    for row_format in ("csv", "ndjson"):
+        read = run("read", typed, "sales.typed", "--format", row_format).out
+        assert run(*words, "--format", row_format).out == read
+    assert "wrote 1 row" in run(*words, "-o", str(tmp_path / "x.parquet"), "--limit", "1").out
+    assert pq.read_table(str(tmp_path / "x.parquet")).to_pylist() == ROWS[:1]
+
+
+def test_messages_of_a_script_are_not_among_its_rows(run: Any, typed: str) -> None:
+    script = "begin; delete from sales.typed where id = 1; commit; select id from sales.typed"
+    done = run("sql", typed, "--engine", "duckdb", script, "--format", "csv")
+    assert (done.code, done.out, "committed as version" in done.err) == (0, "id\n2\n", True)
+
+
+def test_a_file_takes_the_rows_of_one_query_and_no_other_format(run: Any, typed: str, tmp_path: Path) -> None:
+    words = ("sql", typed, "--engine", "duckdb", "select 1 as a;\nselect 2 as a")
+    refused = run(*words, "-o", str(tmp_path / "x.csv"))
+    assert (refused.code, "line 2: a second statement has rows" in refused.err) == (2, True)
+    assert "exclude each other" in run(*words, "--format", "csv", "--json").err

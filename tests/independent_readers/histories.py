@@ -70,6 +70,8 @@ _DESIGNS: tuple[dict[str, Any], ...] = (
     {"partition_by": ["day", "bucket(2, id)"]},
     {"properties": {"write.delete-mode": "position"}},
     {"keys": ["id"], "properties": {"write.delete-mode": "position", "é": ""}, "description": "ünï\n"},
+    {"properties": {"write.inline-rows-max-bytes": "2000"}},
+    {"keys": ["id"], "partition_by": ["months(day)"], "properties": {"write.inline-rows-max-bytes": "3000"}},
     {"keys": ["id", "day"], "partition_by": ["day"], "checks": {"small": "id < 100"}, "defaults": {"name": "'new'"}},
 )
 _WHERE = ("id < 3", "id in (1, 4) and day is not null", "day >= '2026-01-15'", "true", "id = 99")

@@ -101,12 +101,12 @@ def _merge_deltas(
     for one in live:
         if one.deletes_earlier_rows:
             ids = tuple(one.entry.get("key_ids") or table_keys)
-            for values in read_columns(files[one.entry["location"]], [by_id[key] for key in ids]):
+            for values in _read_entry(files, one.entry, [by_id[key] for key in ids]):
                 newest[ids, tuple(values)] = one.position
     for one in live:
         if one.entry["kind"] != "data":
             continue
-        for place, row in enumerate(read_columns(files[one.entry["location"]], columns)):
+        for place, row in enumerate(_read_entry(files, one.entry, columns)):
             value_of = dict(zip(by_id, row, strict=True))
             is_deleted = (one.entry["location"], place) in positions or any(
                 newest.get((ids, tuple(value_of[key] for key in ids)), 0) > one.position
@@ -120,10 +120,22 @@ def _read_positions(files: Mapping[str, bytes], one: _LiveFile) -> set[tuple[str
     return {(path, row) for path, row in read_columns(files[one.entry["location"]], _POSITION_COLUMNS)}
 
 
+def _read_entry(files: Mapping[str, bytes], entry: Json, columns: list[Json]) -> list[list[Any]]:
+    """Return the rows of an entry, which are in its file or inline."""
+    rows = entry.get("inline_rows")
+    if rows is None:
+        return read_columns(files[entry["location"]], columns)
+    return _select_columns(pa.ipc.open_stream(bytes.fromhex(rows)).read_all(), columns)
+
+
 def read_columns(data: bytes, columns: list[Json]) -> list[list[Any]]:
-    """Return the rows of a Parquet file with these columns, matched by id, or by name if no column has an id."""
+    """Return the rows of a Parquet file with these columns."""
     _verify_footer(data)
-    stored = pq.read_table(io.BytesIO(data))
+    return _select_columns(pq.read_table(io.BytesIO(data)), columns)
+
+
+def _select_columns(stored: Any, columns: list[Json]) -> list[list[Any]]:
+    """Return rows with these columns, matched by id, or by name if no column has an id."""
     has_ids = any(_FIELD_ID in (field.metadata or {}) for field in stored.schema)
     arrays = []
     for column in columns:

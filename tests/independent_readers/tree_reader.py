@@ -331,7 +331,7 @@ def _convert_statistics(statistics: Json) -> Json:
 
 
 def _convert_file(file: Json) -> Json:
-    values = file.get("partition_values")
+    values, rows = file.get("partition_values"), file.get("inline_rows")
     return {
         "content_type": "application/parquet",
         "content_encoding": "identity",
@@ -339,6 +339,7 @@ def _convert_file(file: Json) -> Json:
         "kind": file["kind"].removeprefix("FILE_KIND_").lower(),
         "partition_values": None if values is None else _convert_values(values["values"]),
         "statistics": [_convert_statistics(one) for one in file["statistics"]],
+        "inline_rows": None if rows is None else rows.hex(),
     }
 
 

@@ -97,8 +97,9 @@ def _create_lakehouse(store: MemoryStore, layout: str, properties: Mapping[str, 
     )
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)
-        for name in FIRST_TABLES:
-            transaction.create_table(name, SCHEMA, keys=["key"])
+        for place, name in enumerate(FIRST_TABLES):
+            inline = {"write.inline-rows-max-bytes": "2000"} if place % 2 == 0 else {}
+            transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
     return lake
 
 

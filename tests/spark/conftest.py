@@ -1,14 +1,19 @@
-"""One Spark session for all tests of a process, on the wheel's Java even where the machine has its own."""
+"""One Spark session for all tests of a process, on the wheel's Java even where the machine has its own.
+
+Tests of SQL that take `sql_engine` run on Spark and, in the quick suite, on DuckDB. Those that also take `spark` itself
+run on Spark only.
+"""
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
+from mangrove.errors import InvalidInputError
 from mangrove.spark.session import local_session
 
 SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -65,3 +70,37 @@ def start(path_without_java: str, tmp_path_factory: pytest.TempPathFactory) -> I
 def spark(start: Start) -> SparkSession:
     """The session of this test process."""
     return start.session
+
+
+@pytest.fixture(scope="module", params=["duckdb", pytest.param("spark", marks=pytest.mark.interop)])
+def sql_engine(request: pytest.FixtureRequest) -> str:
+    """Name an SQL engine; Spark has its session."""
+    name = str(request.param)
+    if name == "spark":
+        request.getfixturevalue("spark")
+    return name
+
+
+def runs_on_duckdb(item: pytest.Item) -> bool:
+    """Return whether a test of both engines runs on DuckDB."""
+    return isinstance(item, pytest.Function) and _params(item).get("sql_engine") == "duckdb"
+
+
+def _params(item: pytest.Function) -> dict[str, object]:
+    callspec = getattr(item, "callspec", None)
+    return {} if callspec is None else dict(callspec.params)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out the tests on DuckDB that take a Spark session."""
+    items[:] = [one for one in items if not (runs_on_duckdb(one) and "spark" in getattr(one, "fixturenames", ()))]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Expect DuckDB to refuse what is marked so."""
+    if not (runs_on_duckdb(pyfuncitem) and pyfuncitem.get_closest_marker("needs_spark")):
+        return (yield)
+    with pytest.raises(InvalidInputError, match="needs Spark"):
+        yield
+    return True

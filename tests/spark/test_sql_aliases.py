@@ -4,20 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove import AlreadyExistsError, InvalidInputError, Lakehouse
 from mangrove.sql.session import SqlSession
 
-pytestmark = pytest.mark.interop
-
 
 @pytest.fixture
-def session(spark: SparkSession, tmp_path: Path) -> Iterator[SqlSession]:
-    assert spark is not None
+def session(sql_engine: str, tmp_path: Path) -> Iterator[SqlSession]:
     lake = mangrove.create(tmp_path / "lake")
-    session = SqlSession(lake)
+    session = SqlSession(lake, engine=sql_engine)
     list(
         session.script(
             "create namespace shop; create table shop.orders (id bigint, amount bigint);"
@@ -81,4 +77,6 @@ def test_the_rows_of_a_table_without_a_schema_are_queried(session: SqlSession) -
 
 def test_the_lakehouse_itself_runs_sql_through_an_alias(session: SqlSession) -> None:
     lake: Lakehouse = session.lake
-    assert [row[0] for row in lake.sql("select count(*) from store.purchases").collect()] == [2]
+    assert [
+        row[0] for row in lake.sql("select count(*) from store.purchases", engine=session.engine.name).collect()
+    ] == [2]

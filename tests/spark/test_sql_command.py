@@ -51,7 +51,7 @@ def test_rows_come_as_a_table_as_json_and_as_csv(run: Callable[..., tuple[int, s
     assert json.loads(told)["rows"][1] == {"id": 2, "name": "Bo", "city": None}
     code, told, _ = run("sql", lake, "select double('nan') a, array(-double('inf')) b", "--json")
     assert json.loads(told, parse_constant=pytest.fail)["rows"] == [{"a": "NaN", "b": ["-Infinity"]}]
-    code, rows, _ = run("sql", lake, query, "--csv")
+    code, rows, _ = run("sql", lake, query, "--format", "csv")
     assert rows == "id,name,city\n1,Ana,Oslo\n2,Bo,\n3,Çem,Oslo\n"
 
 
@@ -87,7 +87,7 @@ def test_a_script_stops_at_the_first_error_with_its_line_and_an_open_transaction
     assert mangrove.open(lake).version == before
 
 
-@pytest.mark.parametrize(("form", "lines"), [((), 1), (("--csv",), 3), (("--json",), 1)])
+@pytest.mark.parametrize(("form", "lines"), [((), 1), (("--format", "csv"), 3), (("--json",), 1)])
 def test_what_stops_a_query_while_it_runs_is_one_sentence_with_its_line(
     run: Callable[..., tuple[int, str, str]], lake: str, form: tuple[str, ...], lines: int
 ) -> None:
@@ -107,7 +107,12 @@ def test_what_stops_a_statement_while_it_runs_is_told_at_its_place(
 
 @pytest.mark.parametrize(
     ("words", "given"),
-    [(("",), None), (("select 1", "--file", "x.sql"), None), (("select 1", "--csv", "--json"), None), ((), "  \n")],
+    [
+        (("",), None),
+        (("select 1", "--file", "x.sql"), None),
+        (("select 1", "--format", "csv", "--json"), None),
+        ((), "  \n"),
+    ],
 )
 def test_no_statement_or_two_kinds_of_them_are_refused(
     run: Callable[..., tuple[int, str, str]], lake: str, words: tuple[str, ...], given: str | None

@@ -4,19 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 import mangrove
 from mangrove import InvalidInputError, Lakehouse, NotFoundError
 from mangrove.sql.session import SqlSession
 
-pytestmark = pytest.mark.interop
-
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+def lake(sql_engine: str, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     """A table whose row `n` came with version `n`, and an export of version 3."""
-    assert spark is not None
     folder = tmp_path_factory.mktemp("moments")
     lake = mangrove.create(folder / "lake")
     lake.create_namespace("s")
@@ -28,8 +24,8 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakeh
 
 
 @pytest.fixture
-def session(lake: Lakehouse) -> Iterator[SqlSession]:
-    session = SqlSession(lake)
+def session(lake: Lakehouse, sql_engine: str) -> Iterator[SqlSession]:
+    session = SqlSession(lake, engine=sql_engine)
     yield session
     session.close()
 
@@ -45,26 +41,36 @@ def newest(session: SqlSession, text: str, arguments: Any = None) -> int | None:
     [
         ("s.t version as of :v", {"v": 4}, 4),
         ("s.t version as of :v as x where x.v < :most", {"v": 4, "most": 4}, 3),
-        ("s.t for system_version as of ? where v < ? + 0", [4, 4], 3),
         ("s.t version as of :v", {"v": "year-end"}, 3),
         ("s.t version as of 'year-end'", None, 3),
         ("s.t version as of concat('year', '-end')", None, 3),
         ("s.t timestamp as of current_timestamp() x", None, 5),
+        ("s.t timestamp as of :moment", {"moment": "2999-01-01"}, 5),
+        ("(select * from s.t timestamp as of date_add(current_date(), 1) limit 9) as y", None, 5),
+        ("s.t as u join s.t version as of :v as w using (v) at lake version :w + 1", {"v": 4, "w": 3}, 4),
+    ],
+)
+def test_what_stands_behind_as_of_may_be_computed(
+    session: SqlSession, text: str, arguments: Any, expected: int
+) -> None:
+    assert newest(session, text, arguments) == expected
+
+
+@pytest.mark.needs_spark
+@pytest.mark.parametrize(
+    ("text", "arguments", "expected"),
+    [
+        ("s.t for system_version as of ? where v < ? + 0", [4, 4], 3),
         (
             "s.t timestamp as of current_timestamp() - interval -1 day 2 hours where v > 0",
             None,
             5,
         ),
         ("s.t timestamp as of cast(current_date() + 2 as timestamp)", None, 5),
-        ("s.t timestamp as of :moment", {"moment": "2999-01-01"}, 5),
-        ("(select * from s.t timestamp as of date_add(current_date(), 1) limit 9) as y", None, 5),
-        ("s.t as u join s.t version as of :v as w using (v) at lake version :w + 1", {"v": 4, "w": 3}, 4),
         ("identifier(?) where v < ?", ["s.t", 5], 4),
     ],
 )
-def test_what_stands_behind_as_of_may_be_computed(
-    session: SqlSession, text: str, arguments: Any, expected: int
-) -> None:
+def test_as_of_takes_what_only_spark_computes(session: SqlSession, text: str, arguments: Any, expected: int) -> None:
     assert newest(session, text, arguments) == expected
 
 

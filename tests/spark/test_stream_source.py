@@ -108,6 +108,24 @@ def test_a_stream_gives_the_table_first_and_then_what_is_new_under_its_limit(
     assert narrow == [rows(5, 6, 7, 8)]
 
 
+def test_a_stream_gives_inline_rows_once_also_when_they_are_moved_into_files(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint", properties={"write.inline-rows-max-bytes": "2000"})
+    table.append(ids(0, 1))
+    early, late = follow(), follow()
+    assert early.run() == [rows(0, 1)]
+    with lake.transaction() as transaction:
+        for number in range(2, 70):
+            transaction.table("s.t").append(ids(number))
+    written = 70
+    while not next(iter(lake.history(limit=1))).message.startswith("move inline rows"):
+        table.append(ids(written))
+        written += 1
+    assert [row for batch in early.run() for row in batch] == rows(*range(2, written))
+    assert [row for batch in late.run() for row in batch] == rows(*range(written))
+
+
 def test_a_stream_starts_where_it_is_told(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
     table = lake.create_table("s.t", "id bigint")
     table.append(ids(1))

@@ -126,6 +126,7 @@ def test_what_is_not_known_to_agree_needs_spark(session: SqlSession, query: str,
         ("select id from shop.orders o join shop.orders p on o.id = p.id", "id is ambiguous"),
         ("select id from shop.orders order by 5", "position 5"),
         ("select * from shop.orders where id", "must be boolean"),
+        ("select case when null then 1 else 2 end", "must be boolean, but it is NULL"),
     ],
 )
 def test_an_invalid_query_is_refused_before_it_runs(session: SqlSession, query: str, message: str) -> None:
@@ -196,3 +197,22 @@ def test_explain_lists_the_files_and_the_plan(session: SqlSession) -> None:
 def test_an_unknown_engine_is_refused(lake: Lakehouse) -> None:
     with pytest.raises(InvalidInputError, match="unknown SQL engine 'duck'; expected duckdb or spark"):
         lake.sql("select 1", engine="duck")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["timestamp '2026-01-02T00:00:00Z'", "timestamp '2026-01-02 01:00:00+01:00'", "'2026-01-01T23:00:00.000-01:00'"],
+)
+def test_files_are_pruned_by_times_with_an_offset(tmp_path: Path, text: str) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "ts timestamp")
+    days = [datetime.datetime(2026, 1, day, tzinfo=datetime.UTC) for day in (1, 2)]
+    for day in days:
+        table.append([{"ts": day}])
+    result = SqlSession(lake, engine="duckdb").run(f"select ts from s.t where ts >= {text}")
+    assert (result.rows(), list(result.files())) == ([(days[1],)], [("s.t", 1, 1)])
+    assert SqlSession(lake, engine="duckdb").run(f"select ts < {text} from s.t order by 1").rows() == [
+        (False,),
+        (True,),
+    ]

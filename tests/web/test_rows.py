@@ -14,6 +14,7 @@ from tests.web.test_rollback import BEARER, HERE, WRITABLE, form_of
 
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
+from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 from mangrove.wiring import build_engines_factory
@@ -58,6 +59,38 @@ def test_rows_are_narrowed_by_a_condition(reader: TestClient) -> None:
     assert "There are no rows here." in get(reader, f"{TABLE}/rows?where=id%20%3D%20110")
     assert "there is no column 'nothing'" in get(reader, f"{TABLE}/rows?where=nothing%20%3D%201", 404)
     assert reader.get(f"{TABLE}/rows?where=id%20in%20(select%201)").status_code == 400
+
+
+def test_rows_are_sorted_by_a_column_over_all_pages(reader: TestClient) -> None:
+    assert ids_of(reader, f"{TABLE}/rows?sort=id") == [*range(50)]
+    assert ids_of(reader, f"{TABLE}/rows?sort=id&order=desc&offset=50") == [*range(49, -1, -1)]
+    assert ids_of(reader, f"{TABLE}/rows?sort=id&order=desc&where=id%20%3C%203") == [2, 1, 0]
+    page = reader.get(f"{TABLE}/rows?sort=id").text
+    assert (
+        '<th aria-sort="ascending" scope="col"><a href="/tables/shop.orders/rows?sort=id&amp;order=desc">id ▲</a>'
+        in page
+    )
+    assert 'href="/tables/shop.orders/rows?sort=customer"' in page
+    assert "sort=place" not in page, "a struct has no order"
+    assert 'sort=id&amp;offset=50" rel="next"' in page
+    for wrong in ("sort=nothing", "sort=place", "sort=id&order=up", "sort=id&offset=20000"):
+        assert reader.get(f"{TABLE}/rows?{wrong}").status_code == 400
+
+
+def test_rows_are_counted_once_for_each_version() -> None:
+    store = CountingStore(MemoryStore())
+    lake = create_on_store(build_deterministic_effects(store), engines=build_engines_factory())
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.plain", "id bigint", keys=["id"])
+    table.append([{"id": number} for number in range(10)])
+    table.delete("id = 3")
+    with visitor(lake) as client:
+        first = client.get("/api/tables/shop.plain").json()["live_rows"]
+        before = store.requests.bytes_read
+        assert client.get("/api/tables/shop.plain").json()["live_rows"] == first
+        assert store.requests.bytes_read == before, "no data file is opened again"
+        table.append([{"id": 20}])
+        assert client.get("/api/tables/shop.plain").json()["live_rows"]["rows"] == first["rows"] + 1 == 10
 
 
 def test_rows_of_an_earlier_version_are_shown(shop: Lakehouse, reader: TestClient) -> None:
@@ -132,6 +165,7 @@ def test_a_profile_has_nulls_distinct_values_and_a_histogram_of_each_column(read
     assert (columns["customer"]["nulls"], columns["customer"]["distinct"]) == (10, 90)
     assert sum(columns["id"]["histogram"]["counts"]) == 100
     assert columns["place"]["distinct"] is None
+    assert columns["id"]["frequent"] == []
 
 
 def test_the_files_of_a_table_are_listed_and_a_compaction_is_recommended(reader: TestClient) -> None:

@@ -17,6 +17,7 @@ from mangrove.local.row_formats import encode_rows, is_number_type, slice_batche
 
 __all__ = [
     "FILE_FORMATS",
+    "TABLE_ROWS_MAX",
     "RowOutput",
     "detect_row_format",
     "open_output_file",
@@ -27,7 +28,8 @@ __all__ = [
 
 FILE_FORMATS: Final = ("csv", "json", "ndjson", "parquet")
 _TABLE: Final = "table"
-_TABLE_ROWS_MAX: Final = 20
+TABLE_ROWS_MAX: Final = 100
+"""Default maximum number of rows that are printed as a table."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -37,7 +39,7 @@ def output_options(command: F) -> F:
         click.option(
             "--limit",
             type=click.IntRange(min=0),
-            help=f"Maximum number of rows.  [default: {_TABLE_ROWS_MAX} in a table, else unlimited]",
+            help=f"Maximum number of rows.  [default: {TABLE_ROWS_MAX} in a table, else unlimited]",
         ),
         click.option("-o", "--output", metavar="FILE", shell_complete=offer_files, help="Write the rows to a file."),
         click.option(
@@ -71,26 +73,39 @@ class RowOutput:
             raise InvalidInputError(f"-o takes --format {', '.join(FILE_FORMATS)}; redirect the output for a table")
         if output is None and row_format == "parquet" and sys.stdout.isatty():
             raise InvalidInputError("Parquet is binary; use -o FILE, or redirect the output")
-        return cls(session, row_format, output, _TABLE_ROWS_MAX if limit is None and row_format == _TABLE else limit)
+        return cls(session, row_format, output, TABLE_ROWS_MAX if limit is None and row_format == _TABLE else limit)
 
     @property
     def read_max(self) -> int | None:
         """Number of rows to read; a table needs one more than it prints, to detect whether there are more."""
-        return self.limit + 1 if self.limit is not None and self.row_format == _TABLE else self.limit
+        return self.limit + 1 if self.limit is not None and self.is_table else self.limit
 
-    def write(self, rows: Any) -> None:
-        """Write the rows of a RecordBatchReader as they are read."""
-        if self.row_format == _TABLE:
-            self._print_table(_CountedBatches(rows), rows.schema)
-        elif self.file is None:
-            write_batches(rows, rows.schema, self.row_format, sys.stdout)
-        else:
+    @property
+    def is_table(self) -> bool:
+        """Whether rows are printed as a table."""
+        return self.row_format == _TABLE
+
+    @property
+    def has_one_result(self) -> bool:
+        """Whether the rows of one query only can be written, because they are a file."""
+        return self.file is not None or self.row_format == "parquet"
+
+    def write(self, rows: Any) -> int:
+        """Write the rows of a RecordBatchReader as they are read, and return their number."""
+        if self.file is not None:
             with self.session.watching("writing rows"):
                 count = write_file(rows, self.row_format, self.file)
             self.session.answer(
                 {"file": self.file, "format": self.row_format, "rows": count},
                 lambda: f"wrote {format_quantity(count, 'row')} to {self.file}",
             )
+            return count
+        counted = _CountedBatches(rows)
+        if self.is_table:
+            self._print_table(counted, rows.schema)
+        else:
+            write_batches(counted, rows.schema, self.row_format, sys.stdout)
+        return counted.rows
 
     def _print_table(self, batches: "_CountedBatches", schema: Any) -> None:
         assert self.limit is not None

@@ -18,9 +18,9 @@ from mangrove.cli.row_table import render_rows
 from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
-from mangrove.inspect.profile import ColumnProfile, profile_columns
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import PROFILE_COLUMNS
 from mangrove.local.import_files import (
     ROW_FILE_SUFFIXES,
     add_partition_columns,
@@ -30,9 +30,11 @@ from mangrove.local.import_files import (
 )
 from mangrove.local.row_formats import to_json_value
 from mangrove.maintenance.progress import Progress
+from mangrove.model.locators import parse_table_name
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import expand_location
+from mangrove.tables.column_profile import ColumnProfile
 from mangrove.tables.write_plan import RowCounts
 from mangrove.wiring import LocalEngines, open_as_of
 
@@ -111,15 +113,14 @@ def profile_command(
     at: str | None,
     table_version: int | None,
 ) -> None:
-    """Print statistics of each column of a table: nulls, distinct values and bounds.
+    """Print statistics of each column of a table: nulls, distinct values, bounds and the most frequent value.
 
-    With --json also histograms of numbers and times. More than 16,384 distinct values are
-    estimated, with an error of about 1 %.
+    With --json also the ten most frequent values, and histograms of numbers and times. More
+    than 16,384 distinct values are estimated, with an error of about 1 %.
     """
     catalog = open_as_of(session.open(lake, LocalEngines), at)
     with session.watching("reading"):
-        reader = catalog.table(table, version=table_version).to_reader(_split_names(columns), where)
-        profiles = profile_columns(reader, reader.schema)
+        profiles = catalog.table(table, version=table_version).profile(_split_names(columns), where)
     session.answer(
         [{name: to_json_value(value) for name, value in asdict(one).items()} for one in profiles],
         lambda: _render_profiles(profiles),
@@ -127,19 +128,9 @@ def profile_command(
 
 
 def _render_profiles(profiles: Sequence[ColumnProfile]) -> str:
-    rows = [
-        (
-            one.name,
-            one.type,
-            one.nulls,
-            None if one.distinct is None else f"{'' if one.is_distinct_exact else '~'}{one.distinct}",
-            one.minimum,
-            one.maximum,
-        )
-        for one in profiles
-    ]
+    rows = [[describe(one) for describe in PROFILE_COLUMNS.values()] for one in profiles]
     count = profiles[0].count if profiles else 0
-    return render_rows(("column", "type", "nulls", "distinct", "min", "max"), rows, format_quantity(count, "row"))
+    return render_rows(list(PROFILE_COLUMNS), rows, format_quantity(count, "row"))
 
 
 @lake_command(
@@ -242,7 +233,8 @@ def _format_row_counts(counts: RowCounts) -> str:
     "ingest",
     "mangrove ingest ./lake sales.orders orders.csv\n"
     "mangrove ingest ./lake sales.orders 2026-11.parquet --mode upsert\n"
-    "mangrove ingest ./lake sales.orders ./old/orders/   # Hive-style folders",
+    "mangrove ingest ./lake sales.orders ./old/orders/   # Hive-style folders\n"
+    "mangrove ingest ./lake sales.customers customers.csv --create",
 )
 @click.argument("table", shell_complete=offer_tables)
 @click.argument("files", nargs=-1, required=True, metavar="FILE_OR_FOLDER...", shell_complete=offer_files)
@@ -250,9 +242,18 @@ def _format_row_counts(counts: RowCounts) -> str:
     "--mode", type=click.Choice(["append", "upsert", "overwrite", "overwrite-partitions"]), default="append",
     show_default=True, help="How to combine the new rows with existing rows.",
 )  # fmt: skip
+@click.option(
+    "--create", is_flag=True, help="Create the table with the columns of the first file if it does not exist."
+)
 @_table_version_option
 def ingest_command(
-    session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str, table_version: int | None
+    session: CommandContext,
+    lake: str,
+    table: str,
+    files: Sequence[str],
+    mode: str,
+    create: bool,
+    table_version: int | None,
 ) -> None:
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
@@ -262,8 +263,9 @@ def ingest_command(
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
     """
     opened = session.open(lake, LocalEngines)
-    schema = opened.table(table, version=table_version).schema
-    if schema is None:
+    is_new = create and not _has_table(opened, table)
+    schema = None if is_new else opened.table(table, version=table_version).schema
+    if schema is None and not is_new:
         _add_files(session, opened, str(opened.table(table, version=table_version)), files, mode)
         return
     inputs = [one for location in files for one in _list_row_files(session, location)]
@@ -276,7 +278,11 @@ def ingest_command(
             rows = add_partition_columns(
                 read_row_file(file.path, data, schema), parse_partition_folders(file.path), schema
             )
-            getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows)
+            if schema is None:
+                transaction.create_namespace(parse_table_name(table).parent, if_not_exists=True)
+                schema = transaction.create_table(table, as_=rows).schema
+            else:
+                getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows)
             row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
             watch(Progress("writing rows", number, len(inputs), byte_count))
     version = transaction.version
@@ -287,6 +293,14 @@ def ingest_command(
             f"into {table}, as of version {version}"
         ),
     )
+
+
+def _has_table(lake: Lakehouse, name: str) -> bool:
+    try:
+        lake.table(name)
+    except NotFoundError:
+        return False
+    return True
 
 
 def _add_files(session: CommandContext, lake: Lakehouse, table: str, files: Sequence[str], mode: str) -> None:

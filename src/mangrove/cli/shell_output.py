@@ -30,11 +30,6 @@ _COPY: Final = re.compile(
 )
 
 
-def _has_rows(result: "Result") -> bool:
-    """Return whether a result has rows to print, not only a message."""
-    return result.frame is not None or (result.answer is not None and result.kind != "change")
-
-
 @dataclass(slots=True)
 class ShellOutput:
     """Where the results of the shell go: to the terminal or a file, in a mode, with or without a pager."""
@@ -61,7 +56,7 @@ class ShellOutput:
 
     def write(self, result: "Result") -> bool:
         """Write the rows of a result unless they are a table on the terminal, and return whether it did."""
-        if not _has_rows(result) or (self.mode == _TABLE and self.file is None):
+        if not result.has_rows or (self.mode == _TABLE and self.file is None):
             return False
         file = sys.stdout if self.file is None else self.file
         if self.mode == _TABLE:

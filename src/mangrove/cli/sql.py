@@ -1,6 +1,5 @@
 """The sql command: execution of statements and output of their results."""
 
-import csv
 import json
 import sys
 import time
@@ -13,35 +12,31 @@ from rich.console import RenderableType
 from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
+from mangrove.cli.row_output import TABLE_ROWS_MAX, RowOutput, output_options
 from mangrove.cli.row_table import render_rows
 from mangrove.cli.terminal import draw, format_quantity, supports_unicode
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.sql_port import SQL_ENGINES
-from mangrove.local.row_formats import format_cell, to_json_value
+from mangrove.local.row_formats import to_json_value
 
 if TYPE_CHECKING:
     from mangrove.sql.results import Result
 
 
 __all__ = [
-    "DISPLAYED_ROWS_MAX",
     "ENGINE_OPTION",
     "format_stats_line",
     "print_result",
     "sql_command",
-    "write_csv",
     "write_json",
 ]
 
-DISPLAYED_ROWS_MAX = 100
-"""Default maximum number of printed rows."""
-
 
 def print_result(
-    result: "Result", limit: int | None = DISPLAYED_ROWS_MAX, draw: Callable[[RenderableType], None] = draw
+    result: "Result", limit: int | None = TABLE_ROWS_MAX, draw: Callable[[RenderableType], None] = draw
 ) -> int:
     """Print the rows or the message of a result, and return the number of printed rows."""
-    if result.frame is None and (result.answer is None or result.kind == "change"):
+    if not result.has_rows:
         draw(_describe_result(result))
         return 0
     # One more row than is printed, to detect whether there are more.
@@ -62,20 +57,6 @@ def write_json(result: "Result", limit: int | None = None) -> int:
     }  # fmt: skip
     sys.stdout.write(json.dumps(document, ensure_ascii=not supports_unicode(sys.stdout)) + "\n")
     return len(rows)
-
-
-def write_csv(result: "Result", limit: int | None = None) -> int:
-    """Write the rows of a result as CSV with a header; a result without rows is printed to stderr."""
-    if result.frame is None and (result.answer is None or result.kind == "change"):
-        sys.stderr.write(_describe_result(result) + "\n")
-        return 0
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(result.columns)
-    count = 0
-    for row in result.each_row(limit):
-        writer.writerow(["" if value is None else format_cell(value) for value in row])
-        count += 1
-    return count
 
 
 def format_stats_line(result: "Result", rows: int, seconds: float) -> str:
@@ -102,23 +83,20 @@ ENGINE_OPTION = click.option(
     "sql",
     "mangrove sql ./lake 'select count(*) from shop.customers'\n"
     "mangrove sql ./lake --file load.sql\n"
-    "echo 'show tables in shop' | mangrove sql ./lake --csv",
+    "echo 'show tables in shop' | mangrove sql ./lake --format csv\n"
+    "mangrove sql ./lake 'select * from shop.customers' -o customers.parquet",
 )
 @click.argument("statements", required=False, metavar="[SQL]")
 @click.option("-f", "--file", metavar="FILE", help="Run the statements of a file.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print rows as CSV with a header.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    help=f"Maximum number of rows.  [default: {DISPLAYED_ROWS_MAX}, unlimited with --json and --csv]",
-)
+@output_options
 @ENGINE_OPTION
 def sql_command(
     session: CommandContext,
     lake: str,
     statements: str | None,
     file: str | None,
-    as_csv: bool,
+    row_format: str | None,
+    output: str | None,
     limit: int | None,
     engine: str | None,
 ) -> None:
@@ -126,16 +104,15 @@ def sql_command(
 
     The dialect is Spark SQL. DuckDB runs it if it is installed, and refuses what
     needs Spark. Stops at the first error. With --json each statement prints one JSON object per
-    line.
+    line; with --format its rows only.
     """
-    if as_csv and session.as_json:
-        raise InvalidInputError("--csv and --json exclude each other; remove one of them")
+    if session.as_json and row_format is not None and output is None:
+        raise InvalidInputError("--format and --json exclude each other; remove one of them")
+    written = RowOutput.of(session, row_format, output, limit)
     text = _read_statements(session, statements, file)
     conversation = CancellableSession(session, lake, engine)
-    write: Callable[..., int] = write_csv if as_csv else write_json if session.as_json else print_result
-    rows_max = limit if limit is not None else None if write is not print_result else DISPLAYED_ROWS_MAX
     try:
-        conversation.run(lambda: _run(session, conversation, text, lambda result: write(result, rows_max)))
+        conversation.run(lambda: _run(session, conversation, text, written))
     finally:
         if conversation.is_over:
             conversation.abandon()
@@ -143,17 +120,30 @@ def sql_command(
         conversation.cancelling.stop()
 
 
-def _run(
-    session: CommandContext, conversation: CancellableSession, text: str, write: "Callable[[Result], int]"
-) -> None:
-    began = time.monotonic()
+def _run(session: CommandContext, conversation: CancellableSession, text: str, written: RowOutput) -> None:
+    began, is_written = time.monotonic(), False
     for result in conversation.script(text):
-        rows = write(result)
+        if written.has_one_result and is_written and result.has_rows:
+            raise InvalidInputError(f"line {result.line}: a second statement has rows; write them to a file of its own")
+        rows = _write(session, result, written)
+        is_written = is_written or result.has_rows
         if session.with_stats:
             _print_stats(session, format_stats_line(result, rows, time.monotonic() - began))
         began = time.monotonic()
     if conversation.sql_session.in_transaction:
         raise InvalidInputError("the transaction was not committed and was rolled back; add COMMIT")
+
+
+def _write(session: CommandContext, result: "Result", written: RowOutput) -> int:
+    """Write a result and return the number of rows; where only rows are written, messages go to stderr."""
+    if session.as_json and written.file is None:
+        return write_json(result, written.limit)
+    if written.is_table:
+        return print_result(result, written.limit)
+    if not result.has_rows:
+        sys.stderr.write(_describe_result(result) + "\n")
+        return 0
+    return written.write(result.to_reader(written.limit))
 
 
 def _print_stats(session: CommandContext, line: str) -> None:

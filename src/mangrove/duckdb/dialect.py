@@ -67,9 +67,6 @@ def parse_spark_sql(text: str) -> Any:
 
 def find_position(node: Any) -> tuple[int | None, int | None]:
     """Return the range of a node in the text, or of the first name in it."""
-    if isinstance(node, exp.Expr):
-        for part in (node, *node.find_all(exp.Identifier, bfs=False)):
-            start, end = part.meta.get("start"), part.meta.get("end")
-            if isinstance(start, int) and isinstance(end, int):
-                return start, end + 1
-    return None, None
+    parts = (node, *node.find_all(exp.Identifier)) if isinstance(node, exp.Expr) else ()
+    ranges = [(part.meta["start"], part.meta["end"] + 1) for part in parts if "start" in part.meta]
+    return min(ranges, default=(None, None))

@@ -31,6 +31,7 @@ from mangrove.duckdb.typed_sql import (
     describe_type,
     match_types,
     quote_string,
+    require_boolean,
 )
 from mangrove.duckdb.types import NUMBERS, TEXTS, TIMESTAMPS, ValueType, is_scannable
 from mangrove.errors import InvalidInputError
@@ -163,11 +164,7 @@ class ExpressionTranslator:
 
     def _condition(self, node: Any) -> TypedSql:
         value = self.translate(node)
-        if value.type is None:
-            return cast_to(value, Boolean())
-        if not isinstance(value.type, Boolean):
-            raise SqlAnalysisError(f"a condition must be boolean, but it is {describe_type(value.type)}", node)
-        return value
+        return cast_to(value, Boolean()) if value.type is None else require_boolean(value, node)
 
     @contextmanager
     def _unchecked(self) -> Iterator[None]:
@@ -442,7 +439,8 @@ class ExpressionTranslator:
         values = [self.translate(branch.args["true"]) for branch in branches]
         values = cast_to_common_type([*values, *([self.translate(default)] if default is not None else [])], node)
         if node.this is None:
-            tests = [self.translate_condition(branch.this) for branch in branches]
+            conditions = [self.translate(branch.this) for branch in branches]
+            tests = [require_boolean(one, branch.this).text for one, branch in zip(conditions, branches, strict=True)]
         else:
             operand = self.translate(node.this)
             tests = [build_comparison("=", operand, self.translate(branch.this), node).text for branch in branches]

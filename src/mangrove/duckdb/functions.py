@@ -17,6 +17,7 @@ from mangrove.duckdb.typed_sql import (
     describe_type,
     match_types,
     raise_at,
+    require_boolean,
 )
 from mangrove.duckdb.types import (
     FLOATS,
@@ -368,9 +369,8 @@ def _build_if(arguments: Sequence[TypedSql], node: object) -> TypedSql:
     _check_count(arguments, 3, 3, node)
     condition, *branches = arguments
     yes, no = cast_to_common_type(branches, node)
-    return TypedSql(
-        f"CASE WHEN {cast_to(condition, Boolean(), node).text} THEN {yes.text} ELSE {no.text} END", yes.type
-    )
+    test = require_boolean(condition, node).text
+    return TypedSql(f"CASE WHEN {test} THEN {yes.text} ELSE {no.text} END", yes.type)
 
 
 def _build_to_date(arguments: Sequence[TypedSql], node: object) -> TypedSql:
@@ -462,7 +462,8 @@ _BuildCall: TypeAlias = Callable[[Call], TypedSql]
 
 
 def _build_count(call: Call) -> TypedSql:
-    _check_count(call.arguments, 0, 1, call.node)
+    if len(call.arguments) > 1:
+        raise NeedsSparkError("count of several columns", call.node)
     return TypedSql(call.render("count", *(value.text for value in call.arguments)), Int64())
 
 

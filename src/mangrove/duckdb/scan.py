@@ -128,7 +128,8 @@ class TableScanner:
         self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[Column]
     ) -> ArrowSource:
         if not plan.scans:
-            return schema_to_arrow(Schema(tuple(columns))).empty_table()
+            # An empty array of Arrow would import pandas where it is installed.
+            return pa.Table.from_batches([], schema_to_arrow(Schema(tuple(columns))))
         return _ScanStream(
             lambda: stream_scan(self._store, state, plan, columns, predicate, self._vectors),
             schema_to_arrow(Schema(tuple(columns))),

@@ -14,15 +14,17 @@ from mangrove.duckdb.dialect import find_position
 from mangrove.duckdb.frame import ArrowSource, Database, DuckDbFrame
 from mangrove.duckdb.query import Relation, translate_query
 from mangrove.duckdb.scan import TableScanner
-from mangrove.duckdb.typed_sql import NeedsSparkError, SqlAnalysisError, TypedSql, cast_explicitly
+from mangrove.duckdb.typed_sql import NeedsSparkError, SqlAnalysisError, TypedSql, cast_explicitly, render_constant
 from mangrove.duckdb.types import is_same_type, to_duckdb_type
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.sql_port import DUCKDB, Arguments, PositionedText, SqlErrorInfo, locate_position
 from mangrove.local.change_feed import compute_changed_rows
+from mangrove.local.row_numbers import build_row_numbers
 from mangrove.maintenance.engine_choice import LOCAL
 from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow
+from mangrove.model.names import quote_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import Column, DataType, Date, Timestamp, TimestampTz, is_nested
@@ -35,6 +37,7 @@ __all__ = ["DuckDbSqlEngine"]
 
 _PLACEHOLDER: Final = "mangrove "
 """The prefix of the names of frames in a query; no table has a name with a space after this word."""
+_ROW: Final = "mangrove row"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -129,16 +132,38 @@ class DuckDbSqlEngine:
         # ruff: noqa: S608 - the text is generated; names are quoted
         return DuckDbFrame(Relation(f"SELECT {items} FROM {name}", columns), self._database, {name: rows})
 
+    def compute_values(self, text: str, tables: Mapping[str, Mapping[str, Any]], row_count: int) -> Any:
+        """Return the value of an expression for each row, which has the columns of one or several tables."""
+        row = quote_name(_ROW)
+        numbers = build_row_numbers(row_count)
+        pieces: list[PositionedText | DuckDbFrame] = []
+        first = ""
+        for name, columns in tables.items():
+            quoted = quote_name(name)
+            on = f" ON {quoted}.{row} = {first}.{row}" if first else ""
+            first = first or quoted
+            pieces.append(PositionedText(" JOIN " if pieces else f"SELECT ({text}\n) FROM ", None))
+            pieces.append(self.create_frame_of_arrow(pa.table({**columns, _ROW: numbers})))
+            pieces.append(PositionedText(f" AS {quoted}{on}", None))
+        outcome = self.run([*pieces, PositionedText(f" ORDER BY {first}.{row}", None)])
+        if isinstance(outcome, SqlErrorInfo):
+            raise InvalidInputError(outcome.message)
+        return outcome.to_arrow().column(0)
+
     def create_one_row(self, name: str) -> DuckDbFrame:
         """Return one row with one column."""
         return self.create_frame_of_arrow(pa.table({name: pa.array([0], pa.int64())}))
 
     def create_constant_row(self, frame: DuckDbFrame, values: Sequence[Any]) -> DuckDbFrame:
         """Return one row of these values with the columns of a frame, without computing the frame."""
-        types = frame.schema.types
-        arrays = [pa.array([value]).cast(to) for value, to in zip(values, types, strict=True)]
-        row = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
-        return self.rename_columns(self.create_frame_of_arrow(row), frame.columns)
+        try:
+            items = [
+                f"CAST({render_constant(value)} AS {to_duckdb_type(kind)}) AS c{place}"
+                for place, (value, (_, kind)) in enumerate(zip(values, frame.relation.columns, strict=True))
+            ]
+        except NeedsSparkError:
+            return frame
+        return DuckDbFrame(Relation(f"SELECT {', '.join(items)}", frame.relation.columns), self._database)
 
     def rename_columns(self, frame: DuckDbFrame, names: Sequence[str]) -> DuckDbFrame:
         """Rename all columns."""

@@ -21,6 +21,7 @@ from mangrove.duckdb.types import (
     to_duckdb_type,
 )
 from mangrove.errors import InvalidInputError
+from mangrove.model.times import convert_to_utc
 from mangrove.model.types import (
     DECIMAL_PRECISION_MAX,
     Binary,
@@ -48,6 +49,8 @@ __all__ = [
     "match_types",
     "quote_string",
     "raise_at",
+    "render_constant",
+    "require_boolean",
 ]
 
 _INT_MAX: Final = 2**31 - 1
@@ -176,6 +179,20 @@ def build_literal(value: object) -> TypedSql:
             )
 
 
+def render_constant(value: object) -> str:
+    """Return a value of a manifest in DuckDB's SQL; an array of Arrow would import pandas where it is installed."""
+    if isinstance(value, datetime.datetime | datetime.time):
+        return quote_string(value.isoformat())
+    return build_literal(value).text
+
+
+def require_boolean(value: TypedSql, node: object = None) -> TypedSql:
+    """Return a condition; raise an error for any other value, and for NULL where Spark does not convert it."""
+    if not isinstance(value.type, Boolean):
+        raise SqlAnalysisError(f"a condition must be boolean, but it is {describe_type(value.type)}", node)
+    return value
+
+
 def cast_to(value: TypedSql, target: DataType, node: object = None) -> TypedSql:
     """Convert a value to a type as Spark does implicitly: NULL, numbers to wider ones, dates to timestamps.
 
@@ -238,9 +255,12 @@ def _cast_literal(text: str, value: TypedSql, target: DataType, node: object) ->
     pattern = _TIMESTAMP if isinstance(target, TIMESTAMPS) else _DATE if isinstance(target, Date) else None
     if pattern is None:
         return value if isinstance(target, TEXTS) else _cast_text(value, target, node)
-    if not pattern.fullmatch(text.strip()) or "  " in text.strip():
+    written = text.strip()
+    if isinstance(target, TimestampTz):
+        written = convert_to_utc(written) or written
+    if not pattern.fullmatch(written):
         raise NeedsSparkError(f"the {describe_type(target)} {text!r}, which is not in the form of ISO 8601", node)
-    inner = f"CAST({quote_string(text.strip())} AS TIMESTAMP)" if pattern is _TIMESTAMP else quote_string(text.strip())
+    inner = f"CAST({quote_string(written)} AS TIMESTAMP)" if pattern is _TIMESTAMP else quote_string(written)
     return TypedSql(f"CAST({inner} AS {_name_type(target)})", target)
 
 

@@ -6,9 +6,9 @@ in ANSI mode.
 
 import datetime
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.types import DataType
@@ -18,12 +18,14 @@ __all__ = [
     "Case",
     "Cast",
     "ColumnPath",
+    "EngineValues",
     "Expression",
     "InList",
     "Like",
     "Literal",
     "LiteralValue",
     "NullTest",
+    "PreparedSql",
     "RequiresSparkError",
     "ScalarFunction",
     "UnaryOp",
@@ -121,9 +123,30 @@ class ScalarFunction:
     arguments: "tuple[Expression, ...]"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineValues:
+    """Values that an SQL engine computes from columns of the rows; it is given these and the number of rows."""
+
+    columns: tuple[ColumnPath, ...]
+    compute: Callable[[Sequence[Any], int], Any]
+
+
 Expression: TypeAlias = (
-    Literal | ColumnPath | UnaryOp | BinaryOp | NullTest | InList | Like | Case | Cast | ScalarFunction
+    Literal | ColumnPath | UnaryOp | BinaryOp | NullTest | InList | Like | Case | Cast | ScalarFunction | EngineValues
 )
+
+
+class PreparedSql(str):
+    """The text of an expression that is parsed already, because an SQL engine computes a part of it."""
+
+    __slots__ = ("expression",)
+    expression: Expression
+
+    def __new__(cls, text: str, expression: Expression) -> Self:
+        """Return the text with its expression."""
+        prepared = super().__new__(cls, text)
+        prepared.expression = expression
+        return prepared
 
 
 def collect_column_paths(expression: Expression) -> frozenset[tuple[str, ...]]:

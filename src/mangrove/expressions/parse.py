@@ -30,6 +30,7 @@ from mangrove.expressions.expr import (
     Literal,
     LiteralValue,
     NullTest,
+    PreparedSql,
     RequiresSparkError,
     ScalarFunction,
     UnaryOp,
@@ -435,7 +436,7 @@ class SparkCondition:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A predicate or a local expression; exactly one of them is set."""
+    """A predicate, or a local expression with a predicate that it implies, if one is known."""
 
     predicate: Predicate | None = None
     expression: Expression | None = None
@@ -467,6 +468,8 @@ def check_not_empty(text: str, what: str = "expression") -> None:
 
 def parse_expression(text: str) -> Expression:
     """Parse an expression; raise RequiresSparkError for syntax that only Spark supports."""
+    if isinstance(text, PreparedSql):
+        return text.expression
     check_not_empty(text)
     sql = SqlText(text, "expression", RequiresSparkError)
     return _ExpressionConverter(sql).convert(parse_sql_tree(sql))
@@ -505,7 +508,7 @@ def parse_condition(where: str | Predicate | SparkCondition | None, schema: Sche
     if where is None:
         return ALL_ROWS
     if isinstance(where, SparkCondition):
-        return Condition(expression=parse_expression(where.text))
+        return Condition(where.predicate, parse_expression(where.text))
     if not isinstance(where, str):
         return Condition(bind_predicate(where, schema))
     predicate = parse_pruning_predicate(where, schema)

@@ -4,15 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.inspect.formatting import shorten_text
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.table import find_requested_table
 from mangrove.local.python_rows import to_python_rows
-from mangrove.local.scan import stream_scan
+from mangrove.local.scan import stream_scan, take_first_rows
 from mangrove.model.schema_text import format_type
-from mangrove.model.types import Column
+from mangrove.model.types import Column, is_nested
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import FileScan, plan_scan
 from mangrove.tables.table_state import TableState
@@ -22,6 +23,7 @@ __all__ = [
     "COLUMNS_MAX",
     "ROWS_READ_MAX",
     "RowColumn",
+    "RowOrder",
     "RowPage",
     "RowsInfo",
     "bound_value",
@@ -34,6 +36,7 @@ ROWS_READ_MAX: Final = 1_000_000
 """How many rows of data files are read for one page."""
 COLUMNS_MAX: Final = 100
 _PAGE_ROWS: Final = 50
+_SORTED_OFFSET_MAX: Final = 10_000
 _TEXT_CHARACTERS_MAX: Final = 2_000
 _BYTES_MAX: Final = 500
 _ENTRIES_MAX: Final = 100
@@ -45,6 +48,15 @@ class RowColumn:
 
     name: str
     type: str
+    is_sortable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """The column by which rows are sorted."""
+
+    column: str
+    is_descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,7 @@ class RowsInfo:
     name: str
     target: TableTarget
     where: str | None
+    order: RowOrder | None
     offset: int
     columns: tuple[RowColumn, ...]
     columns_left_out: int
@@ -75,35 +88,74 @@ class RowsInfo:
 
 
 def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
-    """Return the rows of a table from the query's `offset`, or those of them that match its `where`."""
+    """Return the rows of a table from the query's `offset`, or those of them that match its `where`.
+
+    The query's `sort` names a column; with the `order` "desc" its largest values are first.
+    """
     table = find_requested_table(pinned, requested)
     state = table.state()
     where, offset = requested.text("where"), requested.number("offset") or 0
     columns = state.schema.columns[:COLUMNS_MAX]
+    order = _find_order(requested, columns, offset)
+    predicate = bind_predicate(where, state.schema)
     return RowsInfo(
         pinned.seen,
         table.locator.namespace,
         table.name,
         table.target,
         where,
+        order,
         offset,
-        tuple(RowColumn(column.name, format_type(column.type)) for column in columns),
+        tuple(RowColumn(column.name, format_type(column.type), not is_nested(column.type)) for column in columns),
         len(state.schema.columns) - len(columns),
-        read_row_page(pinned.lake.effects.store, state, columns, bind_predicate(where, state.schema), offset),
+        read_row_page(pinned.lake.effects.store, state, columns, predicate, offset, order),
     )
 
 
+def _find_order(requested: PageRequest, columns: tuple[Column, ...], offset: int) -> RowOrder | None:
+    name, order = requested.text("sort"), requested.text("order")
+    if name is None:
+        return None
+    if not any(column.name == name and not is_nested(column.type) for column in columns):
+        raise InvalidInputError(f"rows cannot be sorted by {name!r}; expected a column with plain values")
+    if order not in (None, "asc", "desc"):
+        raise InvalidInputError(f"unknown order {order!r}; expected asc or desc")
+    if offset > _SORTED_OFFSET_MAX:
+        raise InvalidInputError(
+            f"the offset of sorted rows is {offset}; expected at most {_SORTED_OFFSET_MAX}: query the table with SQL"
+        )
+    return RowOrder(name, order == "desc")
+
+
 def read_row_page(
-    store: Store, state: TableState, columns: tuple[Column, ...], predicate: Predicate | None, offset: int
+    store: Store,
+    state: TableState,
+    columns: tuple[Column, ...],
+    predicate: Predicate | None,
+    offset: int,
+    order: RowOrder | None = None,
 ) -> RowPage:
-    """Read one page of rows; files before the offset are not opened if all their rows are live and match."""
+    """Read one page of rows; files before the offset are not opened if all their rows are live and match.
+
+    For sorted rows all files are read, up to the same bound.
+    """
     plan = plan_scan(state, predicate)
     scans, skipped = list(plan.scans), 0
-    while predicate is None and scans and scans[0].is_whole and skipped + scans[0].file.row_count <= offset:
+    while (
+        order is None
+        and predicate is None
+        and scans
+        and scans[0].is_whole
+        and skipped + scans[0].file.row_count <= offset
+    ):
         skipped += scans.pop(0).file.row_count
     chosen, rows_unread = limit_scans(scans)
     rows: list[tuple[Any, ...]] = []
-    for batch in stream_scan(store, state, replace(plan, scans=chosen), columns, predicate):
+    batches = stream_scan(store, state, replace(plan, scans=chosen), columns, predicate)
+    if order is not None:
+        first = take_first_rows(batches, order.column, offset + _PAGE_ROWS + 1, is_descending=order.is_descending)
+        batches = iter([] if first is None else [first])
+    for batch in batches:
         start = min(max(0, offset - skipped), batch.num_rows)
         skipped += start
         taken = batch.slice(start, _PAGE_ROWS + 1 - len(rows))
@@ -111,7 +163,8 @@ def read_row_page(
         if len(rows) > _PAGE_ROWS:
             break
     has_more = len(rows) > _PAGE_ROWS
-    return RowPage(tuple(rows[:_PAGE_ROWS]), offset + _PAGE_ROWS if has_more else None, 0 if has_more else rows_unread)
+    unread = 0 if has_more and order is None else rows_unread
+    return RowPage(tuple(rows[:_PAGE_ROWS]), offset + _PAGE_ROWS if has_more else None, unread)
 
 
 def limit_scans(scans: Iterable[FileScan], rows_max: int = ROWS_READ_MAX) -> tuple[tuple[FileScan, ...], int]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_value
 from mangrove.inspect.lineage import find_reading_views
-from mangrove.inspect.live_rows import LiveRowCount, count_live_rows
+from mangrove.inspect.live_rows import LiveRowCount, load_live_rows
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_versions import StreamInfo
@@ -189,7 +189,7 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         next_after=next_after,
         aliases=table.aliases,
         read_by=find_reading_views(pinned, locator),
-        live_rows=count_live_rows(pinned.lake.effects.store, table.state()) if is_countable else None,
+        live_rows=load_live_rows(pinned, table) if is_countable else None,
         canonical=str(_name(table, opened)),
         unavailable=unavailable,
     )

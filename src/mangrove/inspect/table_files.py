@@ -7,7 +7,7 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.formatting import format_value
-from mangrove.inspect.live_rows import LiveRowCount, count_live_rows
+from mangrove.inspect.live_rows import LiveRowCount, load_live_rows
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.table import find_requested_table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
@@ -88,7 +88,7 @@ def load_table_files_info(pinned: PinnedLakehouse, requested: PageRequest) -> Ta
         table.locator.namespace,
         table.name,
         table.target,
-        count_live_rows(pinned.lake.effects.store, state),
+        load_live_rows(pinned, table),
         len(plan.scans),
         _sum_bytes(plan),
         len(plan.files()) - len(plan.scans),

@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
-from mangrove.inspect.profile import ColumnProfile, profile_columns
 from mangrove.inspect.rows import COLUMNS_MAX, bound_value, limit_scans
 from mangrove.inspect.table import find_requested_table
+from mangrove.local.column_profile import profile_columns
 from mangrove.local.scan import stream_scan
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.schema import Schema
+from mangrove.tables.column_profile import ColumnProfile
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.transaction.deltas import TableTarget
 
@@ -45,7 +46,12 @@ def load_table_profile_info(pinned: PinnedLakehouse, requested: PageRequest) -> 
     rows = stream_scan(pinned.lake.effects.store, state, replace(plan, scans=chosen), columns)
     batches = (batch for part in rows for batch in part.to_batches())
     profiles = tuple(
-        replace(one, minimum=bound_value(one.minimum), maximum=bound_value(one.maximum))
+        replace(
+            one,
+            minimum=bound_value(one.minimum),
+            maximum=bound_value(one.maximum),
+            frequent=tuple((bound_value(value), count) for value, count in one.frequent),
+        )
         for one in profile_columns(batches, schema_to_arrow(Schema(columns)))
     )
     return TableProfileInfo(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mangrove.maintenance.vacuum import DeleteFiles
     from mangrove.metastore import RowRange
     from mangrove.model.locators import PartitionLocator, TableLocator
+    from mangrove.tables.column_profile import ColumnProfile
     from mangrove.tables.compaction import CompactionBounds, PlannedCompaction
     from mangrove.tables.merge import Assignable, MergePlan
     from mangrove.tables.stored_files import NewFile
@@ -192,6 +193,10 @@ class RowReader(Protocol):
         """Return the number of rows of a table, or of those that match `where`."""
         ...
 
+    def profile(self, rows: pa.RecordBatchReader) -> list[ColumnProfile]:
+        """Return statistics of each column of rows, in bounded memory."""
+        ...
+
     def read_files(self, files: Sequence[DataFile], table: str) -> pa.Table:
         """Return the rows of the files of a table without a schema."""
         ...
@@ -216,6 +221,10 @@ class LocalRowEngine(RowReader, Engine, Protocol):
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
         """Write files unchanged to the store, without a commit."""
+        ...
+
+    def flush_inline_rows(self, state: TableState) -> PlannedWrite:
+        """Plan deltas that move inline rows into data files, for each log that has many."""
         ...
 
     def polars_frame(self, rows: pa.Table) -> polars.DataFrame:

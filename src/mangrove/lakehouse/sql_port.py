@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from mangrove.errors import InvalidInputError
 from mangrove.maintenance.engine_choice import SPARK
@@ -26,6 +26,7 @@ __all__ = [
     "PositionedText",
     "SqlEngine",
     "SqlErrorInfo",
+    "ValueComputer",
     "check_sql_engine",
     "locate_position",
 ]
@@ -179,6 +180,15 @@ class SqlEngine(Protocol):
 
     def is_overwrite_dynamic(self) -> bool:
         """Return whether INSERT OVERWRITE replaces only the partitions of the new rows."""
+        ...
+
+
+@runtime_checkable
+class ValueComputer(Protocol):
+    """An SQL engine that computes values for rows which the local engine changes."""
+
+    def compute_values(self, text: str, tables: Mapping[str, Mapping[str, pa.Array[Any]]], row_count: int) -> Any:
+        """Return the value of an expression for each row, which has the columns of one or several tables."""
         ...
 
 

@@ -61,6 +61,8 @@ from mangrove.tables.compaction import (
     auto_compaction_bounds_of,
     is_auto_compaction_enabled,
     is_compaction_due,
+    is_flush_check_due,
+    plan_inline_flushes,
     sum_log_bytes,
 )
 from mangrove.tables.copy_on_write import is_append_only, plan_copy_on_write
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 _COMPACT: Final = "compact"
+_FLUSH: Final = "move inline rows of"
 _LOGGER: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -502,7 +505,7 @@ class Table(TableSnapshot):
     ) -> RowCounts:
         check_writable(self.target)
 
-        def statement(transaction: StagedTransaction) -> tuple[RowCounts, TableState]:
+        def statement(transaction: StagedTransaction) -> tuple[PlannedWrite, TableState]:
             workspace = transaction.workspace
             opened = open_table(workspace, self.target)
             state = load_opened_table_state(workspace, opened, with_logs=with_logs is True, is_recorded=False)
@@ -513,16 +516,15 @@ class Table(TableSnapshot):
                 complete = load_opened_table_state(workspace, opened)
                 write = plan_copy_on_write(complete, write, self._compaction_engine(complete).compact)
             stage_into_opened_table(workspace, opened, write, transaction.id)
-            return write.counts, state
+            return write, state
 
-        counts, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
-        if (
-            verb != _COMPACT
-            and is_auto_compaction_enabled(state.properties)
-            and isinstance(self.catalog, TimeTravelCatalog)
-        ):
-            self._compact_if_due()
-        return counts
+        write, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
+        if verb not in (_COMPACT, _FLUSH) and isinstance(self.catalog, TimeTravelCatalog):
+            if is_auto_compaction_enabled(state.properties):
+                self._maintain(self._compact_if_due)
+            elif is_flush_check_due(write):
+                self._maintain(self._flush_if_due)
+        return write.counts
 
     def _compaction_engine(
         self, state: TableState, bounds: CompactionBounds = UNBOUNDED, requested: str | None = None
@@ -533,20 +535,29 @@ class Table(TableSnapshot):
         on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
         return engines.spark() if on_spark else engines.local()
 
-    def _compact_if_due(self) -> None:
-        """Run a bounded part of a compaction if it is due; give up on a conflict with a concurrent commit.
+    def _maintain(self, work: Callable[[], None]) -> None:
+        """Run maintenance after a write; give up on a conflict with a concurrent commit.
 
         The preceding write is already committed. An error raised here would make callers
         repeat their write and duplicate rows, so other errors of Mangrove are only logged.
         """
         try:
-            state = self.state()
-            if is_compaction_due(state.properties, state.logs):
-                self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
+            work()
         except ConflictError:
             return
         except MangroveError as error:
             _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
+
+    def _compact_if_due(self) -> None:
+        """Run a bounded part of a compaction if it is due."""
+        state = self.state()
+        if is_compaction_due(state.properties, state.logs):
+            self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
+
+    def _flush_if_due(self) -> None:
+        """Move inline rows into data files if there are many."""
+        if plan_inline_flushes(self.state()):
+            self._write(_FLUSH, lambda state: self._engines().local().flush_inline_rows(state))
 
     def _on(
         self, engine: str | None, rows: object, verb: Callable[[Engine, TableState, Any], T]

@@ -78,11 +78,12 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
+    from mangrove.tables.column_profile import ColumnProfile
     from mangrove.tables.table_state import TableState
     from mangrove.transaction.catalog import CatalogReader
 
 
-__all__ = ["HISTORY_COLUMNS", "CatalogClient", "TableReader", "TableSnapshot"]
+__all__ = ["HISTORY_COLUMNS", "PROFILE_COLUMNS", "CatalogClient", "TableReader", "TableSnapshot"]
 
 HISTORY_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
     "version": lambda entry: entry.version,
@@ -91,6 +92,18 @@ HISTORY_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
     "message": lambda entry: entry.message,
 }
 """The columns of the HTML form of a history."""
+PROFILE_COLUMNS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "column": lambda profile: profile.name,
+    "type": lambda profile: profile.type,
+    "nulls": lambda profile: profile.nulls,
+    "distinct": lambda profile: (
+        None if profile.distinct is None else f"{'' if profile.is_distinct_exact else '~'}{profile.distinct}"
+    ),
+    "min": lambda profile: profile.minimum,
+    "max": lambda profile: profile.maximum,
+    "most frequent": lambda profile: profile.frequent[0][0] if profile.frequent else "",
+}
+"""The columns of the table of profiles."""
 
 
 class CatalogClient(Protocol):
@@ -358,6 +371,16 @@ class TableSnapshot:
     def count(self, where: str | Expr | Predicate | None = None) -> int:
         """Return the number of rows, or of those that match `where`; only what the answer needs is read."""
         return self.scan(where).count()
+
+    def profile(
+        self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None
+    ) -> Listing[ColumnProfile]:
+        """Return statistics of each column: nulls, distinct and frequent values, bounds and a histogram.
+
+        All rows that match `where` are read, in bounded memory. More than 16,384 distinct values
+        are estimated, with an error of about 1 %.
+        """
+        return Listing(self._engines().reader().profile(self.to_reader(columns, where)), PROFILE_COLUMNS)
 
     def to_pandas(
         self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -108,14 +108,25 @@ def _is_empty_replace(delta: Delta) -> bool:
 def _delete_replaced_deltas(
     workspace: Workspace, reading: CatalogReader, deltas: Mapping[PartitionLocator, Delta]
 ) -> None:
-    """Delete the deltas that a replacement supersedes; earlier versions still contain them."""
-    through = {
-        locator: delta.replaces_through
+    """Delete the deltas that a replacement supersedes; earlier versions still contain them.
+
+    A compaction of some files supersedes the deltas that had these rows inline, and no others.
+    """
+    replacing = {
+        locator: delta
         for locator, delta in deltas.items()
-        if delta.type is DeltaType.REPLACE and not delta.replaced_locations
+        if delta.type is DeltaType.REPLACE and (not delta.replaced_locations or delta.replaces_through is not None)
     }
-    for there, _ in list(reading.children_of(Kind.DELTA, list(through))):
+    for there, value in list(reading.children_of(Kind.DELTA, list(replacing))):
         assert isinstance(there, DeltaLocator)
-        limit = through[there.parent]
-        if limit is None or there.position <= limit:
+        assert isinstance(value, Delta)
+        by = replacing[there.parent]
+        is_before = by.replaces_through is None or there.position <= by.replaces_through
+        if is_before and (not by.replaced_locations or _had_rows_inline(value, by.replaced_locations)):
             workspace.delete(there)
+
+
+def _had_rows_inline(delta: Delta, replaced: Collection[str]) -> bool:
+    entries = delta.manifest.entries
+    is_whole = delta.type is not DeltaType.REPLACE and all(entry.location in replaced for entry in entries)
+    return is_whole and bool(entries) and not delta.manifest.stored_files

@@ -8,16 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.local.data_files import FileWriter
+from mangrove.local.keys import deduplicate_keys
 from mangrove.local.parallel import map_parallel
-from mangrove.local.scan import get_column, stream_scan
+from mangrove.local.parquet import read_columns
+from mangrove.local.scan import get_column, run_scan, stream_scan
 from mangrove.maintenance.compaction import ReportFraction
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
-from mangrove.tables.compaction import Compaction, resolve_clustering_columns, resolve_clustering_property
+from mangrove.tables.compaction import Compaction, InlineFlush, resolve_clustering_columns, resolve_clustering_property
 from mangrove.tables.table_state import TableState
-from mangrove.tables.write_plan import group_files_by_log
+from mangrove.tables.write_plan import build_delete_delta, group_files_by_log
 
-__all__ = ["write_compacted_files"]
+__all__ = ["write_compacted_files", "write_flushed_files"]
 
 _SHARE_OF_READING = 0.5
 """Reading and writing take about the same time, for progress reports."""
@@ -47,6 +49,19 @@ def write_compacted_files(files: FileWriter, compaction: Compaction, report: Rep
         files = replace(files, file_size_bytes=2 * files.file_size_bytes)
     written = files.write_tables(state, tables)
     return [file for there in group_files_by_log(state, written).values() for file in there]
+
+
+def write_flushed_files(files: FileWriter, flush: InlineFlush) -> list[DataFile]:
+    """Write the inline rows of a log as data files, and the keys that delete rows of other files."""
+    state, store = flush.state, files.store
+    rows = run_scan(store, state, flush.merged, state.schema.columns, vectors=files.vectors)
+    files = replace(files, is_inlining=False)
+    written = [file for there in group_files_by_log(state, files.write(state, rows)).values() for file in there]
+    if not flush.key_files:
+        return written
+    keys = pa.concat_tables([read_columns(store, file, state.key_columns) for file in flush.key_files])
+    deleted = [file for _, file in files.write_keys(state, deduplicate_keys(keys, state.key_columns))]
+    return [*build_delete_delta(deleted, state.version.keys).manifest.entries, *written]
 
 
 def _group_tables(

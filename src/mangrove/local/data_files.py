@@ -1,7 +1,7 @@
 """Writer of data files: partitioning, sorting, file size and column statistics."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.conform import FIELD_ID
+from mangrove.local.inline_rows import encode_inline_rows
 from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import encode_parquet, encode_with_metadata
 from mangrove.local.python_rows import to_plain_value
@@ -16,9 +17,10 @@ from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import RowMaskCache, build_position_delete_rows, get_column
 from mangrove.model.arrow_schema import type_to_arrow
-from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
+from mangrove.model.manifests import ARROW_STREAM, ColumnStatistics, DataFile, FileKind
 from mangrove.model.partitioning import (
     UNPARTITIONED,
+    UNSORTED,
     Days,
     Direction,
     Hours,
@@ -41,6 +43,7 @@ from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
     build_data_file_path,
+    inline_rows_max_bytes_of,
     select_statistics_columns,
     split_row_ranges,
 )
@@ -236,10 +239,14 @@ class FileWriter:
     """The number of threads that encode large files, for which rows are split into more files."""
     vectors: RowMaskCache | None = None
     """The cached deletion vectors for the rows that a write reads."""
+    is_inlining: bool = False
+    """Whether few rows are returned inline instead of written, as the table allows."""
 
     def write(self, state: TableState, rows: pa.Table) -> list[tuple[tuple[Value | None, ...], DataFile]]:
         """Write rows with all columns of the table; return each file with its partition values."""
-        return self.write_tables(state, [rows])
+        version = state.version
+        inline = self._inline(state, rows, version.partition_scheme, version.sort_scheme)
+        return self.write_tables(state, [rows]) if inline is None else inline
 
     def write_tables(
         self, state: TableState, tables: Iterable[pa.Table]
@@ -252,6 +259,9 @@ class FileWriter:
 
     def write_keys(self, state: TableState, keys: pa.Table) -> Iterator[tuple[tuple[Value | None, ...], DataFile]]:
         """Write an equality delete file; return each file with the values of its log."""
+        inline = self._inline(state, keys, state.log_scheme)
+        if inline is not None:
+            return iter(inline)
         return self._write_parts(state, split_by_partition(keys, state.log_scheme, state.schema))
 
     def write_positions(self, state: TableState, location: str, positions: Any) -> DataFile:
@@ -260,6 +270,25 @@ class FileWriter:
         path = build_data_file_path(state.table_id, self.new_id())
         self.store.put(path, data)
         return DataFile(path, len(data), len(positions), kind=FileKind.POSITION_DELETES, applies_to=location)
+
+    def _inline(
+        self, state: TableState, rows: pa.Table, scheme: PartitionScheme, order: SortScheme = UNSORTED
+    ) -> list[tuple[tuple[Value | None, ...], DataFile]] | None:
+        """Return the rows as inline files, or None if they are too large together."""
+        bytes_max = inline_rows_max_bytes_of(state) if self.is_inlining else 0
+        if not bytes_max or rows.nbytes > bytes_max:
+            return None
+        encoder = _FileEncoder.of(state)
+        files = [
+            (
+                values,
+                encoder.encode_inline(
+                    build_data_file_path(state.table_id, self.new_id()), sort_rows(part, order, state.schema)
+                ),
+            )
+            for values, part in split_by_partition(rows, scheme, state.schema)
+        ]
+        return files if sum(file.size_bytes for _, file in files) <= bytes_max else None
 
     def _write_parts(
         self,
@@ -330,20 +359,28 @@ class _FileEncoder:
     ) -> tuple[tuple[Value | None, ...], DataFile, bytes]:
         """Return partition values, the entry of a file and its bytes."""
         values, path, rows = item
-        present = set(rows.column_names)
-        columns = [(names, column_id) for names, column_id in self.columns if names[0] in present]
         data, metadata = encode_with_metadata(rows)
         # Bounds of few rows are computed in less time than they are read from the footer.
         bounds = _read_bounds(metadata, rows.schema) if rows.nbytes > _LARGE_BYTES_MIN else None
-        statistics = compute_statistics(rows, columns, bounds)
+        return values, self._describe(path, rows, len(data), bounds), data
+
+    def encode_inline(self, path: str, rows: pa.Table) -> DataFile:
+        """Return the entry of rows that it contains."""
+        data = encode_inline_rows(rows)
+        return replace(self._describe(path, rows, len(data)), content_type=ARROW_STREAM, inline_rows=data)
+
+    def _describe(
+        self, path: str, rows: pa.Table, size_bytes: int, bounds: Mapping[int, Any] | None = None
+    ) -> DataFile:
+        present = set(rows.column_names)
+        columns = [(names, column_id) for names, column_id in self.columns if names[0] in present]
         sort_scheme = self.state.version.sort_scheme
-        file = DataFile(
+        return DataFile(
             path,
-            len(data),
+            size_bytes,
             rows.num_rows,
             schema_id=self.state.schema.schema_id,
             sort_scheme_id=sort_scheme.id if sort_scheme.fields else None,
             source_size_bytes=rows.nbytes,
-            statistics=statistics,
+            statistics=compute_statistics(rows, columns, bounds),
         )
-        return values, file, data

@@ -14,7 +14,8 @@ import pyarrow as pa
 from mangrove.expressions.parse import SparkCondition, bind_predicate, parse_condition
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.change_feed import compute_changed_rows
-from mangrove.local.compaction import write_compacted_files
+from mangrove.local.column_profile import profile_columns
+from mangrove.local.compaction import write_compacted_files, write_flushed_files
 from mangrove.local.conform import (
     cast_rows,
     check_rows_fit,
@@ -60,7 +61,14 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
 from mangrove.storage.port import Store
-from mangrove.tables.compaction import UNBOUNDED, CompactionBounds, PlannedCompaction, plan_table_compaction
+from mangrove.tables.column_profile import ColumnProfile
+from mangrove.tables.compaction import (
+    UNBOUNDED,
+    CompactionBounds,
+    PlannedCompaction,
+    plan_inline_flushes,
+    plan_table_compaction,
+)
 from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.stored_files import NewFile, build_stored_file_path
@@ -132,6 +140,10 @@ class LocalReader:
         predicate = bind_predicate(where, state.schema)
         return count_matching_rows(self._store, state, plan_scan(state, predicate), predicate, self._vectors)
 
+    def profile(self, rows: pa.RecordBatchReader) -> list[ColumnProfile]:
+        """Return statistics of each column of rows, in bounded memory."""
+        return profile_columns(rows, rows.schema)
+
     def read_files(self, files: Sequence[DataFile], table: str) -> pa.Table:
         """Return the rows of the files of a table without a schema."""
         return read_stored_files(self._store, files, table)
@@ -167,7 +179,7 @@ class LocalEngine(LocalReader):
     def __init__(self, store: Store, new_id: Callable[[], str], file_size_bytes: int = FILE_SIZE_BYTES) -> None:
         super().__init__(store)
         threads = min(pa.cpu_count(), THREADS_MAX)
-        self._files = FileWriter(store, new_id, file_size_bytes, threads, self._vectors)
+        self._files = FileWriter(store, new_id, file_size_bytes, threads, self._vectors, is_inlining=True)
 
     def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
         """Write files unchanged, under new names, without a commit."""
@@ -295,6 +307,11 @@ class LocalEngine(LocalReader):
         """Plan a compaction of the deltas of each log that needs it."""
         plan = plan_table_compaction(state, self._files.file_size_bytes, bounds)
         return compact_table(plan, state.name, partial(write_compacted_files, self._files), watch)
+
+    def flush_inline_rows(self, state: TableState) -> PlannedWrite:
+        """Plan deltas that move inline rows into data files, for each log that has many."""
+        flushes = plan_inline_flushes(state)
+        return plan_write({one.log_values: one.delta(write_flushed_files(self._files, one)) for one in flushes})
 
 
 def _prepare_rows(state: TableState, rows: object) -> pa.Table:

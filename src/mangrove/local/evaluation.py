@@ -21,6 +21,7 @@ from mangrove.expressions.expr import (
     Case,
     Cast,
     ColumnPath,
+    EngineValues,
     Expression,
     InList,
     Like,
@@ -264,6 +265,8 @@ def evaluate_expression(expression: Expression, rows: pa.Table, naming: ColumnLo
             return cast_array(of(operand), type_to_arrow(target_type))
         case ScalarFunction(name, arguments):
             return _call_function(name, arguments, rows, naming)
+        case EngineValues(columns, compute):
+            return _one_chunk(compute([of(column) for column in columns], rows.num_rows))
         case _:
             assert_never(expression)
 

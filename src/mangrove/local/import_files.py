@@ -133,8 +133,8 @@ _REMEDIES: Final = {
 _TEXT_ENDINGS: Final = (".csv", ".jsonl", ".ndjson")
 
 
-def read_row_file(name: str, data: bytes, schema: Schema) -> pa.Table:
-    """Return the rows of a file, by the type in its name, with the types of the schema."""
+def read_row_file(name: str, data: bytes, schema: Schema | None = None) -> pa.Table:
+    """Return the rows of a file, by the type in its name, with the types of the schema or of the file itself."""
     ending = next((ending for ending in ROW_FILE_SUFFIXES if name.lower().endswith(ending)), None)
     if ending is None:
         remedy = next(
@@ -143,7 +143,7 @@ def read_row_file(name: str, data: bytes, schema: Schema) -> pa.Table:
         raise InvalidInputError(f"{name} ends in none of {', '.join(ROW_FILE_SUFFIXES)}: {remedy}")
     if ending in _TEXT_ENDINGS:
         _check_text(name, data)
-    types = {column.name: type_to_arrow(column.type) for column in schema.columns}
+    types = {} if schema is None else {column.name: type_to_arrow(column.type) for column in schema.columns}
     try:
         found: pa.Table = _READERS[ending](data, types)
         # A file can declare invalid bytes as text.
@@ -196,9 +196,10 @@ def parse_partition_folders(path: str) -> dict[str, str | None]:
     return {unquote(name): None if value == _NULL else unquote(value) for name, equals, value in steps if equals}
 
 
-def add_partition_columns(rows: pa.Table, values: Mapping[str, str | None], schema: Schema) -> pa.Table:
-    """Return the rows with these values as columns of the table's types, unless the file has the column."""
-    types = {column.name.casefold(): type_to_arrow(column.type) for column in schema.columns}
+def add_partition_columns(rows: pa.Table, values: Mapping[str, str | None], schema: Schema | None) -> pa.Table:
+    """Return the rows with these values as columns of the table's types, or as text, unless the file has the column."""
+    columns = () if schema is None else schema.columns
+    types = {column.name.casefold(): type_to_arrow(column.type) for column in columns}
     there = {name.casefold() for name in rows.column_names}
     for name, text in values.items():
         if name.casefold() in there:

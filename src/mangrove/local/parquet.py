@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.local.conform import FIELD_ID, Matching, conform_rows, match_by_id, match_by_name
+from mangrove.local.inline_rows import InlineRowsReader
 from mangrove.local.parallel import map_parallel
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
@@ -43,6 +44,7 @@ __all__ = [
     "encode_with_metadata",
     "find_footer_checksum",
     "is_footer_checksum_valid",
+    "open_data_file",
     "parse_footer_size",
     "read_columns",
     "write_buffer_bytes",
@@ -302,16 +304,23 @@ class DataFileReader:
             ) from error
 
 
+def open_data_file(store: Store, file: DataFile) -> DataFileReader | InlineRowsReader:
+    """Open a data file, or its inline rows."""
+    return InlineRowsReader(file) if file.is_inline else DataFileReader(store, file)
+
+
 def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.Table:
     """Return the rows of a file with these columns; a column that the file lacks is null."""
     if not columns:
         # Only the number of rows is requested, which the manifest has.
         return pa.table({"rows": pa.nulls(file.row_count)}).select([])
-    return DataFileReader(store, file).read_all(columns)
+    return open_data_file(store, file).read_all(columns)
 
 
 def count_rows(store: Store, file: DataFile) -> int:
     """Return the number of rows of a file by reading it; for other formats and external files, the recorded number."""
+    if file.is_inline:
+        return InlineRowsReader(file).row_count
     if file.content_type != PARQUET or is_uri(file.location):
         return file.row_count
     try:

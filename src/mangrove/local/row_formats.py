@@ -84,11 +84,11 @@ def slice_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
             yield batch.slice(start, _CHUNK_ROWS)
 
 
-def open_frame(frame: Any) -> pa.RecordBatchReader:
+def open_frame(frame: Any, limit: int | None = None) -> pa.RecordBatchReader:
     """Return a reader of the rows of an SQL engine's frame, which DuckDB computes on demand and Spark at once."""
     if hasattr(frame, "to_batches"):
-        return pa.RecordBatchReader.from_batches(frame.schema, frame.to_batches())
-    rows: pa.Table = frame.toArrow()
+        return pa.RecordBatchReader.from_batches(frame.schema, frame.to_batches(limit))
+    rows: pa.Table = (frame if limit is None else frame.limit(limit)).toArrow()
     return rows.to_reader()
 
 

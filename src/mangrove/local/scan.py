@@ -9,7 +9,7 @@ understand the files as they are.
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from threading import Lock
 from typing import Any, Final, TypeVar, assert_never
 from weakref import WeakValueDictionary
@@ -30,9 +30,10 @@ from mangrove.expressions.predicates import (
     StartsWith,
     collect_column_ids,
 )
+from mangrove.local.inline_rows import InlineRowsReader
 from mangrove.local.keys import find_visible_rows
 from mangrove.local.parallel import map_ahead, map_parallel
-from mangrove.local.parquet import DataFileReader, read_columns
+from mangrove.local.parquet import DataFileReader, open_data_file, read_columns
 from mangrove.local.row_group_pruning import prune_row_groups
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
@@ -61,6 +62,7 @@ __all__ = [
     "run_scan_by_file",
     "select_columns",
     "stream_scan",
+    "take_first_rows",
 ]
 
 T = TypeVar("T")
@@ -229,7 +231,7 @@ class _RowGroup:
     """The index of the file in the plan."""
     scan: FileScan
     """The file with the deletes that `visible` does not include."""
-    reader: DataFileReader | None
+    reader: DataFileReader | InlineRowsReader | None
     number: int
     start: int
     count: int
@@ -346,16 +348,29 @@ class _Scanner:
         self._vectors = vectors
         self._predicate_columns = _select_predicate_columns(state.schema, predicate)
         self._key_file_locks = {one.file.location: Lock() for one in plan.key_files}
-        self._key_file_readers: WeakValueDictionary[str, DataFileReader] = WeakValueDictionary()
+        self._key_file_readers: WeakValueDictionary[str, DataFileReader | InlineRowsReader] = WeakValueDictionary()
         self._delete_keys: dict[tuple[str, tuple[int, ...]], pa.Table] = {}
 
     def map_row_groups(self, work: Callable[[_RowGroup], T]) -> Iterator[tuple[_RowGroup, T]]:
         """Yield each row group of the plan with the result of `work`, in order."""
-        opened = map_ahead(self._open, list(enumerate(self._plan.scans)))
-        groups = self._with_vectors(group for groups in opened for group in groups)
-        return map_ahead(
-            lambda group: (group, work(group)), groups, lambda group: group.size_bytes, _IN_FLIGHT_BYTES_MAX
+        # Inline rows are decoded in less time than a thread needs to start.
+        scans = groupby(enumerate(self._plan.scans), key=lambda numbered: numbered[1].file.is_inline)
+        opened = (
+            groups
+            for is_inline, some in scans
+            for groups in (map(self._open, some) if is_inline else map_ahead(self._open, some))
         )
+        by_kind = groupby(
+            self._with_vectors(group for groups in opened for group in groups),
+            key=lambda group: group.scan.file.is_inline,
+        )
+        for is_inline, groups in by_kind:
+            if is_inline:
+                yield from ((group, work(group)) for group in groups)
+            else:
+                yield from map_ahead(
+                    lambda group: (group, work(group)), groups, lambda group: group.size_bytes, _IN_FLIGHT_BYTES_MAX
+                )
 
     def read(self, group: _RowGroup) -> pa.Table:
         """Return the rows of a row group that are visible and match."""
@@ -407,6 +422,8 @@ class _Scanner:
             # Nothing of the file is read: the manifest has the number of its rows.
             return [_RowGroup(place, scan, None, _WHOLE_FILE, 0, scan.file.row_count, 0)]
         reader = self._open_file(scan.file)
+        if isinstance(reader, InlineRowsReader):
+            return [_RowGroup(place, scan, reader, 0, 0, reader.row_count, scan.file.source_size_bytes or 0)]
         groups = [reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups)]
         starts = [0, *accumulate(group.num_rows for group in groups)]
         row_bytes = (scan.file.source_size_bytes or 0) // max(1, scan.file.row_count)
@@ -417,12 +434,12 @@ class _Scanner:
             for number in prune_row_groups(reader, scan.file, self._schema, self._predicate)
         ]
 
-    def _open_file(self, file: DataFile) -> DataFileReader:
+    def _open_file(self, file: DataFile) -> DataFileReader | InlineRowsReader:
         """Open a file; one that is read for its rows and for its delete keys is opened once."""
         if file.location not in self._key_file_locks:
-            return DataFileReader(self._store, file)
+            return open_data_file(self._store, file)
         with self._key_file_locks[file.location]:
-            reader = self._key_file_readers.get(file.location) or DataFileReader(self._store, file)
+            reader = self._key_file_readers.get(file.location) or open_data_file(self._store, file)
             self._key_file_readers[file.location] = reader
             return reader
 
@@ -524,3 +541,13 @@ def _select_predicate_columns(schema: Schema, predicate: Predicate | None) -> tu
     """Return the columns of a table that a predicate refers to."""
     roots = {schema.path_of(column_id)[0] for column_id in (collect_column_ids(predicate) if predicate else ())}
     return tuple(column for column in schema.columns if column.name in roots)
+
+
+def take_first_rows(parts: Iterable[pa.Table], name: str, count: int, *, is_descending: bool) -> pa.Table | None:
+    """Return the first rows in the order of a column, nulls last; only these and one part are in memory."""
+    first: pa.Table | None = None
+    keys: Any = [(name, "descending" if is_descending else "ascending")]
+    for part in parts:
+        rows = part if first is None else pa.concat_tables([first, part])
+        first = rows.take(pc.sort_indices(rows, sort_keys=keys).slice(0, count))
+    return first

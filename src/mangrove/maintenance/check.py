@@ -120,6 +120,9 @@ class FileChecker:
         if file.location in self._seen:
             return
         self._seen.add(file.location)
+        if file.is_inline:
+            self._wait_for_count(file)
+            return
         paths = resolve_paths(file.location, self._store.uri)
         if not paths:
             self.elsewhere += 1
@@ -139,7 +142,11 @@ class FileChecker:
             yield Problem(file.location, "a referenced data file is missing")
         elif size != file.size_bytes:
             yield Problem(file.location, f"the data file has {size} bytes, but its manifest says {file.size_bytes}")
-        elif self._count_rows is not None:
+        else:
+            self._wait_for_count(file)
+
+    def _wait_for_count(self, file: DataFile) -> None:
+        if self._count_rows is not None:
             # There may be millions of files; drop their statistics.
             self._waiting.append(replace(file, statistics=()))
 

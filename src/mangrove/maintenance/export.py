@@ -310,7 +310,7 @@ def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:
             required.update(lake.maintenance.files_of([plan.snapshot]))
             for table in plan.tables:
                 for delta in _deltas(plan.snapshot, TableIdentity(table.namespace_id, table.id)):
-                    for file in delta.manifest.entries:
+                    for file in delta.manifest.stored_files:
                         required.update(resolve_paths(file.location, lake.store.uri))
         case ExportMode.MINIMAL:
             assert plan.root is not None

@@ -19,12 +19,17 @@ _SAME_STORE = {"s3a": "s3", "s3n": "s3"}
 
 
 def visit_reachable_files(
-    lake: MaintenanceContext, snapshots: Iterable[MetastoreSnapshot], visit: Callable[[str], object]
+    lake: MaintenanceContext,
+    snapshots: Iterable[MetastoreSnapshot],
+    visit: Callable[[str], object],
+    *,
+    with_inline: bool = False,
 ) -> frozenset[str]:
     """Call `visit` with the path of each file that the versions reference, some more than once.
 
     Return the folders of external tables below the lakehouse root: their files are not
-    managed. Versions are visited one by one, and no list of files is built.
+    managed. Versions are visited one by one, and no list of files is built. `with_inline`
+    includes the locations of inline rows, where a publication as Iceberg writes files.
     """
     folders: set[str] = set()
 
@@ -33,7 +38,7 @@ def visit_reachable_files(
         for snapshot in snapshots:
             for value in scan_changed_objects(lake, before, snapshot, (Kind.TABLE, Kind.DELTA)):
                 if isinstance(value, Delta):
-                    for file in value.manifest.entries:
+                    for file in value.manifest.entries if with_inline else value.manifest.stored_files:
                         for path in resolve_paths(file.location, lake.store.uri):
                             visit(path)
                 elif isinstance(value, TableEntry) and value.location is not None:

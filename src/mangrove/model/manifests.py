@@ -1,7 +1,7 @@
 """Manifests with data files, delete files and column statistics."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from mangrove.errors import FormatError, InvalidInputError
@@ -12,6 +12,7 @@ from mangrove.model.types import COLUMN_ID_MAX
 from mangrove.model.values import Value, normalize_value
 
 __all__ = [
+    "ARROW_STREAM",
     "EMPTY_MANIFEST",
     "IDENTITY_ENCODING",
     "PARQUET",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 PARQUET: Final = "application/parquet"
+ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 IDENTITY_ENCODING: Final = "identity"
 
 
@@ -87,7 +89,10 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a delta: data or deletes."""
+    """One file of a delta: data or deletes.
+
+    The rows of a small file can be inline: then there is no file at `location`, which only identifies the rows.
+    """
 
     location: str
     """A path below the lakehouse root, or the URI of an external file, which is listed but never opened."""
@@ -111,6 +116,8 @@ class DataFile:
     """Key deletes: the columns whose values say which rows are deleted."""
     statistics: tuple[ColumnStatistics, ...] = ()
     """Ordered by column id."""
+    inline_rows: bytes | None = field(default=None, repr=False)
+    """The content of the file, an Arrow IPC stream, if it is inline."""
 
     def __post_init__(self) -> None:
         check_text(self.location, "a file's location")
@@ -142,6 +149,22 @@ class DataFile:
                     f"{self.location} has statistics of column {left.column_id} before those of {right.column_id}: "
                     "they are ordered by column id, one for each column"
                 )
+        if self.inline_rows is not None:
+            self._check_inline_rows(self.inline_rows)
+
+    def _check_inline_rows(self, rows: bytes) -> None:
+        is_stream = (self.content_type, self.content_encoding) == (ARROW_STREAM, IDENTITY_ENCODING)
+        if not is_stream or self.kind is FileKind.POSITION_DELETES or is_uri(self.location):
+            raise InvalidInputError(
+                f"{self.location} has inline rows; expected data or key deletes of the content type {ARROW_STREAM}"
+            )
+        if len(rows) != self.size_bytes:
+            raise InvalidInputError(f"{self.location} has {len(rows)} bytes of inline rows, not {self.size_bytes}")
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether the manifest contains the rows, so that there is no file."""
+        return self.inline_rows is not None
 
     @property
     def path(self) -> str:
@@ -173,6 +196,11 @@ class Manifest:
         object.__setattr__(self, "entries", tuple(self.entries))
         if self.id is not None:
             check_id(self.id, "manifest id")
+
+    @property
+    def stored_files(self) -> tuple[DataFile, ...]:
+        """The entries that have a file, without inline ones."""
+        return tuple(entry for entry in self.entries if not entry.is_inline)
 
     @property
     def row_count(self) -> int:

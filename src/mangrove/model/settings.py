@@ -103,6 +103,11 @@ class LakehouseSettings:
         """Whether processes commit as a group if they compete for the next version; never in a strict tree."""
         return self.properties.get(INTENTS_PROPERTY, "").lower() == "true" and not self.is_strict_tree
 
+    @property
+    def allows_inline_rows(self) -> bool:
+        """Whether manifests may contain rows, which readers of the original formats do not find."""
+        return not self.is_strict_tree and not self.is_readable_by_deltacat
+
     def row_size_bytes(self, schema_id_size_bytes: int = KEY_SCHEMA_ID_SIZE_BYTES) -> int:
         """Return the maximum size of one row of a key table; the older revision of the tree format has larger keys."""
         return (

@@ -22,16 +22,21 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
+from mangrove.local.inline_rows import InlineRowsReader
+from mangrove.model.manifests import DataFile
 from mangrove.spark.deletion_vectors import DeletionVectorCache, KeyBitmapCache
-from mangrove.spark.worker_read import WorkerReader
+from mangrove.spark.pyspark_versions import arrow_schema
+from mangrove.spark.types import from_spark_schema
+from mangrove.spark.worker_read import WorkerReader, add_row_numbers
 from mangrove.storage.local_links import refuse_links
 
 __all__ = ["FileLists", "ListedFile", "RootsOf", "encode_file_log"]
@@ -55,6 +60,8 @@ class ListedFile:
     """Whether its columns have field ids."""
     folder: str = ""
     """The end of its folder that has the values of partition columns, such as `day=3/`."""
+    inline: DataFile | None = None
+    """The entry with the rows, if there is no file."""
 
     @property
     def partitioned_folder(self) -> str:
@@ -88,6 +95,10 @@ class FileLists:
         """Return the rows of the files, with columns matched by field id."""
         if not files:
             return self.session.createDataFrame([], schema)
+        stored = [file for file in files if file.inline is None]
+        if len(stored) < len(files):
+            rows = self._inline_rows(files, schema)
+            return self.read(stored, schema).unionByName(rows) if stored else rows
         if self.worker is not None:
             return self.worker.read(self.session, self._entries(files), schema)
         own, others = self._divided(files)
@@ -100,6 +111,10 @@ class FileLists:
         self, files: Sequence[ListedFile], schema: StructType, number: str, row_index: str | None = None
     ) -> DataFrame:
         """Return the rows with a column for their file number and optionally one for their position."""
+        stored = [file for file in files if file.inline is None]
+        if len(stored) < len(files):
+            rows = self._inline_rows(files, schema, number, row_index)
+            return self.read_numbered(stored, schema, number, row_index).unionByName(rows) if stored else rows
         if self.worker is not None:
             return self.worker.read(self.session, self._entries(files), schema, number, row_index)
         own, others = self._divided(files)
@@ -118,7 +133,22 @@ class FileLists:
 
     def can_number_files(self, files: Sequence[ListedFile], schema: StructType) -> bool:
         """Return whether one scan can number many files."""
-        return self.worker is not None or self._trusts(files, schema)
+        return self.worker is not None or self._trusts([file for file in files if file.inline is None], schema)
+
+    def _inline_rows(
+        self, files: Sequence[ListedFile], schema: StructType, number: str | None = None, row_index: str | None = None
+    ) -> DataFrame:
+        """Return the inline rows of files as a local relation."""
+        columns = from_spark_schema(schema)
+        parts: list[Any] = []
+        for file in files:
+            if file.inline is not None:
+                rows: Any = InlineRowsReader(file.inline).read_all(columns)
+                parts.append(add_row_numbers(rows, file.number, number, row_index))
+        added = [StructField(name, LongType()) for name in (number, row_index) if name is not None]
+        expected = StructType([*schema.fields, *added])
+        arrow = arrow_schema(expected)
+        return self.session.createDataFrame(pa.concat_tables(parts).select(arrow.names).cast(arrow), expected)
 
     def _divided(self, files: Sequence[ListedFile]) -> tuple[list[ListedFile], list[ListedFile]]:
         """Return the files with and those without field ids."""

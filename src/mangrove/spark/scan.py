@@ -278,9 +278,10 @@ def _narrow_schema(
 
 
 def _to_listed_file(file: DataFile, root_uri: str, number: int) -> ListedFile:
-    if file.content_type != PARQUET:
+    if file.content_type != PARQUET and not file.is_inline:
         raise FormatError(f"{file.path} has the content type {file.content_type}; only Parquet files can be read")
-    return ListedFile(root_uri + file.path, file.size_bytes, number, has_column_ids(file.location))
+    inline = file if file.is_inline else None
+    return ListedFile(root_uri + file.path, file.size_bytes, number, has_column_ids(file.location), inline=inline)
 
 
 @dataclass(frozen=True, slots=True)

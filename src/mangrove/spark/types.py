@@ -1,6 +1,8 @@
 """Conversion between table schemas and Spark schemas, with column ids."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 from pyspark.sql import functions as f
@@ -9,6 +11,7 @@ from pyspark.sql import types as spark
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
+    COLUMN_ID_MAX,
     ELEMENT_NAME,
     KEY_NAME,
     VALUE_NAME,
@@ -157,8 +160,12 @@ def detect_column_types(schema: spark.StructType) -> dict[str, DataType | None]:
 
 
 def from_spark_schema(schema: spark.StructType) -> tuple[Column, ...]:
-    """Return the schema of a Spark schema that `to_spark_schema` created, as far as reading needs it."""
-    return tuple(_field_of(field, "") for field in schema.fields)
+    """Return the schema of a Spark schema that `to_spark_schema` created, as far as reading needs it.
+
+    Elements, keys and values, which have no ids in Spark, get unused ones.
+    """
+    unused = count(COLUMN_ID_MAX, -1)
+    return tuple(_restore_column(field, unused) for field in schema.fields)
 
 
 def to_spark_schema(schema: Schema, *, with_ids: bool = True) -> spark.StructType:
@@ -190,12 +197,25 @@ def _inner(name: str, given: spark.DataType, path: str) -> Column:
     return Column(0, name, inner)
 
 
-def _field_of(field: spark.StructField, path: str) -> Column:
-    """Return the column of a Spark field, with its ids and those of nested fields."""
-    column = _inner(field.name, field.dataType, path)
-    if isinstance(field.dataType, spark.StructType):
-        column = replace(column, type=Struct(tuple(_field_of(inner, path) for inner in field.dataType.fields)))
-    return replace(column, id=(field.metadata or {}).get(FIELD_ID, 0))
+def _restore_column(field: spark.StructField, unused: Iterator[int]) -> Column:
+    column_id = (field.metadata or {}).get(FIELD_ID)
+    return Column(next(unused) if column_id is None else column_id, field.name, _restore_type(field.dataType, unused))
+
+
+def _restore_type(given: spark.DataType, unused: Iterator[int]) -> DataType:
+    """Return the type of a Spark type, with the ids of nested fields."""
+    match given:
+        case spark.StructType():
+            return Struct(tuple(_restore_column(field, unused) for field in given.fields))
+        case spark.ArrayType():
+            return List(Column(next(unused), ELEMENT_NAME, _restore_type(given.elementType, unused)))
+        case spark.MapType():
+            key = Column(next(unused), KEY_NAME, _restore_type(given.keyType, unused), nullable=False)
+            return Map(key, Column(next(unused), VALUE_NAME, _restore_type(given.valueType, unused)))
+        case _:
+            plain = from_spark_type(given, "")
+            assert plain is not None
+            return plain
 
 
 def _field(column: Column, *, with_ids: bool) -> spark.StructField:

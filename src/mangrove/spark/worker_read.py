@@ -32,6 +32,7 @@ __all__ = [
     "FilesInputPartition",
     "InputPartitionReader",
     "WorkerReader",
+    "add_row_numbers",
     "plan_input_partitions",
     "strip_logs",
     "to_spark_batches",
@@ -66,18 +67,22 @@ class WorkerReader:
             store = open_export(open_store(uri, options), lambda below: open_store(below, options))
             for batch in batches:
                 for entry in batch.to_pylist():
-                    rows: Any = read_columns(store, DataFile(entry["path"], entry["size"], 0), columns)
-                    rows = rows.replace_schema_metadata(None)
-                    if number is not None:
-                        rows = rows.append_column(number, pa.repeat(pa.scalar(entry["number"]), rows.num_rows))
-                    if row_index is not None:
-                        rows = rows.append_column(row_index, build_row_numbers(rows.num_rows))
-                    yield from rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
+                    rows = read_columns(store, DataFile(entry["path"], entry["size"], 0), columns)
+                    numbered = add_row_numbers(rows, entry["number"], number, row_index)
+                    yield from numbered.to_batches(max_chunksize=_ROWS_AT_ONCE)
 
         listed = session.createDataFrame([tuple(file) for file in files], _LISTED)
         spread = listed.repartition(min(len(files), _PARTITIONS_MAX))
         # A required field would fail if a file lacks its column.
         return spread.mapInArrow(read, StructType([*schema.fields, *added]))
+
+
+def add_row_numbers(rows: Any, file_number: int, number: str | None, row_index: str | None) -> Any:
+    """Return the rows of a file with optional columns for the file number and for the row numbers."""
+    rows = rows.replace_schema_metadata(None)
+    if number is not None:
+        rows = rows.append_column(number, pa.repeat(pa.scalar(file_number, pa.int64()), rows.num_rows))
+    return rows if row_index is None else rows.append_column(row_index, build_row_numbers(rows.num_rows))
 
 
 INPUT_PARTITION_BYTES: Final = 32 * 1024 * 1024

@@ -49,6 +49,11 @@ class Result:
             return tuple(self.frame.columns)
         return () if self.answer is None else self.answer.columns
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether there are rows to print, not only a message."""
+        return self.frame is not None or (self.answer is not None and self.kind != "change")
+
     def rows(self) -> list[ResultRow]:
         """Compute and return the rows."""
         if self.frame is None or self.engine is None:
@@ -64,12 +69,12 @@ class Result:
         with self._locate_errors(self.engine):
             yield from self.engine.iterate_rows(self.frame, limit)
 
-    def to_reader(self) -> Any:
-        """Return the rows as a pyarrow RecordBatchReader."""
+    def to_reader(self, limit: int | None = None) -> Any:
+        """Return the rows, up to a limit, as a pyarrow RecordBatchReader."""
         if self.frame is None or self.engine is None:
-            return open_rows(self.columns, self.rows())
+            return open_rows(self.columns, list(self.each_row(limit)))
         with self._locate_errors(self.engine):
-            return open_frame(self.frame)
+            return open_frame(self.frame, limit)
 
     @contextmanager
     def _locate_errors(self, engine: SqlEngine) -> Iterator[None]:

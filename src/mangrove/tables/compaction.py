@@ -1,4 +1,4 @@
-"""Compaction planning: file selection, bounds and automatic compaction.
+"""Compaction planning: file selection, bounds, automatic compaction and flushes of inline rows.
 
 Files that are large enough and have no deleted rows stay as they are, unless the key
 ranges of two of them overlap, because a lookup would open both. With bounds only the
@@ -7,8 +7,11 @@ newer deltas still apply to the same rows.
 """
 
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
@@ -17,7 +20,7 @@ from mangrove.model.names import split_path
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import is_nested
 from mangrove.model.values import Value
-from mangrove.tables.scan_plan import FileScan, ScanPlan, list_live_files, plan_scan
+from mangrove.tables.scan_plan import FileScan, LiveFile, ScanPlan, list_live_files, plan_scan
 from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import FILE_SIZE_BYTES, PlannedWrite, build_compaction_delta, build_rewrite_delta
 
@@ -30,16 +33,19 @@ __all__ = [
     "Compaction",
     "CompactionBounds",
     "CompactionReport",
+    "InlineFlush",
     "PlannedCompaction",
     "TableCompaction",
     "auto_compaction_bounds_of",
     "can_skip_rewrite",
     "is_auto_compaction_enabled",
     "is_compaction_due",
+    "is_flush_check_due",
     "needs_compaction",
     "parse_auto_compaction_number",
     "parse_clustering_columns",
     "plan_compaction",
+    "plan_inline_flushes",
     "plan_table_compaction",
     "resolve_clustering_columns",
     "resolve_clustering_property",
@@ -56,6 +62,12 @@ AUTO_COMPACTION_DELTAS: Final = "compaction.deltas-min"
 """The table property with the number of deltas in a log that triggers automatic compaction; default 20."""
 AUTO_COMPACTION_BYTES: Final = "compaction.bytes-max"
 """The table property with the maximum bytes that automatic compaction rewrites; default 256 MiB."""
+INLINE_FILES_MAX: Final = 64
+"""The number of inline files at the end of a log from which a write moves their rows into data files."""
+INLINE_BYTES_MAX: Final = 64 * 1024
+"""The size of these files from which a write does so."""
+_FLUSH_CHECK_INTERVAL: Final = 16
+"""One of this many writes checks these limits."""
 _DEFAULTS: Final = {AUTO_COMPACTION_DELTAS: 20, AUTO_COMPACTION_BYTES: FILE_SIZE_BYTES}
 
 
@@ -138,9 +150,11 @@ def needs_compaction(log: PartitionLog) -> bool:
     """Return whether a compaction would reduce the merge work or the number of files to open."""
     if len(log.deltas) != 1:
         return bool(log.deltas)
+    alive = list_live_files(log.deltas)
+    if any(live.file.is_inline for live in alive):
+        return True
     if log.deltas[0].type is DeltaType.REPLACE:
         return False
-    alive = list_live_files(log.deltas)
     return len(alive) > 1 or any(live.deletes_earlier_rows or not live.is_data for live in alive)
 
 
@@ -227,8 +241,8 @@ class PlannedCompaction(PlannedWrite):
 
 
 def can_skip_rewrite(scan: FileScan, file_size_bytes: int) -> bool:
-    """Return whether a file is large enough and has no deleted rows."""
-    return scan.is_whole and 2 * _size(scan) > file_size_bytes
+    """Return whether a file is large enough and has no deleted rows; inline rows are always rewritten."""
+    return scan.is_whole and not scan.file.is_inline and 2 * _size(scan) > file_size_bytes
 
 
 def to_retained_file(scan: FileScan) -> DataFile:
@@ -273,6 +287,70 @@ def resolve_clustering_property(state: TableState) -> tuple[int, ...]:
                 f"invalid {CLUSTER_BY} {text!r} of {state.name}: column {column.name!r} has no order"
             )
     return tuple(column.id for column in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class InlineFlush:
+    """The inline files at the end of a log, whose rows one delta moves into data files.
+
+    Only inline files are newer than the oldest of them, so their rows and keys can be moved to the end of the log.
+    """
+
+    state: TableState
+    """The table with only this log."""
+    files: tuple[LiveFile, ...]
+    has_earlier_rows: bool
+    """Whether their keys can delete rows of other files."""
+
+    @property
+    def log_values(self) -> tuple[Value | None, ...]:
+        """The partition values of the log."""
+        (log,) = self.state.logs
+        return log.values
+
+    @property
+    def merged(self) -> ScanPlan:
+        """The scan plan of their rows."""
+        locations = {live.file.location for live in self.files}
+        return ScanPlan(tuple(scan for scan in plan_scan(self.state).scans if scan.file.location in locations))
+
+    @property
+    def key_files(self) -> list[DataFile]:
+        """The files whose keys still delete rows of other files."""
+        return [live.file for live in self.files if live.deletes_earlier_rows] if self.has_earlier_rows else []
+
+    def delta(self, files: Sequence[DataFile]) -> Delta:
+        """Return the delta that replaces the inline files by data files."""
+        (log,) = self.state.logs
+        removed = build_rewrite_delta([live.file.location for live in self.files], files)
+        return replace(removed, replaces_through=log.last_position)
+
+
+def is_flush_check_due(write: PlannedWrite) -> bool:
+    """Return whether the logs should be checked for inline rows after this write.
+
+    This is so for one of several writes with inline rows. The random name of a file decides, because concurrent
+    writers do not know their positions yet.
+    """
+    inline = [file for one in write.deltas for file in one.delta.manifest.entries if file.is_inline]
+    return any(zlib.crc32(file.location.encode()) % _FLUSH_CHECK_INTERVAL == 0 for file in inline)
+
+
+def plan_inline_flushes(state: TableState) -> list[InlineFlush]:
+    """Return the flushes of all logs with enough inline files at their ends."""
+    flushes = []
+    for log in state.logs:
+        alive = list_live_files(log.deltas)
+        run = tuple(takewhile(partial(_can_flush, state.version.keys), reversed(alive)))[::-1]
+        if len(run) >= INLINE_FILES_MAX or sum(live.file.size_bytes for live in run) >= INLINE_BYTES_MAX:
+            earlier = alive[: len(alive) - len(run)]
+            flushes.append(InlineFlush(replace(state, logs=(log,)), run, any(live.is_data for live in earlier)))
+    return flushes
+
+
+def _can_flush(keys: tuple[int, ...], live: LiveFile) -> bool:
+    """Return whether a file is inline, and its keys, if any, are those of the table now."""
+    return live.file.is_inline and live.file.key_ids in ((), keys)
 
 
 def is_auto_compaction_enabled(properties: Mapping[str, str]) -> bool:

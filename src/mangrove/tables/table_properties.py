@@ -19,7 +19,7 @@ from mangrove.tables.compaction import (
     resolve_clustering_property,
 )
 from mangrove.tables.table_state import TableState
-from mangrove.tables.write_plan import DELETE_MODE, delete_mode_of
+from mangrove.tables.write_plan import DELETE_MODE, INLINE_ROWS, delete_mode_of, inline_rows_max_bytes_of
 
 __all__ = ["check_table_properties", "has_column_property", "has_known_property", "update_column_properties"]
 
@@ -86,4 +86,5 @@ _CHECKS: Final[Mapping[str, Callable[[TableState], object]]] = {
     AUTO_COMPACTION_DELTAS: lambda state: parse_auto_compaction_number(state.properties, AUTO_COMPACTION_DELTAS),
     CLUSTER_BY: resolve_clustering_property,
     DELETE_MODE: delete_mode_of,
+    INLINE_ROWS: inline_rows_max_bytes_of,
 }

@@ -93,6 +93,8 @@ class TableState:
     """Whether logs were pruned because they have no matching rows."""
     path_bytes_max: int = SEGMENT_BYTES_MAX
     """The maximum size of the path of a data file."""
+    allows_inline_rows: bool = False
+    """Whether manifests may contain rows: not in a strict tree, and not if DeltaCAT must read them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
@@ -205,6 +207,7 @@ def load_opened_table_state(
         properties_of(table, opened.version),
         is_part=requested is not None or opened.target.partition_id is not None,
         path_bytes_max=min(SEGMENT_BYTES_MAX, reading.settings.file_path_max_size_bytes),
+        allows_inline_rows=reading.settings.allows_inline_rows,
     )
 
 

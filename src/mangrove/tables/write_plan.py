@@ -56,6 +56,7 @@ from mangrove.tables.table_state import TableState
 __all__ = [
     "DELETE_MODE",
     "FILE_SIZE_BYTES",
+    "INLINE_ROWS",
     "NO_ROWS",
     "PARALLEL_FILE_SIZE_BYTES_MIN",
     "STATISTICS_COLUMNS_MAX",
@@ -82,6 +83,7 @@ __all__ = [
     "find_upsert_columns",
     "group_files_by_log",
     "has_column_ids",
+    "inline_rows_max_bytes_of",
     "plan_full_overwrite",
     "plan_partial_upsert",
     "plan_write",
@@ -200,6 +202,18 @@ def delete_mode_of(state: TableState) -> DeleteMode:
             f"invalid {DELETE_MODE} {requested!r} of {state.name}; "
             f"expected auto, {', '.join(one.value for one in DeleteMode)}"
         ) from None
+
+
+INLINE_ROWS: Final = "write.inline-rows-max-bytes"
+"""The table property with the maximum encoded size of rows that a delta contains itself; 0 (default) for none."""
+
+
+def inline_rows_max_bytes_of(state: TableState) -> int:
+    """Return the maximum encoded size of the inline rows of a delta."""
+    text = state.properties.get(INLINE_ROWS, "0")
+    if not text.isdecimal():
+        raise InvalidInputError(f"invalid {INLINE_ROWS} {text!r} of {state.name}; expected a number of bytes from 0")
+    return int(text) if state.allows_inline_rows else 0
 
 
 _INVERTIBLE_TRANSFORMS: Final = (Identity, Years, Months, Days, Hours)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from mangrove.inspect.rows import RowOrder
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.transaction.deltas import TableTarget
 
@@ -55,9 +56,18 @@ class Links:
             ("Files", self.files(target)),
         ]
 
-    def rows(self, target: TableLocator | TableTarget, *, where: str | None = None, offset: int | None = None) -> str:
+    def rows(
+        self,
+        target: TableLocator | TableTarget,
+        *,
+        where: str | None = None,
+        order: RowOrder | None = None,
+        offset: int | None = None,
+    ) -> str:
         """A page of the rows of a table, or of a part of it."""
-        return self._to_table(target, "/rows", where=where, offset=offset)
+        sort = None if order is None else order.column
+        direction = "desc" if order is not None and order.is_descending else None
+        return self._to_table(target, "/rows", where=where, sort=sort, order=direction, offset=offset)
 
     def table_history(self, target: TableTarget, *, before: int | None = None) -> str:
         """The versions that changed a table."""

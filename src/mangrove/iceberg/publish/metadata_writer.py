@@ -8,7 +8,7 @@ them again after it has written its metadata, and starts over if some are missin
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
@@ -29,6 +29,8 @@ from mangrove.iceberg.publish.position_deletes import (
     to_position_delete_file,
 )
 from mangrove.iceberg.schemas import build_name_mapping, to_iceberg_schema
+from mangrove.local.parquet import encode_parquet, read_columns
+from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
@@ -40,7 +42,7 @@ from mangrove.tables.iceberg_names import (
     encode_parts,
     published_folder_of,
 )
-from mangrove.tables.scan_plan import list_live_files, plan_scan
+from mangrove.tables.scan_plan import FileScan, list_live_files, plan_scan
 from mangrove.tables.table_state import TableState
 
 __all__ = [
@@ -249,7 +251,7 @@ def _write_snapshot(
 ) -> tuple[PublishedSnapshot, frozenset[str]]:
     """Write the missing files of a snapshot; return it with the paths of all its files."""
     addresses = FileLocations(store)
-    scans = plan_scan(state).scans
+    scans = _write_inline_rows(store, state, plan_scan(state).scans)
     data_files = assign_partitions(state, addresses.of_all([scan.file for scan in scans]), scans)
     data_entries = [ManifestFileEntry(one.scan.file, one.address, one, one.identity) for one in data_files]
     root = addresses.of("")
@@ -268,6 +270,23 @@ def _write_snapshot(
     store.put_many({name.list_path: encoded, name.parts_path: encode_parts(parts, delete_paths).encode()})
     counts = _count_files(data_entries, delete_entries)
     return PublishedSnapshot(snapshot_id, root + name.list_path, counts), frozenset(parts)
+
+
+def _write_inline_rows(store: Store, state: TableState, scans: Sequence[FileScan]) -> list[FileScan]:
+    """Write inline rows as data files at their locations, unless these exist; return the scans of files only."""
+    return [
+        replace(scan, file=_write_inline_file(store, state, scan.file)) if scan.file.is_inline else scan
+        for scan in scans
+    ]
+
+
+def _write_inline_file(store: Store, state: TableState, file: DataFile) -> DataFile:
+    size = store.size(file.path)
+    if size is None:
+        data = encode_parquet(read_columns(store, file, state.schema.columns))
+        store.put(file.path, data)
+        size = len(data)
+    return replace(file, size_bytes=size, content_type=PARQUET, inline_rows=None)
 
 
 def _write_position_deletes(

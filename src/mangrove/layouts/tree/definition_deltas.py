@@ -110,7 +110,7 @@ def _fill_file(message: pb.DataFile, file: DataFile) -> None:
         message.content_type = file.content_type
     if file.content_encoding != IDENTITY_ENCODING:
         message.content_encoding = file.content_encoding
-    for name in ("schema_id", "sort_scheme_id", "bucket", "source_size_bytes", "applies_to"):
+    for name in ("schema_id", "sort_scheme_id", "bucket", "source_size_bytes", "applies_to", "inline_rows"):
         known = getattr(file, name)
         if known is not None:
             setattr(message, name, known)
@@ -142,6 +142,7 @@ def _file_of(message: pb.DataFile) -> DataFile:
         applies_to=message.applies_to if has("applies_to") else None,
         key_ids=tuple(message.key_ids),
         statistics=tuple([_statistics_of(one) for one in message.statistics]),
+        inline_rows=message.inline_rows if has("inline_rows") else None,
     )
 
 

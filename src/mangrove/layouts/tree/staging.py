@@ -74,7 +74,7 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
     """
     settings = base.settings
     strict = settings.is_strict_tree
-    inline_max = 0 if strict else _inline_bytes_max(settings, base.root.revision)
+    inline_max, rows_max = (0, 0) if strict else _inline_bytes_max(settings, base.root.revision)
     pointers: dict[Locator, str] = {}
     files: dict[str, bytes] = {}
     for locator, value in changes.puts.items():
@@ -88,7 +88,8 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
         positionless = replace(value, position=None) if isinstance(value, Delta) else value
         data = encode_definition(positionless, base.carried(locator))
         pointer = encode_inline_pointer(data)
-        if len(pointer) > inline_max:
+        has_rows = isinstance(value, Delta) and any(file.is_inline for file in value.manifest.entries)
+        if len(pointer) > (rows_max if has_rows else inline_max):
             names = locator.parts[::-1] if locator.kind in _NAMED else ()
             pointer = definition_path(
                 locator.kind, [str(name) for name in names], new_id(), settings.file_path_max_size_bytes
@@ -111,17 +112,24 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
 _NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION, Kind.ALIAS})
 
 
-def _inline_bytes_max(settings: LakehouseSettings, revision: TreeRevision) -> int:
-    """Return the maximum size of an inline pointer with which a full node stays within its size limit."""
+def _inline_bytes_max(settings: LakehouseSettings, revision: TreeRevision) -> tuple[int, int]:
+    """Return the maximum size of an inline pointer, and of one to a delta with inline rows.
+
+    With the first any full node stays within its size limit, with the second a full root. Inline rows are
+    moved into data files before there are enough of them to fill another node.
+    """
     text = settings.properties.get(_INLINE_BYTES_MAX, "")
     if text.isdecimal():
-        return int(text)
+        return int(text), int(text)
     shape = shape_of(settings, revision)
     path_bytes = settings.file_path_max_size_bytes
     names_bytes = settings.row_size_bytes(revision.schema_id_size_bytes) - path_bytes
     without_children = settings.node_file_max_size_bytes - shape.keys_max * path_bytes
-    room = without_children // (shape.keys_max + shape.buffer_max) - names_bytes - _BESIDE_KEY_AND_VALUE_BYTES
-    return max(path_bytes, min(_INLINE_BYTES_USUAL, room))
+    in_node, in_root = (
+        without_children // (shape.keys_max + messages) - names_bytes - _BESIDE_KEY_AND_VALUE_BYTES
+        for messages in (shape.buffer_max, shape.root_buffer_max)
+    )
+    return max(path_bytes, min(_INLINE_BYTES_USUAL, in_node)), max(path_bytes, in_root)
 
 
 def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -> None:

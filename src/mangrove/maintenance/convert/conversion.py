@@ -12,7 +12,7 @@ files and continues after the last committed version.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -159,11 +159,14 @@ def convert_lakehouse(
 class _LocationMap:
     """The locations of data files in the destination."""
 
-    def __init__(self, paths: Mapping[str, str], prefix: str) -> None:
+    def __init__(self, paths: Mapping[str, str], prefix: str, inline: Collection[str]) -> None:
         self._paths = paths
         self._prefix = prefix
+        self._inline = inline
 
     def __call__(self, location: str) -> str:
+        if location in self._inline:
+            return location
         path = self._paths.get(location, location)
         return path if is_uri(path) else f"{self._prefix}{path}"
 
@@ -179,7 +182,7 @@ def _map_locations(
     if longest > limit:
         survey.note(f"file_path_max_size_bytes is raised from {limit} to {longest}, the size of the longest path")
     prefix = source.store.uri if data is DataMode.REFERENCE else ""
-    return replace(mapping, relocate=_LocationMap(paths, prefix), path_bytes_min=longest)
+    return replace(mapping, relocate=_LocationMap(paths, prefix, survey.inline_locations), path_bytes_min=longest)
 
 
 def _build_mapping(versions: Sequence[int], history: HistoryMode, place: ConversionTarget) -> ConversionMapping:

@@ -49,6 +49,8 @@ class Survey:
 
     locations: set[str] = field(default_factory=set)
     """The data file locations in the manifests."""
+    inline_locations: set[str] = field(default_factory=set)
+    """The locations of inline rows, which are the same in the destination."""
     elsewhere: int = 0
     notes: dict[str, None] = field(default_factory=dict)
     changed: list[Locator] = field(default_factory=list)
@@ -141,7 +143,8 @@ def _survey_step(
         if conversion_mapping.object(value) is None:
             survey.note(f"{where} is based on a version that is not converted; it is dropped")
         if isinstance(value, Delta):
-            survey.locations.update(entry.location for entry in value.manifest.entries)
+            survey.locations.update(entry.location for entry in value.manifest.stored_files)
+            survey.inline_locations.update(entry.location for entry in value.manifest.entries if entry.is_inline)
         elif isinstance(value, TableEntry) and value.location is not None:
             survey.note(f"{where} has its data at {value.location}, which is not copied")
 
@@ -150,6 +153,9 @@ def _check(locator: Locator, value: Object, settings: LakehouseSettings, *, ids_
     """Raise an error for an object that the destination layout does not support."""
     if locator.kind in _NAMED:
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
+    has_inline_rows = isinstance(value, Delta) and any(entry.is_inline for entry in value.manifest.entries)
+    if has_inline_rows and not settings.allows_inline_rows:
+        raise InvalidInputError("it has inline rows, which the format of a strict tree does not describe")
     object_id = getattr(value, "id", None)
     if ids_without_dots and isinstance(object_id, str) and "." in object_id:
         raise InvalidInputError(f"its id {object_id!r} contains a dot, which DeltaCAT does not support")

@@ -8,7 +8,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
@@ -82,7 +82,7 @@ def execute_update_delete_merge(
     table = load_managed_table(transaction, expressions.binder.resolver, statement.table)
     try:
         return _execute_change(statement, table, expressions)
-    except InvalidInputError as error:
+    except (InvalidInputError, NotFoundError) as error:
         # The engine saw pieces of the statement only. A look at each finds the place that it means.
         _raise_located_error(statement, table, expressions)
         if isinstance(error, RequiresSparkError):
@@ -131,7 +131,7 @@ def _delete(statement: Delete, table: Table, expressions: StatementExpressions) 
     if statement.condition is None:
         return table.overwrite([])
     condition = expressions.text(statement.condition)
-    if has_subquery(condition):
+    if has_subquery(condition) and expressions.is_on_spark:
         merge = _merge_single_row(table, statement.table, statement.alias, expressions)
         where = rewrite_qualifiers(condition, _full_name(statement.table, table, statement.alias))
         return merge.when_matched_delete(where).execute()
@@ -143,14 +143,14 @@ def _update(statement: Update, table: Table, expressions: StatementExpressions) 
     names = _list_qualifiers(statement.table, statement.alias)
     values = _build_assignments(statement.assignments, schema, names, expressions, table)
     condition = None if statement.condition is None else expressions.text(statement.condition)
-    if any(map(has_subquery, [*values.values(), condition or ""])):
+    if expressions.is_on_spark and any(map(has_subquery, [*values.values(), condition or ""])):
         full = _full_name(statement.table, table, statement.alias)
         merge = _merge_single_row(table, statement.table, statement.alias, expressions)
         qualified = {name: Expr(rewrite_qualifiers(value, full)) for name, value in values.items()}
         return merge.when_matched_update(
             qualified, None if condition is None else rewrite_qualifiers(condition, full)
         ).execute()
-    bare = {name: Expr(rewrite_qualifiers(value, dict.fromkeys(names))) for name, value in values.items()}
+    bare = {name: Expr(_prepare(value, statement, table, expressions)) for name, value in values.items()}
     where = None if condition is None else _where(condition, statement, table, expressions)
     return table.update(bare, where, engine=expressions.binder.engine.row_engine)
 
@@ -165,12 +165,19 @@ def _where(
     predicate = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=True)
     if predicate is not None:
         return predicate
-    bare = rewrite_qualifiers(condition, dict.fromkeys(_list_qualifiers(statement.table, statement.alias)))
     # CASE keeps the text from being parsed as a predicate, which may interpret literals differently than this
-    # Spark session. Unlike IS TRUE, it rejects conditions that are not boolean, such as the string 'yes'.
-    text = f"CASE WHEN ({bare}) THEN TRUE ELSE FALSE END"
+    # session. Unlike IS TRUE, it rejects conditions that are not boolean, such as the string 'yes'.
+    text = _prepare(f"CASE WHEN ({condition}) THEN TRUE ELSE FALSE END", statement, table, expressions)
     certain = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=False)
     return text if certain is None else SparkCondition(text, certain)
+
+
+def _prepare(text: str, statement: Update | Delete, table: Table, expressions: StatementExpressions) -> str:
+    """Return an expression over the table alone; only a subquery needs the table's name before its columns."""
+    name = statement.alias or statement.table.parts[-1]
+    qualifiers = _list_qualifiers(statement.table, statement.alias)
+    names = _full_name(statement.table, table, statement.alias) if has_subquery(text) else dict.fromkeys(qualifiers)
+    return expressions.prepare(rewrite_qualifiers(text, names), {name: require_schema(table).names})
 
 
 def _merge_single_row(table: Table, name: SqlName, alias: str | None, expressions: StatementExpressions) -> TableMerge:
@@ -203,14 +210,15 @@ def _merge(statement: Merge, table: Table, expressions: StatementExpressions) ->
         other = join_name(*parts)
     if parts and not statement.source_alias:
         names[tuple(part.casefold() for part in parts)] = other
+    schema = require_schema(table)
+    both = {target: schema.names, other: source.columns}
     merge = table.merge(
         source,
-        rewrite_qualifiers(expressions.text(statement.condition), names),
+        expressions.prepare(rewrite_qualifiers(expressions.text(statement.condition), names), both, is_qualified=True),
         target_name=target,
         source_name=other,
         engine=expressions.binder.engine.row_engine,
     )
-    schema = require_schema(table)
     for clause in statement.clauses:
         merge = _add_clause(merge, clause, schema, source.columns, (table, statement, expressions, names))
     return merge.execute()
@@ -234,10 +242,13 @@ def _add_clause(
     table, statement, expressions, names = about
     shared = {column.name.casefold() for column in schema.columns} & {name.casefold() for name in source_columns}
     side = {"not matched": merge.plan.source_name, "not matched by source": merge.plan.target_name}.get(clause.group)
+    tables = {merge.plan.target_name: schema.names, merge.plan.source_name: source_columns}
 
     def qualify(text: str) -> str:
         # A row without a match has columns of one side only, so an unqualified name is that side's.
-        return rewrite_qualifiers(text if side is None else qualify_columns(text, shared, side), names)
+        qualified = rewrite_qualifiers(text if side is None else qualify_columns(text, shared, side), names)
+        available = tables if side is None else {side: tables[side]}
+        return expressions.prepare(qualified, available, is_qualified=True)
 
     where = None if clause.condition is None else qualify(expressions.text(clause.condition))
     assignments = _resolve_positional_columns(clause.assignments, schema, table)

@@ -1,7 +1,8 @@
 """Parameters, qualified names and CTEs in the expressions of DML statements.
 
-Spark receives such expressions as parts of a plan, not as statements. Therefore tables in
+Engines receive such expressions as parts of a plan, not as statements. Therefore tables in
 their subqueries are registered as temporary views, and parameters are replaced by literals.
+What the local engine cannot evaluate, such as a subquery, is computed by the SQL engine.
 """
 
 import datetime
@@ -9,11 +10,14 @@ import decimal
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.sql_port import Frame
-from mangrove.maintenance.engine_choice import LOCAL
+from mangrove.expressions.expr import BinaryOp, ColumnPath, EngineValues, Expression, PreparedSql
+from mangrove.expressions.parse import parse_expression
+from mangrove.lakehouse.sql_port import Frame, ValueComputer
+from mangrove.maintenance.engine_choice import SPARK
 from mangrove.model.names import quote_name
 from mangrove.model.schema_text import quote_text
 from mangrove.sql.execute.query import QueryBinder
@@ -25,6 +29,7 @@ from mangrove.tables.merge import to_spark_sql
 __all__ = ["StatementExpressions", "has_subquery", "rewrite_qualifiers"]
 
 _HEAD: Final = "SELECT "
+_NO_CONJUNCTION: Final = ("OR", "BETWEEN", "CASE")
 _QUERY_STARTS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 
 
@@ -68,6 +73,11 @@ class StatementExpressions:
     common: SqlFragment | None = None
     _views: list[str] = field(default_factory=list)
 
+    @property
+    def is_on_spark(self) -> bool:
+        """Whether Spark changes the rows."""
+        return self.binder.engine.row_engine == SPARK
+
     def text(self, piece: SqlFragment) -> str:
         """Return a condition or value as Spark SQL."""
         written = self._substitute_arguments(piece)
@@ -76,6 +86,32 @@ class StatementExpressions:
         if self.common is not None:
             written = _add_with_clause(written, self._substitute_arguments(self.common))
         return self._register_tables(written, piece)
+
+    def prepare(self, text: str, tables: Mapping[str, Sequence[str]], *, is_qualified: bool = False) -> str:
+        """Return an expression over columns of tables in a form that the engine of the rows can evaluate.
+
+        `is_qualified` says whether that engine finds columns by the name of their table too.
+        """
+        computer = self.binder.engine
+        if not isinstance(computer, ValueComputer):
+            return text
+        words = {token.name.casefold() for token in tokenize(text) if token.is_name}
+        used = [(table, name) for table, names in tables.items() for name in names if name.casefold() in words]
+        columns = tuple(ColumnPath(one if is_qualified else one[1:]) for one in used)
+
+        def compute(part: str) -> Expression:
+            def compute_values(arrays: Sequence[Any], row_count: int) -> Any:
+                by_table: dict[str, dict[str, Any]] = {table: {} for table in tables}
+                for (table, name), array in zip(used, arrays, strict=True):
+                    by_table[table][name] = array
+                return computer.compute_values(part, by_table, row_count)
+
+            return EngineValues(columns, compute_values)
+
+        parts = [_parse_local(part) or compute(part) for part in _split_conjunction(text)]
+        if not any(isinstance(part, EngineValues) for part in parts):
+            return text
+        return PreparedSql(text, reduce(partial(BinaryOp, "and"), parts))
 
     def rows(self, piece: SqlFragment) -> Frame:
         """Return the rows of a table or of a subquery."""
@@ -106,13 +142,6 @@ class StatementExpressions:
         self._views.clear()
 
     def _register_tables(self, text: str, piece: SqlFragment) -> str:
-        if self.binder.engine.row_engine == LOCAL:
-            raise build_error_at(
-                self.source.text,
-                piece.start,
-                "a subquery in a condition or a value of a change needs Spark; use it as the source of a MERGE, or run "
-                "the statement with engine='spark'",
-            )
         tokens = tokenize(_HEAD + text)
         parsed = parse_query_tables(_HEAD + text, tokens)
         if not parsed.is_known:
@@ -169,6 +198,31 @@ class StatementExpressions:
                 f"the statement has more parameters than the {len(arguments)} given arguments",
             )
         return arguments[number]
+
+
+def _parse_local(text: str) -> Expression | None:
+    """Return an expression that the local engine can evaluate, or None."""
+    try:
+        return parse_expression(text)
+    except InvalidInputError:
+        return None
+
+
+def _split_conjunction(text: str) -> list[str]:
+    """Return the operands of AND if the text is nothing but a conjunction.
+
+    >>> _split_conjunction("t.id = s.id and (a or b)"), _split_conjunction("a between 1 and 2 and b")
+    (['t.id = s.id ', ' (a or b)'], ['a between 1 and 2 and b'])
+    """
+    depth, ends, starts = 0, [], [0]
+    for token in tokenize(text):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth == 0 and token.word in _NO_CONJUNCTION:
+            return [text]
+        if depth == 0 and token.word == "AND":
+            ends.append(token.start)
+            starts.append(token.end)
+    return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
 
 
 def _add_with_clause(text: str, common: str) -> str:

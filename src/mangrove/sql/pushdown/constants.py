@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
+from mangrove.model.times import convert_to_utc
 from mangrove.model.types import (
     Boolean,
     Column,
@@ -96,6 +97,8 @@ class ConstantResolver:
             text = node.this.this if expected is not None and isinstance(column.type, expected) else _day(node)
         else:
             text = _day(node)
+        if text is not None and isinstance(column.type, TimestampTz) and (utc := convert_to_utc(text)) is not None:
+            return utc
         return text if text is not None and _is_time(text) and self.counts_in_utc(column) else None
 
     def _argument(self, column: Column, node: exp.Placeholder) -> ConstantValue | None:

@@ -6,10 +6,11 @@ from decimal import Decimal
 from typing import Any, Final
 
 from mangrove.inspect.formatting import format_value, shorten_text
-from mangrove.inspect.rows import RowsInfo
+from mangrove.inspect.rows import RowOrder, RowsInfo
 from mangrove.inspect.table_history import ChangedRow, RowChangesInfo
 from mangrove.inspect.view_rows import ViewRowsInfo
 from mangrove.tables.change_feed import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from mangrove.web.links import Links
 from mangrove.web.rendering import render_page
 
 __all__ = ["Cell", "build_cell", "build_cells", "render_row_changes_page", "render_rows_page"]
@@ -32,7 +33,16 @@ class Cell:
 
 def render_rows_page(info: RowsInfo | ViewRowsInfo, api_address: str, *, template: str = "rows.html") -> bytes:
     """Return the page with rows of a table or view."""
-    return render_page(template, info, api_address, rows=build_cells(info.page.rows))
+    order_urls = list(_build_order_urls(info)) if isinstance(info, RowsInfo) else []
+    return render_page(template, info, api_address, rows=build_cells(info.page.rows), order_urls=order_urls)
+
+
+def _build_order_urls(info: RowsInfo) -> Iterator[str | None]:
+    """Yield for each column the page that is sorted by it, largest first if it is sorted by it already."""
+    for column in info.columns:
+        order = RowOrder(column.name, is_descending=info.order == RowOrder(column.name))
+        links = Links(info.seen.requested)
+        yield links.rows(info.target, where=info.where, order=order) if column.is_sortable else None
 
 
 def render_row_changes_page(info: RowChangesInfo, api_address: str) -> bytes:

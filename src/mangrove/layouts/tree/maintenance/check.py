@@ -190,16 +190,16 @@ class _NodeChecker:
         if data is None:
             self._note(pointer, "the node file is missing")
             return Node()
-        size_max = self._settings.node_file_max_size_bytes
-        if len(data) > size_max:
-            self.problems.append(
-                Problem(pointer, f"the node file has {len(data)} bytes; at most {size_max} are allowed")
-            )
         try:
             node = decode_node(data, pointer, self._revisions, order=self._settings.order).node
         except FormatError as error:
             self._note(pointer, str(error))
             return Node()
+        size_max = self._settings.node_file_max_size_bytes + _count_inline_bytes(node)
+        if len(data) > size_max:
+            self.problems.append(
+                Problem(pointer, f"the node file has {len(data)} bytes; at most {size_max} are allowed")
+            )
         for files in self._files:
             files.cache_node(pointer, node, len(data))
         return node
@@ -208,6 +208,12 @@ class _NodeChecker:
         if pointer not in self.broken:
             self.broken.add(pointer)
             self.problems.append(Problem(pointer or self._root_path, rule))
+
+
+def _count_inline_bytes(node: Node) -> int:
+    """Return the size of the inline definitions, which the size limit of a node does not include."""
+    values = (*node.values, *(message.value or "" for message in node.buffer))
+    return sum(len(value) for value in values if value.startswith("data:"))
 
 
 class _ObjectChecker:

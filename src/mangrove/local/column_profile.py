@@ -1,9 +1,10 @@
-"""Column profiles: counts, distinct values, bounds and histograms, computed in one pass over record batches."""
+"""Column profiles: counts, distinct and frequent values, bounds and histograms, in one pass over record batches."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, Final
 
 import mmh3
@@ -13,8 +14,9 @@ import pyarrow.compute as pc
 from mangrove.local.python_rows import to_python_value
 from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.schema_text import format_type
+from mangrove.tables.column_profile import ColumnProfile, Histogram
 
-__all__ = ["BINS_MAX", "EXACT_DISTINCT_MAX", "ColumnProfile", "Histogram", "profile_columns"]
+__all__ = ["BINS_MAX", "EXACT_DISTINCT_MAX", "profile_columns"]
 
 BINS_MAX: Final = 32
 """Maximum number of bins of a histogram."""
@@ -22,41 +24,10 @@ BINS_MAX: Final = 32
 EXACT_DISTINCT_MAX: Final = 16_384
 """Up to this many distinct values are counted exactly; more are estimated with an error of about 1 %."""
 
+_FREQUENT_MAX: Final = 10
 _HASHES: Final = 2**64
 _EXPONENT_MIN: Final = -1000
 _FLOAT_BITS: Final = 53
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Counts of values in bins of equal width; only the first and the last bin are cut at the bounds of the values.
-
-    `bins` are the edges, one more than `counts`. A bin contains its lower edge; the last one
-    also contains its upper edge.
-    """
-
-    bins: tuple[Any, ...]
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnProfile:
-    """Statistics of one column; `count` is the number of rows, `nulls` of them are null.
-
-    `distinct` counts the values that are not null. It is None for structs, lists and maps,
-    like the bounds. Bounds ignore NaN. Numeric and temporal columns have a histogram of their
-    finite values. Times outside the years 1 to 9999 are text.
-    """
-
-    name: str
-    type: str
-    count: int
-    nulls: int
-    distinct: int | None
-    is_distinct_exact: bool
-    minimum: Any
-    maximum: Any
-    histogram: Histogram | None
 
 
 def profile_columns(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> list[ColumnProfile]:
@@ -111,23 +82,33 @@ class _ColumnCounter:
             minimum,
             maximum,
             None if self._bins is None else self._bins.build(),
+            () if self._is_nested else self._hashes.list_frequent(self._bounds.type),
         )
 
 
 @dataclass(slots=True)
 class _DistinctCounter:
-    """Number of distinct values: the k smallest hashes are evenly spaced, so the k-th gives the density of all."""
+    """Number of distinct values: the k smallest hashes are evenly spaced, so the k-th gives the density of all.
+
+    Values that are rare so far are forgotten if there are too many; if they occur later, counting starts at zero.
+    """
 
     is_exact: bool = True
     _limit: int = _HASHES
     _smallest: set[int] = field(default_factory=set)
+    _counts: Counter[Any] = field(default_factory=Counter)
+    """The occurrences of values, as text."""
 
     def add(self, values: Any) -> None:
         """Add values."""
-        distinct = values.unique().drop_null()
-        texts = distinct if _is_text(distinct.type) else distinct.cast(pa.string())
-        hashes = (mmh3.hash64(one, signed=False)[0] for one in texts.to_pylist())
+        counted = values.drop_null().value_counts()
+        distinct = counted.field("values")
+        texts = (distinct if _is_text(distinct.type) else distinct.cast(pa.string())).to_pylist()
+        self._counts.update(dict(zip(texts, counted.field("counts").to_pylist(), strict=True)))
+        hashes = (mmh3.hash64(one, signed=False)[0] for one in texts)
         self._smallest.update(one for one in hashes if one < self._limit)
+        if len(self._counts) > 2 * EXACT_DISTINCT_MAX:
+            self._counts = Counter(dict(self._counts.most_common(EXACT_DISTINCT_MAX)))
         if len(self._smallest) > 2 * EXACT_DISTINCT_MAX:
             self._shrink()
 
@@ -138,6 +119,15 @@ class _DistinctCounter:
         if self.is_exact:
             return len(self._smallest)
         return round((EXACT_DISTINCT_MAX - 1) * _HASHES / max(self._smallest))
+
+    def list_frequent(self, arrow: pa.DataType) -> tuple[tuple[Any, int], ...]:
+        """Return the most frequent values of a type and their counts."""
+        repeated = (one for one in self._counts.items() if one[1] > 1)
+        found = nsmallest(_FREQUENT_MAX, repeated, key=lambda one: (-one[1], one[0]))
+        texts = pa.array([text for text, _ in found], arrow if _is_text(arrow) else pa.string())
+        # All NaN are one object, so that equal profiles compare equal.
+        values = (math.nan if one != one else one for one in map(to_python_value, texts.cast(arrow)))
+        return tuple((value, count) for value, (_, count) in zip(values, found, strict=True))
 
     def _shrink(self) -> None:
         self._smallest = set(sorted(self._smallest)[:EXACT_DISTINCT_MAX])

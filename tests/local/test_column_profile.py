@@ -11,7 +11,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.inspect.profile import BINS_MAX, EXACT_DISTINCT_MAX, ColumnProfile, profile_columns
+from mangrove.local.column_profile import BINS_MAX, EXACT_DISTINCT_MAX, profile_columns
+from mangrove.tables.column_profile import ColumnProfile
 
 
 def profile(values: Any, *cuts: int) -> ColumnProfile:
@@ -92,6 +93,22 @@ def test_values_of_every_type_have_counts_and_comparable_ones_have_bounds() -> N
     }
     assert {name for name, one in found.items() if one.histogram} == {"price", "day", "far"}
     assert [one.nulls for one in found.values()] == [1, 0, 1, 1, 1, 0, 1, 1, 3]
+
+
+def test_frequent_values_are_those_that_occur_most_often() -> None:
+    day = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
+    for values, expected in (
+        (["b", "a", "b", "c", "a", "b", None], (("b", 3), ("a", 2))),
+        ([1.5, math.nan, math.nan, 2.0], ((math.nan, 2),)),
+        ([b"\xff", b"", b"\xff"], ((b"\xff", 2),)),
+        (pa.array([day, None, day], pa.timestamp("us", "UTC")), ((day, 2),)),
+        ([decimal.Decimal("1.50"), decimal.Decimal("1.50")], ((decimal.Decimal("1.50"), 2),)),
+        ([True, False, True], ((True, 2),)),
+        ([1, 2, 3], ()),
+    ):
+        assert profile(values, 1).frequent == expected
+    many = [*range(3 * EXACT_DISTINCT_MAX), *[7] * 50]
+    assert profile(pa.array(many), 40_000).frequent[0][0] == 7
 
 
 def test_a_table_without_rows_has_a_profile() -> None:

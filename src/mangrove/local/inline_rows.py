@@ -1,0 +1,74 @@
+"""Rows inside a manifest entry, as an Arrow IPC stream.
+
+The fields of the stream have their column ids in the metadata, as the columns of a data file do, so that
+both are read by the same rules. The stream is not compressed: the schema, which is the larger part of a few
+rows, is the same in all deltas of a table, so that compression of the tree node saves more.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from mangrove.errors import FormatError
+from mangrove.local.conform import FIELD_ID, conform_rows, match_by_id
+from mangrove.model.manifests import DataFile
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column
+
+__all__ = ["InlineRowsReader", "encode_inline_rows"]
+
+
+def encode_inline_rows(rows: pa.Table) -> bytes:
+    """Encode rows with column ids."""
+    slim = pa.schema([_strip_metadata(field) for field in rows.schema])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, slim) as writer:
+        for batch in rows.cast(slim).combine_chunks().to_batches():
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+class InlineRowsReader:
+    """The inline rows of a manifest entry, read like a data file with one row group."""
+
+    def __init__(self, file: DataFile) -> None:
+        assert file.inline_rows is not None
+        # Arrow's threads may outlive the bytes of this process, see `local.parquet`.
+        copy = pa.BufferOutputStream()
+        copy.write(file.inline_rows)
+        try:
+            self._rows = pa.ipc.open_stream(copy.getvalue()).read_all()
+            self._rows.validate(full=True)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise FormatError(
+                f"the inline rows of {file.location} are damaged: {error}. Run `mangrove check`"
+            ) from error
+        if self._rows.num_rows != file.row_count:
+            raise FormatError(
+                f"{file.location} has {self._rows.num_rows} inline rows, but its manifest says {file.row_count}"
+            )
+        self.row_count = file.row_count
+
+    def read_all(self, columns: Sequence[Column]) -> pa.Table:
+        """Return all rows with these columns; a column that the rows lack is null."""
+        return conform_rows(self._rows, Schema(tuple(columns)), match_by_id, is_checked=False)
+
+    def read_row_group(self, number: int, columns: Sequence[Column]) -> pa.Table:
+        """Return all rows: they are the row group 0."""
+        assert number == 0
+        return self.read_all(columns)
+
+
+def _strip_metadata(field: Any) -> Any:
+    """Return a nullable field with no metadata but the column ids, at every level."""
+    arrow = field.type
+    if pa.types.is_struct(arrow):
+        arrow = pa.struct([_strip_metadata(arrow.field(place)) for place in range(arrow.num_fields)])
+    elif pa.types.is_map(arrow):
+        arrow = pa.map_(
+            _strip_metadata(arrow.key_field).with_nullable(nullable=False), _strip_metadata(arrow.item_field)
+        )
+    elif pa.types.is_list(arrow):
+        arrow = pa.list_(_strip_metadata(arrow.value_field))
+    return pa.field(field.name, arrow, metadata={FIELD_ID: field.metadata[FIELD_ID]})

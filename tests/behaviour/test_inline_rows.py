@@ -1,0 +1,235 @@
+"""Inline rows: small writes that create no data file, on every layout."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mangrove.effects import Effects
+from mangrove.errors import InvalidInputError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.table import Table
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.wiring import LocalEngines
+
+PROPERTY = "write.inline-rows-max-bytes"
+SCHEMA = "id bigint not null, item string, tags map<string, array<struct<n: int>>>"
+
+
+@pytest.fixture
+def lake(effects: Effects, layout: str, strict: bool | None) -> Lakehouse:
+    made = create_on_store(effects, layout=layout, strict=strict, engines=LocalEngines)
+    made.create_namespace("shop")
+    return made
+
+
+def create_table(lake: Lakehouse, name: str, bytes_max: int = 2000, **options: Any) -> Table:
+    return lake.create_table(name, SCHEMA, properties={PROPERTY: str(bytes_max)}, **options)
+
+
+def rows_of(*ids: int, item: str = "tea") -> list[dict[str, Any]]:
+    return [{"id": one, "item": item, "tags": [("a", [{"n": one}, None])]} for one in ids]
+
+
+def read(table: Any, **options: Any) -> list[dict[str, Any]]:
+    return sorted(table.to_arrow(**options).to_pylist(), key=lambda row: (row["id"], row["item"]))
+
+
+def list_data_files(store: CountingStore) -> set[str]:
+    return {entry.path for entry in store.list("data/")}
+
+
+def test_small_writes_create_no_data_file(lake: Lakehouse, store: CountingStore) -> None:
+    orders = create_table(lake, "shop.orders", keys=["id"])
+    orders.append(rows_of(1, 2, 3))
+    orders.upsert(rows_of(2, 4, item="coffee"))
+    orders.delete_keys([{"id": 3}])
+    assert read(orders) == [*rows_of(1), *rows_of(2, 4, item="coffee")]
+    assert read(orders, where="id >= 2") == rows_of(2, 4, item="coffee")
+    assert orders.count() == 3
+    assert lake.maintenance.check().problems == ()
+    assert bool(list_data_files(store)) is not lake.settings.allows_inline_rows
+
+
+def test_a_large_write_creates_a_data_file(lake: Lakehouse, store: CountingStore) -> None:
+    orders = create_table(lake, "shop.orders")
+    orders.append(rows_of(*range(1000)))
+    assert len(list_data_files(store)) == 1
+
+
+def test_an_append_of_few_rows_creates_only_the_root(lake: Lakehouse, layout: str, store: CountingStore) -> None:
+    if layout != "tree" or not lake.settings.allows_inline_rows:
+        pytest.skip("other layouts write a definition for each delta")
+    orders = create_table(lake, "shop.orders")
+    orders.append(rows_of(1))
+    before = store.requests
+    orders.append(rows_of(2, 3, 4))
+    made = store.requests - before
+    # The put is that of the hint.
+    assert (made.creates, made.puts) == (1, 1)
+
+
+def test_the_property_is_a_number_of_bytes(lake: Lakehouse) -> None:
+    with pytest.raises(
+        InvalidInputError, match=f"invalid {PROPERTY} '1 kB' of shop.orders; expected a number of bytes"
+    ):
+        lake.create_table("shop.orders", SCHEMA, properties={PROPERTY: "1 kB"})
+
+
+OPERATIONS: list[Callable[[Table], object]] = [
+    lambda table: table.append(rows_of(1, 2, 3)),
+    lambda table: table.upsert(rows_of(2, 4, item="coffee")),
+    lambda table: table.append(rows_of(*range(100, 600))),
+    lambda table: table.delete_keys([{"id": 3}, {"id": 101}]),
+    lambda table: table.update({"item": "water"}, "id in (1, 102)"),
+    lambda table: table.upsert(rows_of(103, 5, item="milk")),
+    lambda table: table.delete("id = 104 or id = 5"),
+    lambda table: table.upsert([{"id": 1, "item": "juice"}, {"id": 6, "item": "juice"}]),
+    lambda table: table.compact(files_max=2),
+    lambda table: table.append(rows_of(7, 8)),
+    lambda table: table.overwrite(rows_of(7, 9, item="cocoa"), "id >= 7 and id < 10"),
+    lambda table: table.compact(),
+    lambda table: table.append(rows_of(10)),
+    lambda table: table.overwrite(rows_of(1, 2)),
+    lambda table: table.append(rows_of(3)),
+]
+
+
+@pytest.mark.parametrize(("mode", "partition_by"), [("keys", ["bucket(4, id)"]), ("position", [])])
+def test_all_operations_have_the_same_result_with_inline_rows(
+    lake: Lakehouse, mode: str, partition_by: list[str]
+) -> None:
+    options: dict[str, Any] = {"keys": ["id"], "partition_by": partition_by}
+    inline = create_table(lake, "shop.inline", **options)
+    stored = create_table(lake, "shop.stored", 0, **options)
+    first = lake.version
+    for table in (inline, stored):
+        table.alter({"write.delete-mode": mode})
+    for place, run in enumerate(OPERATIONS):
+        before = lake.version
+        for table in (inline, stored):
+            run(table)
+        assert read(inline) == read(stored), place
+        assert inline.count("id > 3") == stored.count("id > 3")
+        changes = [sorted(map(repr, table.changes(before).to_pylist())) for table in (inline, stored)]
+        assert changes[0] == changes[1], place
+    for version in range(first, lake.version + 1):
+        past = lake.at(version)
+        if version % 2 == first % 2:
+            assert read(past.table("shop.inline")) == read(past.table("shop.stored")), version
+    assert lake.maintenance.check().problems == ()
+
+
+def test_a_compaction_moves_inline_rows_into_a_file(lake: Lakehouse, store: CountingStore) -> None:
+    orders = create_table(lake, "shop.orders")
+    orders.append(rows_of(1))
+    orders.compact()
+    assert len(list_data_files(store)) == 1
+    assert not any(file.is_inline for file in orders.scan().files())
+    assert read(orders) == rows_of(1)
+
+
+def test_renamed_and_added_columns_apply_to_inline_rows(lake: Lakehouse) -> None:
+    orders = create_table(lake, "shop.orders")
+    orders.append(rows_of(1))
+    with orders.update_schema() as update:
+        update.rename_column("item", "name")
+        update.add_column("item", "bigint")
+    orders.append([{"id": 2, "name": "tea", "tags": None, "item": 5}])
+    assert orders.to_arrow(columns=["id", "name", "item"]).sort_by("id").to_pylist() == [
+        {"id": 1, "name": "tea", "item": None},
+        {"id": 2, "name": "tea", "item": 5},
+    ]
+
+
+def count_flushes(lake: Lakehouse) -> int:
+    return sum(entry.message.startswith("move inline rows of") for entry in lake.history())
+
+
+def test_many_small_appends_leave_few_data_files(lake: Lakehouse, store: CountingStore, clock: Clock) -> None:
+    if not lake.settings.allows_inline_rows:
+        pytest.skip("rows are not inline")
+    orders = create_table(lake, "shop.orders", keys=["id"])
+    start = lake.version
+    for number in range(100):
+        orders.append(rows_of(3 * number, 3 * number + 1, 3 * number + 2))
+    assert orders.count() == 300
+    assert 1 <= len(list_data_files(store)) <= 2
+    again = open_on_store(build_deterministic_effects(store, clock, 10**6), engines=LocalEngines)
+    assert again.table("shop.orders").count() == 300
+    assert again.at(start + 50).table("shop.orders").count() == 150
+    assert len(again.table("shop.orders").changes(start).to_pylist()) == 300
+    assert again.maintenance.check().problems == ()
+
+
+def test_a_flush_keeps_the_keys_that_delete_rows_of_other_files(lake: Lakehouse, store: CountingStore) -> None:
+    if not lake.settings.allows_inline_rows:
+        pytest.skip("rows are not inline")
+    orders = create_table(lake, "shop.orders", keys=["id"])
+    orders.append(rows_of(*range(200)))
+    for number in range(80):
+        orders.upsert(rows_of(number % 30, item=f"item {number}"))
+        orders.delete_keys([{"id": 100 + number}])
+    assert count_flushes(lake) >= 1
+    newest = {number % 30: f"item {number}" for number in range(80)}
+    remaining = [number for number in range(200) if not 100 <= number < 180]
+    expected = {number: newest.get(number, "tea") for number in remaining}
+    assert {row["id"]: row["item"] for row in read(orders)} == expected
+    assert lake.maintenance.check().problems == ()
+
+
+class RacingStore(MemoryStore):
+    """Runs a commit of another writer just before the second create of a statement, which is that of a flush."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.race: Callable[[], object] | None = None
+        self.creates = 0
+
+    def is_waiting(self) -> bool:
+        return self.race is not None
+
+    def create(self, path: str, data: bytes) -> bool:
+        self.creates += 1
+        if self.race is not None and self.creates == 2:
+            race, self.race = self.race, None
+            race()
+        return super().create(path, data)
+
+
+@pytest.mark.parametrize("concurrent", ["write", "compaction"])
+def test_a_flush_that_loses_a_race_changes_no_rows(layout: str, concurrent: str) -> None:
+    store = RacingStore("memory://race/")
+    lake = create_on_store(build_deterministic_effects(store), layout=layout, strict=False, engines=LocalEngines)
+    lake.create_namespace("shop")
+    orders = create_table(lake, "shop.orders", keys=["id"])
+    other = open_on_store(build_deterministic_effects(store, first_id=10**6), engines=LocalEngines)
+    orders.append(rows_of(*range(100)))
+    with lake.transaction() as transaction:
+        for number in range(70):
+            transaction.table("shop.orders").upsert(rows_of(number, item="flushed"))
+    expected = {number: "flushed" if number < 70 else "tea" for number in range(100)}
+
+    def write_concurrently() -> None:
+        table = other.table("shop.orders")
+        if concurrent == "compaction":
+            table.compact()
+            return
+        table.upsert(rows_of(0, 200, item="concurrent"))
+        table.delete_keys([{"id": 1}])
+        expected.update({0: "concurrent", 200: "concurrent"})
+        del expected[1]
+
+    store.race = write_concurrently
+    number = 70
+    while store.is_waiting():
+        store.creates = 0
+        orders.upsert(rows_of(number, item="last"))
+        expected[number] = "last"
+        number += 1
+    assert {row["id"]: row["item"] for row in read(orders)} == expected
+    assert count_flushes(lake) == (1 if concurrent == "write" else 0)
+    assert lake.maintenance.check().problems == ()
