@@ -67,6 +67,9 @@ def test_how_many_files_are_read_for_how_many_keys(spark: SparkSession, table: A
     assert opened(spark.sql("select 5L as id union all select 45L")) == 2
     assert opened(spark.range(0)) == 0
     assert opened(spark.range(15, 200)) == 4, "of many keys the ends count"
+    both = spark.range(-200, 5).union(spark.range(45, 200))
+    assert opened(both) == 2, "and the largest gaps between integers"
+    assert opened(both.selectExpr("cast(id as decimal(20,0)) as id")) == 2
     assert opened(spark.sql("select cast(null as bigint) as id")) == 0
     assert opened(spark.range(1), "abs(t.id) = s.id") == 5
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import DataType as SparkType
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import SparkCondition, parse_pruning_predicate
@@ -208,11 +209,18 @@ def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, C
                 f"column {name!r} is {format_type(target.type)} and is set to {format_type(given)}; use cast(… as …)"
             )
         message = f"column {name!r} is {format_type(target.type)}, which cannot hold "
-        ordered = reorder_struct_fields(value, one.dataType, to_spark_type(target.type))
-        if ordered is value:
-            ordered = cast_without_overflow(value, one.dataType, to_spark_type(target.type), message)
-        columns[name] = ordered.cast(to_spark_type(target.type)).alias(name)
+        columns[name] = _cast_value(value, one.dataType, to_spark_type(target.type), message).alias(name)
     return columns
+
+
+def _cast_value(value: Column, given: SparkType, target: SparkType, message: str) -> Column:
+    """Return the value in another type; a value of the same type needs no calls of the JVM."""
+    if given == target:
+        return value
+    ordered: Column = reorder_struct_fields(value, given, target)
+    if ordered is value:
+        ordered = cast_without_overflow(value, given, target, message)
+    return ordered.cast(target)
 
 
 def _at_most(where: str | Predicate | SparkCondition | None, schema: Schema) -> Predicate | None:

@@ -47,7 +47,7 @@ from mangrove.spark.row_changes import (
     plan_row_changes,
     plan_upsert_of_changes,
 )
-from mangrove.spark.scan import column_of, read_target_rows
+from mangrove.spark.scan import column_of, quote_name, read_target_rows
 from mangrove.spark.types import to_spark_type
 from mangrove.tables.constraints import check_stored_expression
 from mangrove.tables.merge import (
@@ -203,12 +203,13 @@ def _apply_clauses(
     state: TableState, pairs: DataFrame, plan: MergePlan, values: list[dict[str, Assignable]]
 ) -> DataFrame:
     """Return for each affected row the clause, the file and position of the old row, its keys and the new row."""
-    keys = [
-        column_of(key.name, plan.target_name).alias(key_column_of(place)) for place, key in enumerate(state.key_columns)
-    ]
-    whole = f.struct(*(column_of(name, plan.target_name) for name in state.schema.names)).alias(_TARGET)
-    carried = [FILE, ROW, _TARGET, *(key_column_of(place) for place in range(len(keys)))]
-    rows = pairs.select(f.col("*"), whole, *keys)
+    target = quote_name(plan.target_name)
+    keys = {key_column_of(place): key.name for place, key in enumerate(state.key_columns)}
+    whole = ", ".join(f"{target}.{quote_name(name)}" for name in state.schema.names)
+    carried = [FILE, ROW, _TARGET, *keys]
+    # Text takes far fewer calls of the JVM than columns.
+    old_keys = [f"{target}.{quote_name(name)} as {quote_name(alias)}" for alias, name in keys.items()]
+    rows = pairs.selectExpr("*", f"struct({whole}) as {quote_name(_TARGET)}", *old_keys)
     groups = [group for group in _GROUPS if plan.of_kinds(*group)]
     for group in groups:
         seen = _select_visible_columns(rows, group, plan, carried).withColumn(
@@ -225,11 +226,12 @@ def _apply_clauses(
         new = [_new_column(one, plan, assigned, group) for one in state.schema.columns]
         carried += [_name(group, _ACTION), *(_name(group, name) for name in state.schema.names)]
         rows = seen.select(f.col("*"), *new)
-    actions = [column_of(_name(group, _ACTION)) for group in groups]
-    names = [*(key_column_of(place) for place in range(len(keys))), FILE, ROW]
-    found = [_of_its_group(groups, name).alias(name) for name in state.schema.names]
-    acted = rows.select(*map(column_of, names), f.coalesce(*actions).alias(_ACTION), *found)
-    return acted.where(column_of(_ACTION).isNotNull())
+    actions = ", ".join(quote_name(_name(group, _ACTION)) for group in groups)
+    found = [_render_new_value(groups, name) for name in state.schema.names]
+    acted = rows.selectExpr(
+        *map(quote_name, [*keys, FILE, ROW]), f"coalesce({actions}) as {quote_name(_ACTION)}", *found
+    )
+    return acted.where(f"{quote_name(_ACTION)} is not null")
 
 
 def _select_visible_columns(
@@ -239,10 +241,9 @@ def _select_visible_columns(
     if group == _PAIRED:
         return rows
     if group == _ALONE:
-        return rows.select(f.col(f"`{_TARGET}`.*"), column_of(_SOURCE), *map(column_of, carried)).alias(
-            plan.target_name
-        )
-    return rows.select(f.col(f"`{plan.source_name}`.*"), *map(column_of, carried))
+        visible = rows.selectExpr(f"{quote_name(_TARGET)}.*", *map(quote_name, [_SOURCE, *carried]))
+        return visible.alias(plan.target_name)
+    return rows.selectExpr(f"{quote_name(plan.source_name)}.*", *map(quote_name, carried))
 
 
 def _name(group: tuple[MergeKind, ...], name: str) -> str:
@@ -250,13 +251,14 @@ def _name(group: tuple[MergeKind, ...], name: str) -> str:
     return f"mangrove {group[0].value} {name}"
 
 
-def _of_its_group(groups: list[tuple[MergeKind, ...]], name: str) -> Column:
-    """Return the new value of a column by the selected clause."""
+def _render_new_value(groups: list[tuple[MergeKind, ...]], name: str) -> str:
+    """Return the new value of a column by the selected clause as SQL."""
     *others, last = groups
-    found = column_of(_name(last, name))
+    found = quote_name(_name(last, name))
     for group in others:
-        found = f.when(column_of(_name(group, _ACTION)).isNotNull(), column_of(_name(group, name))).otherwise(found)
-    return found
+        action, value = quote_name(_name(group, _ACTION)), quote_name(_name(group, name))
+        found = f"if({action} is not null, {value}, {found})"
+    return f"{found} as {quote_name(name)}"
 
 
 def _choose_clause(plan: MergePlan, group: tuple[MergeKind, ...]) -> Column:
@@ -287,7 +289,7 @@ def _new_column(
     """Return the value of a column per clause; a branch is evaluated only for its own rows."""
     found: Column | None = None
     for number, given in assigned.items():
-        applies_here = column_of(_name(group, _ACTION)) == number
+        applies_here = f.expr(f"{quote_name(_name(group, _ACTION))} = {number}")
         if one.name in given:
             value = given[one.name]
         elif plan.clauses[number].kind is MergeKind.INSERT:

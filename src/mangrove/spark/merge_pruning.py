@@ -1,15 +1,16 @@
 """Pruning of files, row groups and rows for MERGE by the key values of the source.
 
-A small source is represented by its values, a large one by minimum and maximum. Rows that
-match no source row are dropped before the join of the MERGE, which has to shuffle both sides
-if it keeps source rows without a match: by a bitmap of one integer key, or by a broadcast
-semi-join.
+A small source is represented by its values, a large one by minimum and maximum, or by
+several ranges if its only key is an integer. Rows that match no source row are dropped before
+the join of the MERGE, which has to shuffle both sides if it keeps source rows without a
+match: by a bitmap of the integer key, or by a broadcast semi-join.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, IntegralType
@@ -18,6 +19,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import parse_expression
 from mangrove.expressions.predicates import (
     AllOf,
+    AnyOf,
     ColumnComparison,
     ConstantPredicate,
     IsIn,
@@ -29,7 +31,7 @@ from mangrove.local.python_rows import to_python_rows
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Int16, Int32, Int64
 from mangrove.model.values import Value, is_value_of_type, normalize_value
-from mangrove.spark.deletion_vectors import KeyBitmap, build_key_bitmap, has_key
+from mangrove.spark.deletion_vectors import LOCAL_KEYS_MAX, Numbers, build_key_bitmap, has_key
 from mangrove.spark.scan import BROADCAST_ROWS_MAX, column_of
 from mangrove.spark.types import to_spark_type
 from mangrove.tables.merge import MergePlan, find_equality_columns
@@ -46,6 +48,8 @@ __all__ = [
 
 _VALUES_MAX: Final = 100
 """Maximum number of values that are compared with the bounds of every file."""
+_RANGES_MAX: Final = 16
+"""Maximum number of ranges of integers that every row is compared with."""
 _COUNT: Final = "mangrove count"
 _VALUE: Final = "mangrove value"
 
@@ -73,6 +77,8 @@ class ValueRange:
     predicate: Predicate
     row_count: int | None = None
     """The number of rows of the frame, if it was counted."""
+    integers: "Numbers | None" = None
+    """The distinct values in order, if they are integers of one column and few enough for this process."""
 
 
 def build_values_predicate(frame: DataFrame, equated: Iterable[tuple[Column, str]]) -> Predicate:
@@ -97,6 +103,10 @@ def measure_values(frame: DataFrame, equated: Iterable[tuple[Column, str]]) -> V
     ]
     (found,) = to_python_rows(values.agg(f.count(f.lit(1)).alias(_COUNT), *ends).toArrow())
     count = found[_COUNT]
+    (first, *others) = exact
+    if isinstance(first.type, Int16 | Int32 | Int64) and not others and count <= LOCAL_KEYS_MAX:
+        integers = np.unique(values.toArrow().column(0).drop_null().to_numpy()).astype(np.int64)
+        return ValueRange(AllOf((_in_ranges(first, integers),)), count, integers)
     if count > _VALUES_MAX:
         return ValueRange(AllOf(tuple(_between(one, **found[one.name]) for one in exact)), count)
     some = to_python_rows(values.toArrow())
@@ -110,20 +120,12 @@ def filter_matching_rows(
     rows = rows.where(render_predicate_sql(matching.predicate, schema))
     if matching.row_count is None or matching.row_count > BROADCAST_ROWS_MAX:
         return rows
-    bits = _build_bitmap(source, equated)
+    bits = None if matching.integers is None or len(equated) > 1 else build_key_bitmap(matching.integers)
     if bits is not None:
         return rows.where(has_key(rows.sparkSession, bits, equated[0][0]))
     values = source.select(*(column_of(name).alias(f"{_VALUE} {place}") for place, (_, name) in enumerate(equated)))
     is_same = [column_of(one.name) == column_of(f"{_VALUE} {place}") for place, (one, _) in enumerate(equated)]
     return rows.join(f.broadcast(values), is_same, "left_semi")
-
-
-def _build_bitmap(source: DataFrame, equated: Sequence[tuple[Column, str]]) -> KeyBitmap | None:
-    """Return the values of the source if they are compared with one integer column and not too far apart."""
-    if len(equated) != 1 or not isinstance(equated[0][0].type, Int16 | Int32 | Int64):
-        return None
-    values = source.select(column_of(equated[0][1]).try_cast("bigint").alias(_VALUE)).toArrow()
-    return build_key_bitmap(values.column(0).drop_null().to_numpy())
 
 
 def is_comparison_exact(ours: DataType, theirs: DataType) -> bool:
@@ -136,6 +138,18 @@ def is_comparison_exact(ours: DataType, theirs: DataType) -> bool:
     if isinstance(ours, FloatType | DoubleType):
         return False
     return ours == theirs or (isinstance(ours, exact) and isinstance(theirs, exact))
+
+
+def _in_ranges(one: Column, integers: Numbers) -> Predicate:
+    """Return a predicate of the values, or of the ranges between the largest gaps."""
+    if len(integers) <= _VALUES_MAX:
+        return _one_of(one, integers.tolist())
+    gap_min = (int(integers[-1]) - int(integers[0])) // _RANGES_MAX + 1
+    # The difference of two integers may exceed their type.
+    (places,) = np.nonzero(np.diff(integers.astype(np.float64)) > gap_min)
+    starts, ends = [0, *(places + 1).tolist()], [*places.tolist(), len(integers) - 1]
+    ranges = [_between(one, int(integers[start]), int(integers[end])) for start, end in zip(starts, ends, strict=True)]
+    return AnyOf(tuple(ranges)) if len(ranges) > 1 else ranges[0]
 
 
 def _one_of(one: Column, given: Sequence[Any]) -> Predicate:

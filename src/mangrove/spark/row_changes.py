@@ -45,7 +45,7 @@ from mangrove.spark.change_feed import create_frame_from_arrow
 from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.merge_pruning import build_values_predicate
-from mangrove.spark.scan import column_of, number_files, read_target_rows
+from mangrove.spark.scan import column_of, number_files, quote_name, read_target_rows
 from mangrove.spark.task_files import (
     REPORT_SCHEMA,
     create_file_id,
@@ -165,7 +165,7 @@ def plan_upsert_of_changes(
     files are then unreferenced.
     """
     keys = state.checked_keys("a change of rows")
-    added = files.write(state, rows.select(*map(column_of, state.schema.names)))
+    added = files.write(state, rows.selectExpr(*map(quote_name, state.schema.names)))
     if not added:
         return plan_write({}, read=read)
     written = pa.concat_tables([read_columns(files.store, file, keys) for _, file in added])
