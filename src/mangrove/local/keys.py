@@ -5,7 +5,6 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,8 +25,6 @@ __all__ = [
 
 _EXAMPLES_MAX: Final = 3
 _POSITION: Final = "position"
-_FLAGS_MAX: Final = 2**25
-"""Maximum range of integer keys that are compared by a table of flags."""
 
 
 def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
@@ -57,28 +54,10 @@ def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -
     columns = [selected.column(name).cast(compared.field(place).type) for place, name in enumerate(names)]
     if _is_indexable(keys):
         value_set = columns[0].combine_chunks()
-        values = compared.column(0).combine_chunks()
-        found = _find_integers(values, value_set)
-        return pc.is_in(values, value_set=value_set, skip_nulls=True) if found is None else found
+        return pc.is_in(compared.column(0).combine_chunks(), value_set=value_set, skip_nulls=True)
     other = pa.table(columns, names=_places(names))
     matches = _number_rows(compared).join(other, _places(names), join_type="left semi").column("row")
     return pc.is_in(build_row_numbers(rows.num_rows), value_set=matches.combine_chunks())
-
-
-def _find_integers(values: Any, value_set: Any) -> Any | None:
-    """Return for each integer whether it occurs in a set by a table of flags, or None if that does not apply.
-
-    Access to the table is faster than to a hash table, because neighbouring rows usually have neighbouring keys.
-    """
-    if not pa.types.is_signed_integer(values.type) or values.null_count or value_set.null_count or not len(value_set):
-        return None
-    numbers, known = (array.cast(pa.int64()).to_numpy() for array in (values, value_set))
-    first, last = int(known.min()) - 1, int(known.max()) + 1
-    if last - first > _FLAGS_MAX or first < -(2**63) or last >= 2**63:
-        return None
-    flags = np.zeros(last - first + 1, np.bool_)
-    flags[known - first] = True
-    return pa.array(flags[np.clip(numbers, first, last) - first])
 
 
 def filter_keys_in(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -> pa.Table:
