@@ -11,8 +11,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.sql_port import DUCKDB
-from mangrove.maintenance.engine_choice import SPARK
 
 if TYPE_CHECKING:
     import os
@@ -221,7 +219,7 @@ def open_sql_session(lake: "Lakehouse", engine: str | None = None) -> "SqlSessio
 def start_spark_quietly(settings: Mapping[str, str]) -> Any:
     """Start a Spark session in this process, without output unless that fails, and return it."""
     _check_spark()
-    from mangrove.spark.quiet_start import start_quiet_session
+    from mangrove.spark.session import start_quiet_session
 
     return start_quiet_session(settings)
 
@@ -321,6 +319,8 @@ class LakehouseEngines:
 
     def sql_engine(self, name: str | None = None) -> "SqlEngine":
         """Return the SQL engine with this name, or the one that `select_sql_engine` selects."""
+        from mangrove.lakehouse.sql_port import DUCKDB
+
         return self._duckdb_sql if (name or select_sql_engine()) == DUCKDB else self._spark_sql
 
     @cached_property
@@ -408,6 +408,8 @@ class LocalEngines:
 
 def select_sql_engine() -> str:
     """Return the SQL engine to use by default: Spark if it has a session or DuckDB is not installed, else DuckDB."""
+    from mangrove.lakehouse.sql_port import DUCKDB
+    from mangrove.maintenance.engine_choice import SPARK
     from mangrove.spark.availability import has_active_session
 
     if has_active_session():

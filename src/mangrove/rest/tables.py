@@ -21,7 +21,6 @@ from mangrove.iceberg.commit.transaction import (
 )
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
 from mangrove.lakehouse.snapshot import Snapshot
-from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.locators import TableLocator
 from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
 from mangrove.rest.namespaces import respond_json, respond_no_content
@@ -36,6 +35,7 @@ from mangrove.rest.request import (
     require_text,
 )
 from mangrove.tables.iceberg_names import METADATA_SUFFIX
+from mangrove.tables.table_state import load_table_state
 
 __all__ = [
     "handle_commit_table",
