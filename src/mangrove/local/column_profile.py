@@ -90,7 +90,7 @@ class _ColumnCounter:
 class _DistinctCounter:
     """Number of distinct values: the k smallest hashes are evenly spaced, so the k-th gives the density of all.
 
-    Values that are rare so far are forgotten if there are too many; those are counted anew later.
+    Values that are rare so far are forgotten if there are too many; if they occur later, counting starts at zero.
     """
 
     is_exact: bool = True
