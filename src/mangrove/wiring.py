@@ -219,7 +219,7 @@ def open_sql_session(lake: "Lakehouse", engine: str | None = None) -> "SqlSessio
 def start_spark_quietly(settings: Mapping[str, str]) -> Any:
     """Start a Spark session in this process, without output unless that fails, and return it."""
     _check_spark()
-    from mangrove.spark.session import start_quiet_session
+    from mangrove.spark.quiet_start import start_quiet_session
 
     return start_quiet_session(settings)
 
