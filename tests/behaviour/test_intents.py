@@ -23,6 +23,7 @@ from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 from mangrove.transaction.intents import INTENTS_FOLDER, VERSIONS_MAX
+from mangrove.wiring import LocalEngines
 
 
 @pytest.fixture
@@ -163,6 +164,31 @@ def test_a_waiting_writer_learns_its_version_and_positions_from_the_version_of_a
 
 
 @pytest.mark.usefixtures("published")
+@pytest.mark.parametrize("inline_bytes", ["0", "4096"])
+def test_rows_of_an_intent_are_those_that_its_writer_appended(
+    lake: Lakehouse, store: CountingStore, clock: Clock, inline_bytes: str
+) -> None:
+    properties = {"write.inline-rows-max-bytes": inline_bytes}
+    lake.create_table("shop.rows", "id int, note string", properties=properties)
+    faulty = FaultyStore(store, Faults(0))
+    leader, crashing = (
+        open_on_store(build_deterministic_effects(one, clock, first_id), engines=LocalEngines)
+        for one, first_id in ((store, 10**9), (faulty, 2 * 10**9))
+    )
+    led, lost = leader.transaction(), crashing.transaction()
+    led.table("shop.rows").append([{"id": 1, "note": "leader"}])
+    lost.table("shop.rows").append([{"id": 2, "note": "crashed"}])
+    append(lake, "before both")
+    faulty.fail_next("list", "crash", INTENTS_FOLDER)
+    with pytest.raises(SimulatedCrash):
+        lost.commit()
+    led.commit()
+    found = leader.table("shop.rows").to_arrow().to_pylist()
+    assert found == [{"id": 1, "note": "leader"}, {"id": 2, "note": "crashed"}]
+    assert intents(store) == []
+
+
+@pytest.mark.usefixtures("published")
 def test_an_intent_that_is_already_committed_is_not_committed_again(
     lake: Lakehouse, open_process: Open, store: CountingStore
 ) -> None:
@@ -175,6 +201,32 @@ def test_an_intent_that_is_already_committed_is_not_committed_again(
     later.commit()
     assert names(lake).count("one") == 1
     assert intents(store) == []
+
+
+@pytest.mark.usefixtures("published")
+def test_a_copy_of_an_intent_is_not_committed(lake: Lakehouse, open_process: Open, store: CountingStore) -> None:
+    leader = begin(open_process(), "leader")
+    leave_intent(lake, open_process, store, "one")
+    (path,) = intents(store)
+    store.put(path.replace(".intent", "").rpartition("-")[0] + "-00000000000f.intent", store.read(path))
+    assert len(intents(store)) == 2
+    leader.commit()
+    assert messages(lake)[lake.version] == ["leader", "one"]
+    assert names(lake).count("one") == 1
+
+
+def test_a_transaction_that_is_too_large_or_has_little_time_left_publishes_nothing(
+    lake: Lakehouse, open_process: Open, store: CountingStore
+) -> None:
+    for limit, count in (("30s", 1), ("1h", 300)):
+        faulty = FaultyStore(store, Faults(0))
+        faulty.fail_next("put", "crash", INTENTS_FOLDER)
+        transaction = open_process(faulty).transaction(time_limit=limit)
+        for number in range(count):
+            add(transaction, f"{limit} {number}")
+        append(lake, f"before {limit}")
+        transaction.commit()
+    assert len(names(lake)) == 304
 
 
 @pytest.mark.usefixtures("published")

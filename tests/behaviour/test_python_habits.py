@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import narwhals
 import pandas  # type: ignore[import-untyped]
 import polars
 import pyarrow as pa
@@ -50,6 +51,16 @@ def test_other_libraries_read_tables_and_scans_as_arrow_streams(shop: Lakehouse)
     assert pa.table(scan).equals(scan.to_arrow())
     assert scan.to_reader().schema.equals(scan.to_arrow().schema)
     assert pa.table(orders.scan("id > 99")).equals(orders.to_arrow(where="id > 99"))
+
+
+def test_pandas_and_narwhals_read_tables_as_arrow_streams(shop: Lakehouse) -> None:
+    orders = shop.table("shop.orders")
+    for one in (orders, shop.at(shop.version).table("shop.orders"), orders.scan("id > 3", ["id", "town"])):
+        expected = pa.table(one).column("id").to_pylist()
+        assert narwhals.from_arrow(one, backend="pyarrow")["id"].to_list() == expected
+        if hasattr(pandas.DataFrame, "from_arrow"):
+            # pandas 3 has it; PySpark takes pandas 2 only.
+            assert list(pandas.DataFrame.from_arrow(one)["id"]) == expected
 
 
 def test_a_stream_is_read_again_by_each_consumer_and_sees_later_rows(shop: Lakehouse) -> None:

@@ -85,6 +85,10 @@ shapes = st.builds(
     order=st.sampled_from([3, 4, 5, 7, 16, 128]),
     root_buffer_max=st.integers(1, 8),
     buffer_max=st.integers(1, 24),
+    root_children_max=st.sampled_from([3, 4, 8, 32]),
+    flush_min=st.integers(1, 8),
+    inner_flush_min=st.integers(1, 12),
+    root_leaf_bytes_max=st.sampled_from([0, 20, 1_000]),
 )
 keys = st.integers(0, 60).map(key)
 transactions = st.lists(
@@ -305,6 +309,23 @@ def test_the_root_stays_small_while_commits_append_to_one_end_of_the_tree() -> N
             assert len(last.buffer) <= shape.inner_flush_min + shape.flush_min
     assert_sound(nodes, root, shape)
     assert len(entries(nodes, root)) == 6_000
+
+
+def test_large_values_leave_a_root_without_children_and_come_back_after_a_compaction() -> None:
+    shape, nodes, root = NodeLimits(root_leaf_bytes_max=4_000), Nodes(), Node()
+    written = []
+    for number in range(100):
+        root = nodes.commit(root, [(key(number), "x" * 100)], shape)
+        written.append(sum(len(value) for value in root.values) + sum(len(one.value or "") for one in root.buffer))
+    assert not root.keys
+    assert max(written) <= 4_000 + 100 * shape.flush_min
+    assert max(written[60:]) <= 100 * (shape.flush_min + 1)
+    assert entries(nodes, root) == [(key(number), "x" * 100) for number in range(100)]
+    assert_sound(nodes, root, shape)
+    for number in range(98):
+        root = nodes.commit(root, [(key(number), None)], shape)
+    assert [name for name, _ in entries(nodes, root)] == [key(98), key(99)]
+    assert compact_tree(root, shape, nodes.read).is_leaf
 
 
 def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:

@@ -61,6 +61,10 @@ shapes = st.builds(
     order=st.sampled_from([3, 4, 5, 7, 16, 128]),
     root_buffer_max=st.integers(1, 8),
     buffer_max=st.integers(1, 24),
+    root_children_max=st.sampled_from([3, 4, 8, 32]),
+    flush_min=st.integers(1, 8),
+    inner_flush_min=st.integers(1, 12),
+    root_leaf_bytes_max=st.sampled_from([0, 20, 1_000]),
 )
 keys = st.integers(0, 80).map(key)
 writes = st.lists(st.tuples(keys, st.one_of(st.none(), st.text("ab", min_size=1, max_size=1))), min_size=1, max_size=12)

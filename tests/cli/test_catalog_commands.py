@@ -182,6 +182,12 @@ def test_show_describes_the_object_of_any_canonical_string(run: Any, lake: str) 
     assert run("show", lake, "sales|orders|2").code == 1
 
 
+def test_files_names_inline_rows(run: Any, lake: str) -> None:
+    table = mangrove.open(lake).table("sales.orders").alter({"write.inline-rows-max-bytes": "3000"})
+    table.append([{"id": 1}])
+    assert "inline rows" in run("files", lake, "sales.orders").out
+
+
 def test_a_table_without_a_schema_is_created_filled_listed_and_read(run: Any, lake: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,name\n1,x\n")
     (tmp_path / "b.png").write_bytes(b"png")

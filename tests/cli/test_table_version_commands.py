@@ -21,6 +21,8 @@ def test_a_version_is_created_loaded_compared_activated_and_the_old_one_dropped(
         run("update", lake, "sales.orders", "--set", "price=7", "--where", "id = 2", "--table-version", "2").code == 0
     )
     assert run("read", lake, "sales.orders", "--json").json == []
+    assert run("files", lake, "sales.orders", "--json").json == []
+    assert run("files", lake, "sales.orders", "--table-version", "2", "--json").json
     compared = run("read", lake, "sales.orders.version_2", "--json").json
     assert sorted((row["id"], row["price"]) for row in compared) == [(1, 5), (2, 7)]
     done = run("set-state", lake, "sales.orders", "2=active", "1=deprecated", "--json")

@@ -15,13 +15,15 @@ from mangrove.iceberg.commit.file_changes import ClientManifestEntry, diff_manif
 from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation
 from mangrove.iceberg.commit.transaction import TableCommit, commit_tables
 from mangrove.iceberg.data_files import find_deleted_data_file, from_iceberg_data_file, to_iceberg_data_file
+from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.manifests import (
     ManifestInfo,
     build_manifest_record,
     encode_manifest,
     encode_manifest_list,
 )
-from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
+from mangrove.iceberg.publish.metadata_writer import PublishedTable
+from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.arguments import parse_table_argument
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.local.parquet import encode_parquet, read_columns
@@ -58,8 +60,9 @@ class Client:
         self.load()
 
     def load(self) -> None:
-        commit = self.lake.reading().commit
-        self.shown = publish_table(self.lake.effects.store, self._state(), commit.created_at_millis)
+        locator = parse_table_argument(self.table)
+        revisions = TableRevisions.up_to(self.lake.metastore, self.lake.reading(), locator)
+        self.shown = publish_history(self.lake.effects.store, revisions)
 
     def rows(
         self,

@@ -46,8 +46,9 @@ def test_rows_are_hidden_by_their_numbers_in_old_files_and_in_new_ones(shop: Lak
     assert shop.maintenance.check().problems == ()
 
 
-def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse) -> None:
-    client = client_of(shop, keys=["id"])
+@pytest.mark.parametrize("inline", ["0", "2000"])
+def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse, inline: str) -> None:
+    client = client_of(shop, keys=["id"], properties={"write.inline-rows-max-bytes": inline})
     shop.table("shop.orders").append(numbered(1, 2, 3))
     shop.table("shop.orders").upsert(numbered(2, name="new"))
     client.load()
@@ -64,8 +65,9 @@ def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse) -> None:
     assert client.ids() == client.seen_ids() == [2, 3]
 
 
-def test_the_files_of_hidden_rows_go_with_the_file_that_they_are_about(shop: Lakehouse) -> None:
-    client = client_of(shop, keys=["id"])
+@pytest.mark.parametrize("inline", ["0", "2000"])
+def test_the_files_of_hidden_rows_go_with_the_file_that_they_are_about(shop: Lakehouse, inline: str) -> None:
+    client = client_of(shop, keys=["id"], properties={"write.inline-rows-max-bytes": inline})
     shop.table("shop.orders").append(numbered(1, 2, 3))
     shop.table("shop.orders").upsert(numbered(2, name="new"))
     client.load()

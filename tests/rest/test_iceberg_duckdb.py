@@ -66,6 +66,19 @@ def test_duckdb_reads_what_the_lakehouse_holds_and_held(ask_duckdb: Asking) -> N
         ask_duckdb("INSERT INTO past.sales.orders VALUES (9, 'x')")
 
 
+def test_duckdb_reads_earlier_snapshots_by_id_and_time(ask_duckdb: Asking, duck_lake: Lakehouse) -> None:
+    listed = ask_duckdb("SELECT snapshot_id FROM iceberg_snapshots(lake.sales.orders) ORDER BY sequence_number")
+    versions = [entry.version for entry in duck_lake.table("sales.orders").history()][::-1]
+    written = [one for one in versions if duck_lake.at(one).table("sales.orders").to_arrow().num_rows]
+    assert len(listed) == len(written) > 1
+    for (snapshot_id,), version in zip(listed, written, strict=True):
+        past = duck_lake.at(version)
+        rows = [[str(past.table("sales.orders").to_arrow().num_rows)]]
+        assert ask_duckdb(f"SELECT count(*) FROM lake.sales.orders AT (VERSION => {snapshot_id})") == rows
+        time = f"TIMESTAMP => TIMESTAMP '{past.created_at:%Y-%m-%d %H:%M:%S.%f}'"
+        assert ask_duckdb(f"SELECT count(*) FROM lake.sales.orders AT ({time})") == rows
+
+
 def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: Lakehouse) -> None:
     for statement in (
         "INSERT INTO lake.sales.orders VALUES (7, 'gil')",

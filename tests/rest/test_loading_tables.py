@@ -99,8 +99,16 @@ def test_nothing_is_written_for_a_state_that_has_been_shown(lake: Lakehouse, cli
     first = client.get("v1/namespaces/sales/tables/orders")
     files = stored(lake)
     assert client.get("v1/namespaces/sales/tables/orders").json() == first.json()
-    assert client.get("v1/namespaces/sales/tables/orders?snapshots=refs").json() == first.json()
     assert stored(lake) == files
+
+
+def test_a_client_may_ask_for_the_referenced_snapshots_only(client: TestClient) -> None:
+    every = client.get("v1/namespaces/sales/tables/orders")
+    referenced = client.get("v1/namespaces/sales/tables/orders?snapshots=refs")
+    snapshots = every.json()["metadata"]["snapshots"]
+    assert len(snapshots) == 2
+    assert referenced.json()["metadata"]["snapshots"] == snapshots[-1:]
+    assert referenced.headers["etag"] != every.headers["etag"]
 
 
 def stored(lake: Lakehouse) -> list[Path]:
@@ -148,6 +156,7 @@ def test_a_damaged_file_of_metadata_is_an_error_of_the_server(lake: Lakehouse) -
         client.get("v1/namespaces/sales/tables/orders")
         (metadata,) = [path for path in stored(lake) if path.name.endswith(".metadata.json")]
         metadata.write_text("{}")
+    with request_info(counted(lake)) as client:
         answer = client.get("v1/namespaces/sales/tables/orders")
         assert answer.status_code == 500
         assert "delete it" in answer.json()["error"]["message"]

@@ -105,6 +105,16 @@ def test_rows_of_ours_and_of_the_client_follow_each_other(written_lake: Lakehous
     ]
 
 
+def test_a_name_that_exists_or_a_namespace_that_does_not_has_the_standard_sentence(writing: RestCatalog) -> None:
+    writing.create_table("sales.orders", ARROW)
+    with pytest.raises(TableAlreadyExistsError, match=r"Table already exists: sales\.orders"):
+        writing.create_table("sales.orders", ARROW)
+    with pytest.raises(NamespaceAlreadyExistsError, match="Namespace already exists: sales"):
+        writing.create_namespace("sales")
+    with pytest.raises(NoSuchNamespaceError, match="Namespace does not exist: nowhere"):
+        writing.create_table("nowhere.orders", ARROW)
+
+
 def test_a_client_deletes_rows_also_of_files_that_hide_others(written_lake: Lakehouse, writing: RestCatalog) -> None:
     ours = written_lake.create_table("sales.orders", "id bigint not null, name string, day date", keys=["id"])
     ours.append([{"id": number, "name": "old"} for number in range(6)])

@@ -74,6 +74,24 @@ def test_a_request_that_comes_again_is_known_by_any_of_its_tables(shop: Lakehous
     assert (shop.version, rows.ids()) == (version, [1])
 
 
+@pytest.mark.parametrize(
+    ("source", "destination", "error_type"),
+    [
+        (("shop", "a"), ("nowhere", "a"), "NoSuchNamespaceException"),
+        (("shop", "z"), ("shop", "y"), "NoSuchTableException"),
+    ],
+)
+def test_a_rename_names_the_kind_of_what_is_missing(
+    http: TestClient, source: tuple[str, str], destination: tuple[str, str], error_type: str
+) -> None:
+    body = {
+        place: {"namespace": [namespace], "name": name}
+        for place, (namespace, name) in (("source", source), ("destination", destination))
+    }
+    answer = http.post("/v1/tables/rename", json=body)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, error_type)
+
+
 def test_of_two_tables_neither_changes_where_one_is_not_as_required(shop: Lakehouse, http: TestClient) -> None:
     clients = [Client(shop, name) for name in ("shop.a", "shop.b")]
     body = {"table-changes": [change_of(one, one.request([one.rows([{"id": 1}])])) for one in clients]}

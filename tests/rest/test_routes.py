@@ -12,6 +12,7 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
+from starlette.testclient import TestClient
 from tests.rest.conftest import TOKEN, counted, filled, served
 
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -95,6 +96,46 @@ def test_the_address_of_the_lakehouse_is_a_warehouse_too(tmp_path: Path, catalog
         folder = written.removeprefix("file://")
         for warehouse in (lake.uri, lake.uri.rstrip("/"), written, folder, folder.rstrip("/"), f"{folder}../my lake"):
             assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
+
+
+@pytest.mark.parametrize("warehouse", ["", "default", "lake"])
+def test_a_client_that_needs_a_warehouse_may_name_the_lakehouse(
+    address: str, catalog_of: Opening, warehouse: str
+) -> None:
+    assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
+
+
+def test_a_tag_with_the_name_of_the_lakehouse_selects_its_version(
+    lake: Lakehouse, address: str, catalog_of: Opening
+) -> None:
+    lake.tag("default", 3)
+    assert catalog_of(address, warehouse="default").properties["prefix"] == "version-3"
+
+
+def test_an_unknown_warehouse_is_refused_with_the_known_ones(client: TestClient) -> None:
+    answer = client.get("v1/config?warehouse=other")
+    assert answer.status_code == 404
+    assert "'default' or 'lake' for the newest version" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "error_type", "message"),
+    [
+        ("namespaces/nowhere", "NoSuchNamespaceException", "Namespace does not exist: nowhere"),
+        ("namespaces/nowhere/tables", "NoSuchNamespaceException", "Namespace does not exist: nowhere"),
+        ("namespaces/sales/tables/none", "NoSuchTableException", "Table does not exist: sales.none"),
+        ("namespaces/nowhere/tables/orders", "NoSuchTableException", "Namespace does not exist: nowhere"),
+        ("namespaces/a%1Fb/tables/orders", "NoSuchTableException", "Table does not exist: 'a.b' has several levels"),
+        ("namespaces/sales/views/none", "NoSuchViewException", "View does not exist: sales.none"),
+    ],
+)
+def test_a_missing_object_has_the_standard_type_and_sentence(
+    client: TestClient, path: str, error_type: str, message: str
+) -> None:
+    answer = client.get(f"v1/{path}")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (404, 404, error_type)
+    assert error["message"].startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ FAULT_PROFILES: Final = (
     FaultProfile("crashes", crash=0.02, lost_answer=0.05),
     FaultProfile("storm", before=0.02, after=0.02, lost_answer=0.2, crash=0.02),
 )
+_DELAYS: Final = 0.1
 _YEAR_MILLIS: Final = 366 * 86_400_000
 
 
@@ -42,7 +43,7 @@ class Simulation:
     isolation: str = "serializable"
     """With "snapshot" it does not hold: then writers rely on what has changed, and the model says so."""
     intents: bool = False
-    """Whether writers that lose a race publish intents."""
+    """Whether writers that lose a race publish intents; where responses get lost, requests are also delayed."""
 
     @property
     def fault_profile(self) -> FaultProfile:
@@ -70,7 +71,16 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
     founded_at = lake.version
     turns = TurnScheduler(simulation.seed, names)
     writers = [
-        Writer(name, number, simulation.seed, simulation.fault_profile, store, turns, simulation.isolation)
+        Writer(
+            name,
+            number,
+            simulation.seed,
+            simulation.fault_profile,
+            store,
+            turns,
+            simulation.isolation,
+            _DELAYS if simulation.intents and simulation.fault_profile.lost_answer else 0.0,
+        )
         for number, name in enumerate(names)
     ]
     _run_writers(writers, simulation.deeds)

@@ -2,15 +2,19 @@
 
 import random
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from mangrove.errors import StorageError
 from mangrove.storage.port import ListEntry, Store
+from mangrove.transaction.intents import INTENTS_FOLDER
 
 __all__ = ["ScheduledStore", "TurnScheduler"]
 
 _STUCK_SECONDS: Final = 120.0
 _ROWS: Final = ".parquet"
+_ARRIVES: Final = 0.1
+"""The chance of a delayed request to take effect at each turn."""
 
 
 class TurnScheduler:
@@ -23,6 +27,7 @@ class TurnScheduler:
         self._current = self._chance.choice(self._alive)
         self.taken: list[str] = []
         """Whose turn it was, in order."""
+        self._delayed: list[Callable[[], object]] = []
 
     def begin(self, name: str) -> None:
         """Wait for the first turn."""
@@ -35,14 +40,23 @@ class TurnScheduler:
             self._choose()
             self._wait_for(name)
 
+    def delay(self, request: Callable[[], object]) -> None:
+        """Let a request take effect some turns later, or when all have left."""
+        with self._changed:
+            self._delayed.append(request)
+
     def leave(self, name: str) -> None:
         """Take no more turns."""
         with self._changed:
             self._alive.remove(name)
             if self._alive:
                 self._choose()
+            for request in () if self._alive else self._delayed:
+                request()
 
     def _choose(self) -> None:
+        if self._delayed and self._chance.random() < _ARRIVES:
+            self._delayed.pop(0)()
         self._current = self._chance.choice(self._alive)
         self.taken.append(self._current)
         self._changed.notify_all()
@@ -59,10 +73,13 @@ class ScheduledStore:
     it on several threads at once, whose order nobody decides.
     """
 
-    def __init__(self, store: Store, turns: TurnScheduler, name: str) -> None:
+    def __init__(self, store: Store, turns: TurnScheduler, name: str, delays: float, seed: str) -> None:
+        """Take the store that all share; `delays` is the chance that a create or the put of an intent is delayed."""
         self._store = store
         self._turns = turns
         self._name = name
+        self._delays = delays
+        self._chance = random.Random(f"delays/{seed}")
 
     @property
     def uri(self) -> str:
@@ -97,6 +114,8 @@ class ScheduledStore:
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what was there."""
         self._turn(path)
+        if path.startswith(INTENTS_FOLDER):
+            self._delay_by_chance(lambda: self._store.put(path, data))
         self._store.put(path, data)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
@@ -107,6 +126,7 @@ class ScheduledStore:
     def create(self, path: str, data: bytes) -> bool:
         """Write the object only if the path is free."""
         self._turn(path)
+        self._delay_by_chance(lambda: self._store.create(path, data))
         return self._store.create(path, data)
 
     def delete_many(self, paths: Iterable[str]) -> None:
@@ -114,6 +134,11 @@ class ScheduledStore:
         listed = [*paths]
         self._turn(*listed)
         self._store.delete_many(listed)
+
+    def _delay_by_chance(self, request: Callable[[], object]) -> None:
+        if self._chance.random() < self._delays:
+            self._turns.delay(request)
+            raise StorageError("no response in time; the request may still take effect")
 
     def _turn(self, *paths: str) -> None:
         if not (paths and all(path.endswith(_ROWS) for path in paths)):

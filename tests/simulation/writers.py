@@ -93,6 +93,8 @@ class Writer:
     turns: TurnScheduler
     isolation: str = "serializable"
     """Of those deeds that write what follows from what they read."""
+    delays: float = 0.0
+    """The chance that a create or the put of an intent takes effect only later."""
     attempts: list[Attempt] = field(default_factory=list)
     lives: int = 0
     _deferred: list[Callable[[], None]] = field(default_factory=list)
@@ -133,7 +135,8 @@ class Writer:
             fault_profile.lost_answer,
             fault_profile.crash,
         )
-        store = FaultyStore(ScheduledStore(self.shared, self.turns, self.name), faults)
+        scheduled = ScheduledStore(self.shared, self.turns, self.name, self.delays, f"{self.seed}/{self.number}")
+        store = FaultyStore(scheduled, faults)
         first_id = (self.number * 1_000 + self.lives) * _IDS_OF_A_LIFE
         counted = build_deterministic_effects(store, self._clock, first_id)
         effects = Effects(store, counted.now_millis, counted.new_id, self._pause, self._later)

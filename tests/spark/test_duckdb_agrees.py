@@ -3,10 +3,13 @@
 import datetime
 import math
 import random
+from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import mangrove
@@ -16,11 +19,10 @@ from mangrove.lakehouse.new_table import parse_schema_argument
 
 pytestmark = pytest.mark.interop
 
-BOOLEANS = (True, False)
 ORDER = "order by k, i, j, l, p, s, t, d, z, x, b, q"
 COLUMNS = {
-    "int": ["i", "j", "3", "-7", "0", "2147483647"],
-    "bigint": ["l", "cast(i as bigint)", "9223372036854775807"],
+    "int": ["i", "j", "3", "-7", "0"],
+    "bigint": ["l", "cast(i as bigint)", "4294967296"],
     "decimal": ["p", "q", "1.5", "0.05", "-2.345"],
     "double": ["x", "1e2", "cast(i as double)"],
     "string": ["s", "t", "'a_b%'", "'  x '", "'2026-02-30'", "''"],
@@ -38,7 +40,7 @@ FUNCTIONS = {
         "hour({timestamp})",
         "second({timestamp})",
         "datediff({date}, {date})",
-        "{int} % {int}",
+        "{int} % nullif({int}, 0)",
         "{int} + {int}",
         "{int} * {int}",
         "-({int})",
@@ -54,7 +56,7 @@ FUNCTIONS = {
         "cast({boolean} as int)",
     ],
     "bigint": [
-        "{int} div {int}",
+        "{int} div nullif({int}, 0)",
         "{bigint} + {int}",
         "ceil({double})",
         "floor({double})",
@@ -64,7 +66,7 @@ FUNCTIONS = {
     "decimal": [
         "{decimal} + {decimal}",
         "{decimal} * {decimal}",
-        "{decimal} / {decimal}",
+        "{decimal} / nullif({decimal}, 0)",
         "{decimal} - {int}",
         "{decimal} * {int}",
         "round({decimal}, 1)",
@@ -72,16 +74,16 @@ FUNCTIONS = {
         "floor({decimal})",
         "cast({decimal} as decimal(12,1))",
         "abs({decimal})",
-        "{int} / {decimal}",
+        "{int} / nullif({decimal}, 0)",
         "if({boolean}, {decimal}, {int})",
         "cast({int} as decimal(20,3))",
         "least({decimal}, {decimal})",
     ],
     "double": [
-        "{int} / {int}",
+        "{int} / nullif({int}, 0)",
         "{double} * {double}",
         "{double} - {decimal}",
-        "{double} / {double}",
+        "{double} / nullif({double}, 0)",
         "cast({decimal} as double)",
         "round({double})",
         "coalesce({double}, {int})",
@@ -162,39 +164,45 @@ AGGREGATES = [
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
-    assert spark is not None
+    """Make a table of extreme values, for which many expressions have no result, and one of plain values."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     lake = mangrove.create(tmp_path_factory.mktemp("agree") / "lake")
     lake.create_namespace("s")
-    table = lake.create_table(
-        "s.t",
-        "k int, i int, j int, l bigint, p decimal(10,2), q decimal(30,6), x double, s string, t string, d date, "
-        "z timestamp, b boolean",
-    )
     chance = random.Random(7)
-
-    def pick(*values: Any) -> Any:
-        return chance.choice([None, *values])
-
     epoch = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    table.append(
-        [
-            {
-                "k": number % 3,
-                "i": pick(0, 1, -1, 7, 100, -(2**31)),
-                "j": pick(2, 3, -5, 1000),
-                "l": pick(0, 5, -(10**12), 2**62),
-                "p": pick(Decimal("0.05"), Decimal("-12.34"), Decimal("99999999.99"), Decimal(0)),
-                "q": pick(Decimal("0.000001"), Decimal("-1234567890.123456"), Decimal(3)),
-                "x": pick(0.0, -0.0, 2.5, -3.7, math.nan, math.inf, 1e300),
-                "s": pick("", "a", "ab_", "Abc", " pad ", "a%b"),
-                "t": pick("b", "äöü", "zz", "a_b"),
-                "d": pick(datetime.date(2020, 2, 29), datetime.date(1969, 12, 31), datetime.date(2026, 11, 16)),
-                "z": pick(epoch, epoch - datetime.timedelta(days=40_000, microseconds=1), epoch.replace(microsecond=5)),
-                "b": pick(*BOOLEANS),
-            }
-            for number in range(40)
-        ]
-    )
+    plain: dict[str, list[Any]] = {
+        "i": [0, 1, -1, 7, 100],
+        "j": [2, 3, -5, 1000],
+        "l": [0, 5, -100_000],
+        "p": [Decimal("0.05"), Decimal("-12.34"), Decimal("99.99"), Decimal(0)],
+        "q": [Decimal("0.000001"), Decimal("-12.123456"), Decimal(3)],
+        "x": [0.0, 2.5, -3.7],
+        "s": ["", "a", "ab_", "Abc", " pad ", "a%b"],
+        "t": ["b", "zz", "a_b"],
+        "d": [datetime.date(2020, 2, 29), datetime.date(1969, 12, 31), datetime.date(2026, 11, 16)],
+        "z": [epoch, epoch - datetime.timedelta(days=40_000, microseconds=1), epoch.replace(microsecond=5)],
+        "b": [True, False],
+    }
+    extremes: dict[str, list[Any]] = {
+        "i": [-(2**31)],
+        "l": [-(10**12), 2**62],
+        "p": [Decimal("99999999.99")],
+        "q": [Decimal("-1234567890.123456")],
+        "x": [-0.0, math.nan, math.inf, 1e300],
+        "t": ["äöü"],
+    }
+    for name, more in (("plain", {}), ("t", extremes)):
+        table = lake.create_table(
+            f"s.{name}",
+            "k int, i int, j int, l bigint, p decimal(10,2), q decimal(30,6), x double, s string, t string, d date, "
+            "z timestamp, b boolean",
+        )
+        table.append(
+            [
+                {"k": row % 3, **{one: chance.choice([None, *some, *more.get(one, [])]) for one, some in plain.items()}}
+                for row in range(40)
+            ]
+        )
     return lake
 
 
@@ -220,12 +228,16 @@ def comparable(value: object) -> object:
 
 
 def compare(lake: Lakehouse, query: str) -> str:
-    """Return what both engines do with a query; raise an error if they differ."""
+    """Return what both engines do with a query: the same, fail, or DuckDB refuses it; raise an error if they differ."""
     try:
         frame = lake.sql(query, engine="duckdb")
         ours = [tuple(map(comparable, row)) for row in frame.collect()]
-    except InvalidInputError:
-        return "refused"
+    except InvalidInputError as error:
+        if "needs Spark" in str(error):
+            return "refused"
+        with pytest.raises((PySparkException, InvalidInputError)):
+            lake.sql(query, engine="spark").collect()
+        return "failed"
     expected = lake.sql(query, engine="spark")
     theirs = [tuple(map(comparable, row)) for row in expected.collect()]
     assert ours == theirs, query
@@ -234,18 +246,21 @@ def compare(lake: Lakehouse, query: str) -> str:
     return "same"
 
 
+def check_outcomes(outcomes: Sequence[str]) -> None:
+    """Check that nearly all queries over plain values have rows on both engines."""
+    answered = [one for one in outcomes if one != "refused"]
+    assert answered.count("same") >= 0.9 * len(outcomes), Counter(outcomes)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_expressions_have_the_same_values(lake: Lakehouse, seed: int) -> None:
     chance, outcomes = random.Random(seed), []
-    for _ in range(25):
+    for _ in range(20):
         kind = chance.choice(list(FUNCTIONS))
-        expression = build(chance, kind, 2)
         where = chance.choice(["", f" where {build(chance, 'boolean', 1)}"])
-        outcomes.append(
-            compare(lake, f"select k, {expression} as v from s.t{where} order by k, i, j, l, p, s, t, d, z, x, b, q")
-        )
-    assert outcomes.count("same") >= 5, outcomes
+        outcomes.append(compare(lake, f"select k, {build(chance, kind, 2)} as v from s.plain{where} {ORDER}"))
+    check_outcomes(outcomes)
 
 
 @pytest.mark.slow
@@ -253,20 +268,29 @@ def test_random_aggregates_have_the_same_values(lake: Lakehouse) -> None:
     chance, outcomes = random.Random(99), []
     for _ in range(20):
         aggregate = fill(chance, chance.choice(AGGREGATES), 1)
-        outcomes.append(compare(lake, f"select k, {aggregate} as v from s.t group by k order by k"))
-    assert outcomes.count("same") >= 10, outcomes
+        outcomes.append(compare(lake, f"select k, {aggregate} as v from s.plain group by k order by k"))
+    check_outcomes(outcomes)
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
 def test_each_function_has_the_same_values(lake: Lakehouse, kind: str) -> None:
-    chance = random.Random(kind)
+    chance, outcomes = random.Random(kind), []
     for template in FUNCTIONS[kind]:
-        for where in (
-            "",
-            " where i between -10 and 1000 and j <> 0 and p <> 0 and x between -10 and 10 and t <> 'äöü'",
-        ):
-            plain = fill(chance, template, 0)
-            compare(lake, f"select k, {plain} as v from s.t{where} {ORDER}")
+        compare(lake, f"select k, {fill(chance, template, 0)} as v from s.t {ORDER}")
+        outcomes.append(compare(lake, f"select k, {fill(chance, template, 0)} as v from s.plain {ORDER}"))
+    check_outcomes(outcomes)
+
+
+def test_conditions_that_are_null_agree(lake: Lakehouse) -> None:
+    for query, outcome in {
+        "select case when null then 1 else 2 end as a": "failed",
+        "select if(null, 1, 2) as a": "same",
+        "select case when null and true then 1 else 2 end as a": "same",
+        "select case null when null then 1 else 2 end as a": "same",
+        f"select case i when null then 'x' else 'y' end as v, nullif(i, null) as w from s.t {ORDER}": "same",
+        f"select i from s.t where not null {ORDER}": "same",
+    }.items():
+        assert compare(lake, query) == outcome
 
 
 def test_windows_and_null_order_agree(lake: Lakehouse) -> None:

@@ -5,6 +5,7 @@ import decimal
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -239,12 +240,16 @@ def conditions(draw: st.DrawFn) -> list[str]:
     return [writer.condition(list(KINDS.items())) for _ in range(draw(st.integers(1, 3)))]
 
 
-CONNECTION = duckdb.connect(config={"threads": 1})
+@cache
+def connect_peer() -> duckdb.DuckDBPyConnection:
+    """Return the connection to DuckDB that answers all queries; a fixture closes it."""
+    return duckdb.connect(config={"threads": 1})
 
 
 def answer(case: Case, found: Mapping[str, pa.Table]) -> Counter[str]:
+    connection = connect_peer()
     for name, table in found.items():
-        CONNECTION.register(name, table)
+        connection.register(name, table)
     for name, text in case.views.items():
-        CONNECTION.execute(f"create or replace temp view {name} as {text}")
-    return Counter(repr(row) for row in CONNECTION.execute(case.query).fetchall())
+        connection.execute(f"create or replace temp view {name} as {text}")
+    return Counter(repr(row) for row in connection.execute(case.query).fetchall())

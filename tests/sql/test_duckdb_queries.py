@@ -1,18 +1,22 @@
 """Queries on DuckDB: every clause over real tables in each layout, and what needs Spark."""
 
 import datetime
+import random
+import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.s3_server import S3Server
 
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.sql.session import SqlSession
+from mangrove.wiring import LakehouseEngines
 
 DAY = datetime.date(2026, 1, 1)
 
@@ -216,3 +220,62 @@ def test_files_are_pruned_by_times_with_an_offset(tmp_path: Path, text: str) -> 
         (False,),
         (True,),
     ]
+
+
+ENDLESS = "select count(*) from " + " cross join ".join(f"shop.orders t{number}" for number in range(12))
+"""So many rows that nobody waits for them."""
+
+
+def test_a_read_is_cancelled_from_another_thread(lake: Lakehouse) -> None:
+    frame = lake.sql(ENDLESS, engine="duckdb")
+    errors: list[Exception] = []
+
+    def read() -> None:
+        try:
+            frame.collect()
+        except InvalidInputError as error:
+            errors.append(error)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    while reading.is_alive():
+        # A query that has not begun is not cancelled.
+        frame.cancel()
+        reading.join(0.01)
+    assert [str(error) for error in errors] == ["the query was cancelled"]
+    assert lake.sql("select count(*) from shop.names", engine="duckdb").collect() == [(2,)]
+
+
+def test_a_cancelled_statement_changes_nothing(lake: Lakehouse) -> None:
+    engines, before = lake.engines, lake.version
+    assert isinstance(engines, LakehouseEngines)
+    errors: list[Exception] = []
+
+    def change() -> None:
+        try:
+            with engines.cancellable():
+                lake.sql(f"create table shop.never as {ENDLESS.replace('count(*)', 'count(*) as n')}", engine="duckdb")
+        except InvalidInputError as error:
+            errors.append(error)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    while changing.is_alive():
+        engines.cancel()
+        changing.join(0.01)
+    assert ["cancelled" in str(error) for error in errors] == [True]
+    assert lake.version == before
+
+
+def test_a_query_of_a_bucket_reads_only_the_columns_and_files_that_it_needs() -> None:
+    with S3Server() as server:
+        lake = mangrove.create(f"s3://{server.bucket}/lake", storage_options=server.options)
+        lake.create_namespace("s")
+        table = lake.create_table("s.t", "id int, wide string")
+        chance = random.Random(7)
+        for first in (0, 100):
+            table.append([{"id": first + n, "wide": chance.randbytes(500_000).hex()} for n in range(10)])
+        before = server.bytes_sent
+        assert lake.sql("select min(id + 1) from s.t where id > 50", engine="duckdb").collect() == [(101,)]
+        assert server.bytes_sent - before < 500_000
+        assert lake.sql("select max(length(wide)) from s.t where id = 3", engine="duckdb").collect() == [(1_000_000,)]

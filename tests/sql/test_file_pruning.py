@@ -5,11 +5,11 @@ import decimal
 from collections import Counter
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sql.random_queries import connect_peer
 
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.schema_text import parse_schema
@@ -114,13 +114,10 @@ def needed(table: pa.Table, predicate: Predicate | None) -> pa.Table:
     )
 
 
-CONNECTION = duckdb.connect(config={"threads": 1})
-
-
 def answer(query: str, **tables: pa.Table) -> Counter[str]:
     for name, table in tables.items():
-        CONNECTION.register(name, table)
-    return Counter(repr(row) for row in CONNECTION.execute(query).fetchall())
+        connect_peer().register(name, table)
+    return Counter(repr(row) for row in connect_peer().execute(query).fetchall())
 
 
 @settings(max_examples=150)

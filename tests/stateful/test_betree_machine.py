@@ -33,10 +33,13 @@ class TreeMachine(RuleBasedStateMachine):
         order=st.sampled_from([3, 4, 5, 8, 16, 128]),
         root_buffer_max=st.integers(1, 12),
         buffer_max=st.integers(1, 40),
+        flush_min=st.integers(1, 12),
+        root_children_max=st.sampled_from([3, 8, 32]),
+        root_leaf_bytes_max=st.sampled_from([0, 100, 10_000]),
         count=st.integers(0, SPACE),
     )
-    def begin(self, order: int, root_buffer_max: int, buffer_max: int, count: int) -> None:
-        self.shape = NodeLimits(order, root_buffer_max, buffer_max)
+    def begin(self, count: int, **limits: int) -> None:
+        self.shape = NodeLimits(**limits, inner_flush_min=2 * limits["flush_min"])
         self.model = {f"{number:04d}": "built" for number in range(count)}
         self.root = build_tree((Entry(*item) for item in sorted(self.model.items())), self.shape, self.write)
 

@@ -146,7 +146,8 @@ def apply_messages(root: Node, messages: Sequence[Message], shape: NodeLimits, r
 
     Unwritten nodes are referenced directly in place of pointers.
     """
-    if len(root.buffer) + len(messages) > shape.root_buffer_max or _is_flush_due(root, shape.flush_min):
+    is_full = len(root.buffer) + len(messages) > shape.root_buffer_max
+    if is_full or _is_flush_due(root, shape.flush_min) or _is_large_leaf(root, shape):
         root = _make_room_in_root(root, len(messages), shape, read)
     return replace(root, buffer=(*root.buffer, *messages))
 
@@ -158,11 +159,20 @@ def _is_flush_due(node: Node, flush_min: int) -> bool:
     return max(map(len, _by_child(node).values()), default=0) >= flush_min
 
 
+def _is_large_leaf(root: Node, shape: NodeLimits) -> bool:
+    """Return whether the rows and messages of a root without children are too large to be written by every commit."""
+    if not root.is_leaf or len(root.buffer) < shape.flush_min:
+        return False
+    messages = sum(len(message.value or "") for message in root.buffer)
+    return messages + sum(map(len, root.values)) > shape.root_leaf_bytes_max
+
+
 def _make_room_in_root(root: Node, incoming: int, shape: NodeLimits, read: ReadNodes) -> Node:
     """Return a root with space for `incoming` messages, if the write budget allows it."""
-    root = collapse_buffer(root)
+    is_large, root = _is_large_leaf(root, shape), collapse_buffer(root)
     if root.is_leaf:
-        return _grow_root(SiblingNodes.of(apply_to_leaf(root, root.buffer)).split_into_chunks(shape), shape)
+        run = SiblingNodes.of(apply_to_leaf(root, root.buffer)).split_into_chunks(shape)
+        return Node(children=run.nodes) if len(run.nodes) == 1 and is_large else _grow_root(run, shape)
     excess = len(root.buffer) + incoming - shape.root_buffer_max
     # Large transactions pay for the flushes that they cause; small ones do not.
     spare = shape.writes_max - 1 + max(0, excess - shape.root_buffer_max)

@@ -120,6 +120,8 @@ class NodeLimits:
     """
     inner_flush_min: int = 64
     """The same number for nodes below the root."""
+    root_leaf_bytes_max: int = 64 * 1024
+    """The size of the values at which a root without children gets one child with all of them."""
     writes_max: int = 6
     """The number of nodes that a commit of one message may write in addition to one path to a leaf."""
 

@@ -136,7 +136,8 @@ def check_command(
 
 @lake_command("repair-clock", "mangrove repair-clock ./lake")
 @click.option("--message", default="", help="Commit message.")
-def repair_clock_command(session: CommandContext, lake: str, message: str) -> None:
+@click.option("--author", default="", help="Author of the commit.")
+def repair_clock_command(session: CommandContext, lake: str, message: str, author: str) -> None:
     """Reset version timestamps after a commit from a wrong clock.
 
     Commits a copy of the newest version with the time of this machine. Earlier versions
@@ -144,7 +145,7 @@ def repair_clock_command(session: CommandContext, lake: str, message: str) -> No
     """
     opened = session.open(lake)
     before = opened.version
-    version = opened.maintenance.repair_clock(message=message)
+    version = opened.maintenance.repair_clock(message=message, author=author)
     text = (
         f"version {version} has the time of this machine's clock"
         if version > before

@@ -55,6 +55,7 @@ _columns_option = click.option("--columns", metavar="A,B", help="Columns to read
 _where_option = click.option(
     "--where", metavar="PREDICATE", help='Row filter, such as "amount > 10".', shell_complete=offer_columns
 )
+_at_option = click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 _table_version_option = click.option(
     "--table-version", type=click.IntRange(1), metavar="N", help="Version of the table.  [default: the newest active]"
 )
@@ -70,7 +71,7 @@ _table_version_option = click.option(
 @_columns_option
 @_where_option
 @output_options
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@_at_option
 @_table_version_option
 def read_command(
     session: CommandContext,
@@ -102,7 +103,7 @@ def _split_names(columns: str | None) -> list[str] | None:
 @click.argument("table", shell_complete=offer_tables)
 @_columns_option
 @_where_option
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@_at_option
 @_table_version_option
 def profile_command(
     session: CommandContext,
@@ -329,16 +330,18 @@ def _render_files(files: Sequence[DataFile]) -> RenderableType:
         return Text("no files", style="dim")
     table = build_list_table("bytes", "type", "location")
     for file in files:
-        table.add_row(f"{file.size_bytes:,}", file.content_type, file.location)
+        content = "inline rows" if file.is_inline else file.content_type
+        table.add_row(f"{file.size_bytes:,}", content, file.location)
     return table
 
 
 @lake_command("files", "mangrove files ./lake sales.photos\nmangrove files ./lake sales.orders --json")
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
-def files_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+@_at_option
+@_table_version_option
+def files_command(session: CommandContext, lake: str, table: str, at: str | None, table_version: int | None) -> None:
     """List the data files of a table with type and size."""
-    files = open_as_of(session.open(lake, LocalEngines), at).table(table).files()
+    files = open_as_of(session.open(lake, LocalEngines), at).table(table, version=table_version).files()
     session.answer(
         [
             {
@@ -356,13 +359,16 @@ def files_command(session: CommandContext, lake: str, table: str, at: str | None
 @lake_command("remove-files", "mangrove remove-files ./lake sales.photos data/…/…-cat.png")
 @click.argument("table", shell_complete=offer_tables)
 @click.argument("locations", nargs=-1, required=True, metavar="LOCATION...")
-def remove_files_command(session: CommandContext, lake: str, table: str, locations: Sequence[str]) -> None:
+@_table_version_option
+def remove_files_command(
+    session: CommandContext, lake: str, table: str, locations: Sequence[str], table_version: int | None
+) -> None:
     """Remove files from a table without a schema, by their locations as `mangrove files` lists them.
 
     Earlier versions of the lakehouse still have them.
     """
     opened = session.open(lake, LocalEngines)
-    removed = opened.table(table).remove_files(locations)
+    removed = opened.table(table, version=table_version).remove_files(locations)
     version = opened.version
     session.answer(
         {"table": table, "removed": [one.location for one in removed], "version": version},
@@ -396,15 +402,16 @@ def _list_row_files(session: CommandContext, location: str) -> list[_RowFile]:
 
 @lake_command("iceberg", "mangrove iceberg ./lake sales.orders")
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
-def iceberg_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+@_at_option
+@_table_version_option
+def iceberg_command(session: CommandContext, lake: str, table: str, at: str | None, table_version: int | None) -> None:
     """Publish a table as Iceberg metadata and print the address of the metadata file.
 
     Writes missing metadata and manifests; data files are not copied.
     """
     check_installed("mangrove iceberg", ["pyiceberg"], "iceberg")
     catalog = open_as_of(session.open(lake, LocalEngines), at)
-    published = catalog.table(table)
+    published = catalog.table(table, version=table_version)
     with session.watching("publishing"):
         address = published.iceberg()
     session.answer(

@@ -17,7 +17,6 @@ from mangrove.duckdb.typed_sql import (
     describe_type,
     match_types,
     raise_at,
-    require_boolean,
 )
 from mangrove.duckdb.types import (
     FLOATS,
@@ -369,7 +368,7 @@ def _build_if(arguments: Sequence[TypedSql], node: object) -> TypedSql:
     _check_count(arguments, 3, 3, node)
     condition, *branches = arguments
     yes, no = cast_to_common_type(branches, node)
-    test = require_boolean(condition, node).text
+    test = cast_to(condition, Boolean(), node).text
     return TypedSql(f"CASE WHEN {test} THEN {yes.text} ELSE {no.text} END", yes.type)
 
 

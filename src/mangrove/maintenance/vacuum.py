@@ -2,18 +2,20 @@
 
 Iceberg metadata can always be written again, but engines may be reading that of the
 newest state, and the next one reuses files of the last published one. All other
-Iceberg metadata is garbage, and so is that of dropped tables.
+Iceberg metadata is garbage, and so is that of dropped tables. Metadata that lists
+snapshots of expired versions is deleted whatever its age, because their files are.
 
 Files are listed first and references collected afterwards, so that concurrent
 commits are seen. An unreferenced file is deleted only if it is older than any
 transaction can be: see decision 0008.
 """
 
+import json
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from mangrove.effects import wait_for_pending
@@ -26,7 +28,14 @@ from mangrove.metastore import MetastoreSnapshot, RetiredVersion
 from mangrove.model.locators import Kind, TableLocator
 from mangrove.model.objects import TableEntry, TableType
 from mangrove.storage.port import ListEntry, ObjectInfo, Store
-from mangrove.tables.iceberg_names import METADATA_SUFFIX, PARTS_SUFFIX, compute_published_name, decode_part_paths
+from mangrove.tables.iceberg_names import (
+    LIST_SUFFIX,
+    METADATA_SUFFIX,
+    PARTS_SUFFIX,
+    VERSION_KEY,
+    compute_published_name,
+    decode_part_paths,
+)
 from mangrove.tables.table_state import TableState, load_opened_table_state
 from mangrove.transaction.deltas import TableTarget, open_table
 from mangrove.transaction.intents import is_intent
@@ -44,8 +53,8 @@ __all__ = [
     "vacuum_files",
 ]
 
-_FOLDER: Final = re.compile(r"data/([^/]+)/metadata/")
-_METADATA: Final = re.compile(_FOLDER.pattern + r"[0-9a-f]{32}-\d+" + re.escape(METADATA_SUFFIX))
+_FOLDER: Final = re.compile(r"data/([^/]+)/")
+_METADATA: Final = re.compile(_FOLDER.pattern + r"metadata/[0-9a-f]{32}-\d+(?:-v(\d+))?" + re.escape(METADATA_SUFFIX))
 
 _WITHOUT_PARTS: Final = f"-0{METADATA_SUFFIX}"
 """The suffix of the metadata of a table without data."""
@@ -61,28 +70,83 @@ class IcebergMetadataFiles:
 
     def __init__(self) -> None:
         self._last: dict[str, ObjectInfo] = {}
+        self._histories: dict[str, dict[int, ObjectInfo]] = {}
 
     def note(self, entries: Iterator[ListEntry]) -> Iterator[ListEntry]:
-        """Pass a listing on, and record the last published metadata of each table."""
+        """Pass a listing on, and record the last published metadata of each table and all with a history."""
         for entry in entries:
             match = _METADATA.fullmatch(entry.path) if isinstance(entry, ObjectInfo) else None
             if match is not None and isinstance(entry, ObjectInfo):
-                known = self._last.get(match[1])
-                if known is None or entry.modified_at_millis > known.modified_at_millis:
-                    self._last[match[1]] = entry
+                table_id, version = match[1], match[2]
+                known = self._last.get(table_id)
+                if version is not None:
+                    self._histories.setdefault(table_id, {})[int(version)] = entry
+                elif known is None or entry.modified_at_millis > known.modified_at_millis:
+                    self._last[table_id] = entry
             yield entry
 
-    def list_live(self, lake: MaintenanceContext, garbage: Collection[str]) -> Iterator[str]:
-        """Yield the live files of those tables of which files would be deleted."""
-        touched = {match[1] for path in garbage if (match := _FOLDER.match(path)) is not None} & self._last.keys()
+    def select_garbage(self, lake: MaintenanceContext, garbage: Mapping[str, int], live: Set[int]) -> dict[str, int]:
+        """Return the garbage without the live Iceberg files, and with all histories that list expired versions."""
+        selected = dict(garbage)
+        touched = {match[1] for path in garbage if (match := _FOLDER.match(path)) is not None}
+        touched &= self._last.keys() | self._histories.keys()
         if not touched:
-            return
+            return selected
         newest = lake.metastore.latest()
         for locator, table in lake.maintenance.objects(newest, Kind.TABLE):
             if isinstance(locator, TableLocator) and isinstance(table, TableEntry) and table.id in touched:
-                yield from _list_referenced_files(lake, self._last[table.id].path)
-                for state in _load_states(newest, locator, table):
-                    yield from _list_referenced_files(lake, compute_published_name(state, lake.store.uri).metadata_path)
+                for path in self._list_live(lake, newest, locator, table):
+                    selected.pop(path, None)
+                histories = self._histories.get(table.id, {})
+                history = _list_history_files(lake, histories[max(histories)].path, live) if histories else []
+                if not history or not is_iceberg_metadata(history[0]):
+                    selected |= {one.path: one.size for one in histories.values()}
+                for path in history:
+                    selected.pop(path, None)
+        return selected
+
+    def _list_live(
+        self, lake: MaintenanceContext, newest: MetastoreSnapshot, locator: TableLocator, table: TableEntry
+    ) -> Iterator[str]:
+        """Yield the files of the newest state and of the one that was published last."""
+        if table.id in self._last:
+            yield from _list_referenced_files(lake, self._last[table.id].path)
+        for state in _load_states(newest, locator, table):
+            yield from _list_referenced_files(lake, compute_published_name(state, lake.store.uri).metadata_path)
+
+
+def _list_history_files(lake: MaintenanceContext, metadata_path: str, live: Set[int]) -> list[str]:
+    """Return the metadata file of a history and the files of all its snapshots.
+
+    If an earlier version of it expired, only the files of the last snapshot, which an
+    engine may be reading. None if files are unknown.
+    """
+    (data,) = lake.store.read_many([metadata_path])
+    try:
+        snapshots = json.loads(data or b"{}").get("snapshots", [])
+        versions = [int(one["summary"][VERSION_KEY]) for one in snapshots]
+        folder = posixpath.dirname(metadata_path)
+        lists = [f"{folder}/{posixpath.basename(one['manifest-list'])}" for one in snapshots]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return []
+    parts_paths = [path.removesuffix(LIST_SUFFIX) + PARTS_SUFFIX for path in lists]
+    parts = lake.store.read_many(parts_paths)
+    if None in parts:
+        return []
+    referenced = [[path, *_decode_parts(path, data or b"")] for path, data in zip(parts_paths, parts, strict=True)]
+    if live >= set(versions):
+        return [metadata_path, *chain.from_iterable(referenced)]
+    return referenced[-1] if versions[-1] in live else []
+
+
+def _decode_parts(parts_path: str, content: bytes) -> list[str]:
+    try:
+        return decode_part_paths(content.decode())
+    except UnicodeDecodeError as error:
+        metadata = parts_path.removesuffix(PARTS_SUFFIX) + METADATA_SUFFIX
+        raise FormatError(
+            f"{parts_path} is damaged; delete it and {posixpath.basename(metadata)}; they are derived files"
+        ) from error
 
 
 def _list_referenced_files(lake: MaintenanceContext, metadata_path: str) -> Iterator[str]:
@@ -93,11 +157,7 @@ def _list_referenced_files(lake: MaintenanceContext, metadata_path: str) -> Iter
         return
     yield metadata_path
     yield parts_path
-    try:
-        yield from decode_part_paths((parts or b"").decode())
-    except UnicodeDecodeError as error:
-        beside = posixpath.basename(metadata_path)
-        raise FormatError(f"{parts_path} is damaged; delete it and {beside}; they are derived files") from error
+    yield from _decode_parts(parts_path, parts or b"")
 
 
 def _load_states(newest: MetastoreSnapshot, locator: TableLocator, table: TableEntry) -> Iterator[TableState]:
@@ -192,8 +252,8 @@ def vacuum_files(
     folders = _visit_reachable(lake, retired_since, lambda path: garbage.pop(path, None))
     for path in [path for path in garbage if path.startswith(tuple(folders))]:
         del garbage[path]
-    for path in list(iceberg_files.list_live(lake, garbage)):
-        garbage.pop(path, None)
+    retained = {commit.version for commit in lake.maintenance.list_retained()}
+    garbage = iceberg_files.select_garbage(lake, garbage, retained)
     if not dry_run:
         # Iceberg metadata and intents are deleted before the files that they reference.
         first = {path: size for path, size in garbage.items() if is_iceberg_metadata(path) or is_intent(path)}

@@ -7,6 +7,7 @@ metadata of a field are the column's properties.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ __all__ = ["schema_from_arrow", "schema_to_arrow", "type_to_arrow"]
 
 _FIELD_ID: Final = "PARQUET:field_id"
 _COMMENT: Final = "comment"
+_SCHEMAS_MAX: Final = 128
 _DEFAULT: Final = "mangrove.default"
 """The default value of a column in the metadata of its Arrow field."""
 _TYPE: Final = "mangrove.type"
@@ -94,8 +96,12 @@ _FROM_ARROW: Final[dict[Any, DataType]] = {
 }
 
 
+@lru_cache(maxsize=_SCHEMAS_MAX)
 def schema_to_arrow(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema from which `schema_from_arrow` gives the same schema."""
+    """Return the Arrow schema from which `schema_from_arrow` gives the same schema.
+
+    The last ones are cached: a scan of many small files needs the same one for each of them.
+    """
     metadata = {_SCHEMA_ID: str(schema.schema_id), _LAST_COLUMN_ID: str(schema.last_column_id)}
     return pa.schema([_field_of(column) for column in schema.columns], metadata=_encode_metadata(metadata))
 

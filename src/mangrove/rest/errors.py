@@ -5,6 +5,7 @@ follow the protocol.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,15 +94,28 @@ def respond_iceberg_error(status: int, message: str, error_type: str | None = No
     return ErrorResponse(status, error_type or _ERROR_TYPES.get(status, _ERROR_TYPES[500]), message).response()
 
 
+_ABOUT_OBJECT: Final = re.compile(r"(namespace|table|view) (.+?) (does not exist|already exists)", re.DOTALL)
+_NOT_FOUND_TYPES: Final = {"namespace": NO_SUCH_NAMESPACE, "table": NO_SUCH_TABLE, "view": NO_SUCH_VIEW}
+
+
 def to_error_response(error: MangroveError, not_found_type: str = _ERROR_TYPES[404]) -> ErrorResponse:
     """Return the error response of an exception; `not_found_type` is the error type of NotFoundError.
 
-    >>> to_error_response(NotFoundError("table a.b does not exist"), NO_SUCH_TABLE)
-    ErrorResponse(status=404, error_type='NoSuchTableException', message='table a.b does not exist')
+    By default the type is that of the missing object. Messages about objects begin as those of
+    other catalogs do, because clients and their tests compare them.
+
+    >>> to_error_response(NotFoundError("table a.b does not exist; create it"))
+    ErrorResponse(status=404, error_type='NoSuchTableException', message='Table does not exist: a.b; create it')
     """
     status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 500)
+    about = _ABOUT_OBJECT.match(str(error))
+    message = str(error)
+    if about is not None and isinstance(error, NotFoundError | AlreadyExistsError):
+        message = f"{about[1].capitalize()} {about[3]}: {about[2]}{message[about.end() :]}"
     if isinstance(error, NotFoundError):
-        return ErrorResponse(status, not_found_type, str(error))
+        if about is not None and not_found_type == _ERROR_TYPES[404]:
+            not_found_type = _NOT_FOUND_TYPES[about[1]]
+        return ErrorResponse(status, not_found_type, message)
     if isinstance(error, AlreadyExistsError):
-        return ErrorResponse(status, "AlreadyExistsException", str(error))
-    return ErrorResponse(status, _ERROR_TYPES[status], str(error))
+        return ErrorResponse(status, "AlreadyExistsException", message)
+    return ErrorResponse(status, _ERROR_TYPES[status], message)

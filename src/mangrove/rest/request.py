@@ -12,15 +12,19 @@ from itertools import chain
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.iceberg.publish.metadata_writer import PublishedTable
+from mangrove.iceberg.publish.table_revisions import TableRevision
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, ViewEntry
 from mangrove.rest.warehouses import open_version, parse_prefix
+from mangrove.storage.lru import LruCache
 from mangrove.transaction.catalog import load_namespace, load_table, load_view
 
 __all__ = [
     "NAMESPACE_SEPARATOR",
+    "CachedTable",
     "RestRequest",
     "ServedLakehouse",
     "check_addressable",
@@ -44,6 +48,19 @@ _DEPTH_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
+class CachedTable:
+    """A published table and the newest version in which it was found to have this state."""
+
+    version: int
+    newest: TableRevision
+    published: PublishedTable
+
+
+_CACHED_DELTAS_MAX: Final = 100_000
+"""Number of deltas of all cached tables."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServedLakehouse:
     """The served lakehouse and the server's access settings."""
 
@@ -51,6 +68,7 @@ class ServedLakehouse:
     is_writable: bool = False
     is_secret: Callable[[str], bool] | None = field(default=None, repr=False)
     """Whether a text is the server's token; None if the server has no token."""
+    published_tables: LruCache[CachedTable] = field(default_factory=lambda: LruCache(_CACHED_DELTAS_MAX), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +179,7 @@ def is_addressable(name: str) -> bool:
 def _locator(text: str) -> NamespaceLocator:
     levels = text.split(NAMESPACE_SEPARATOR)
     if len(levels) > 1:
-        raise NotFoundError(f"namespace {'.'.join(levels)} does not exist; namespaces have one level")
+        raise InvalidInputError(f"{'.'.join(levels)!r} has several levels; namespaces have one level")
     return NamespaceLocator(text)
 
 
@@ -170,7 +188,7 @@ def _invalid_as_not_found(kind: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        raise NotFoundError(f"no such {kind}: {error}") from error
+        raise NotFoundError(f"{kind.capitalize()} does not exist: {error}") from error
 
 
 def parse_namespace(levels: object) -> NamespaceLocator:

@@ -80,7 +80,7 @@ class Endpoint:
     path: str
     handler: Callable[[RestRequest], Response]
     not_found_type: str = "NotFoundException"
-    """The protocol's error type if an object of the path does not exist."""
+    """The protocol's error type if an object of the path does not exist; by default that of the missing object."""
     is_write: bool = False
     """Whether it changes the lakehouse; only a writable server allows it."""
     is_advertised: bool = True
@@ -174,7 +174,7 @@ WRITE_ENDPOINTS: Final = (
     ),
     Endpoint("POST", _TABLE, handle_commit_table, NO_SUCH_TABLE, is_write=True, body_bytes_max=_COMMIT_BYTES_MAX),
     Endpoint("DELETE", _TABLE, handle_drop_table, NO_SUCH_TABLE, is_write=True),
-    Endpoint("POST", f"{PREFIX}/tables/rename", handle_rename_table, NO_SUCH_TABLE, is_write=True),
+    Endpoint("POST", f"{PREFIX}/tables/rename", handle_rename_table, is_write=True),
     Endpoint(
         "POST", f"{_NAMESPACE}/register", handle_register_table, NO_SUCH_NAMESPACE, is_write=True, is_advertised=False
     ),
@@ -189,7 +189,7 @@ WRITE_ENDPOINTS: Final = (
     Endpoint("POST", f"{_NAMESPACE}/views", handle_create_view, NO_SUCH_NAMESPACE, is_write=True),
     Endpoint("POST", _VIEW, handle_replace_view, NO_SUCH_VIEW, is_write=True),
     Endpoint("DELETE", _VIEW, handle_drop_view, NO_SUCH_VIEW, is_write=True),
-    Endpoint("POST", f"{PREFIX}/views/rename", handle_rename_view, NO_SUCH_VIEW, is_write=True),
+    Endpoint("POST", f"{PREFIX}/views/rename", handle_rename_view, is_write=True),
 )
 
 

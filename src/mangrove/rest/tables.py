@@ -19,12 +19,15 @@ from mangrove.iceberg.commit.transaction import (
     commit_tables,
     create_published_table,
 )
-from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
+from mangrove.iceberg.publish.history_writer import publish_history
+from mangrove.iceberg.publish.metadata_writer import PublishedTable
+from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import TableLocator
 from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
 from mangrove.rest.namespaces import respond_json, respond_no_content
 from mangrove.rest.request import (
+    CachedTable,
     RestRequest,
     ServedLakehouse,
     check_addressable,
@@ -34,8 +37,7 @@ from mangrove.rest.request import (
     parse_table_identifier,
     require_text,
 )
-from mangrove.tables.iceberg_names import METADATA_SUFFIX
-from mangrove.tables.table_state import load_table_state
+from mangrove.tables.iceberg_names import METADATA_SUFFIX, published_folder_of
 
 __all__ = [
     "handle_commit_table",
@@ -54,45 +56,67 @@ _SNAPSHOTS: Final = ("all", "refs")
 
 
 def handle_load_table(requested: RestRequest) -> Response:
-    """Return a table's metadata, or 304 if the client's ETag matches.
-
-    A published table has one snapshot, so `snapshots=all` and `snapshots=refs` are the same.
-    """
+    """Return a table's metadata, or 304 if the client's ETag matches."""
     snapshots = requested.query.get("snapshots", _SNAPSHOTS[0])
     if snapshots not in _SNAPSHOTS:
         raise InvalidInputError(f"invalid snapshots {snapshots[:40]!r}; expected 'all' or 'refs'")
     snapshot = requested.open_snapshot()
-    locator, _ = find_table(snapshot, requested)
+    locator, entry = find_table(snapshot, requested)
     try:
-        published = publish_table_at(requested.served, snapshot, locator)
+        published = publish_table_at(requested.served, snapshot, locator, entry.id)
     except InvalidInputError as error:
         # The request is valid, so the response must not be 400.
         return respond_iceberg_error(406, str(error), UNSUPPORTED)
-    if is_etag_match(requested.headers.get("if-none-match", ""), _etag_of(published)):
-        return Response(status_code=304, headers={"ETag": _etag_of(published)})
-    return respond_load_table(published)
+    has_all = snapshots == _SNAPSHOTS[0]
+    etag = _etag_of(published, has_all=has_all)
+    if is_etag_match(requested.headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers={"ETag": etag})
+    return respond_load_table(published, has_all=has_all)
 
 
-def publish_table_at(served: ServedLakehouse, snapshot: Snapshot, locator: TableLocator) -> PublishedTable:
-    """Publish a table as of a snapshot."""
-    state = load_table_state(snapshot.reading(), locator)
-    return publish_table(served.lake.effects.store, state, snapshot.snapshot.commit.created_at_millis)
+def publish_table_at(
+    served: ServedLakehouse, snapshot: Snapshot, locator: TableLocator, table_id: str
+) -> PublishedTable:
+    """Publish a table as of a snapshot, with its earlier snapshots.
+
+    The result is cached. It is valid as long as the table has the same state and a vacuum did
+    not delete the metadata file.
+    """
+    store, key = served.lake.effects.store, (table_id, str(locator))
+    cached = served.published_tables.get(key)
+    if cached is not None and not store.exists(f"{published_folder_of(table_id)}{cached.published.file_name}"):
+        cached = None
+    if cached is not None and cached.version == snapshot.version:
+        return cached.published
+    revisions = TableRevisions.up_to(served.lake.metastore, snapshot.snapshot, locator)
+    if cached is not None and cached.version > snapshot.version:
+        return publish_history(store, revisions)
+    is_unchanged = cached is not None and cached.newest.is_same_state(revisions.newest)
+    published = cached.published if cached is not None and is_unchanged else publish_history(store, revisions)
+    deltas = sum(len(log.deltas) for log in revisions.newest.state.logs)
+    served.published_tables.put(key, CachedTable(snapshot.version, revisions.newest, published), 1 + deltas)
+    return published
 
 
-def respond_load_table(published: PublishedTable) -> Response:
+def respond_load_table(published: PublishedTable, *, has_all: bool = True) -> Response:
     """Return the response with which a table is loaded, created or committed.
 
     The storage properties are part of the catalog's configuration and not repeated here:
     DuckDB would take them for credentials and ignore its configured key.
     """
+    metadata = published.metadata
+    if not has_all:
+        referenced = {one.snapshot_id for one in metadata.refs.values()}
+        snapshots = [one for one in metadata.snapshots if one.snapshot_id in referenced]
+        metadata = metadata.model_copy(update={"snapshots": snapshots})
     response = respond_json(
         {
             "metadata-location": published.metadata_address,
-            "metadata": json.loads(published.metadata.model_dump_json()),
+            "metadata": json.loads(metadata.model_dump_json()),
             "config": {},
         }
     )
-    response.headers["ETag"] = _etag_of(published)
+    response.headers["ETag"] = _etag_of(published, has_all=has_all)
     return response
 
 
@@ -106,9 +130,10 @@ def is_etag_match(header: str, tag: str) -> bool:
     return "*" in given or tag in given
 
 
-def _etag_of(published: PublishedTable) -> str:
-    """Return the ETag of a table: the name of its metadata file, which is a digest of its content."""
-    return f'"{published.metadata_address.rpartition("/")[2].removesuffix(METADATA_SUFFIX)}"'
+def _etag_of(published: PublishedTable, *, has_all: bool = True) -> str:
+    """Return the ETag of a table: the name of its metadata file, which is never used for other content."""
+    name = published.file_name.removesuffix(METADATA_SUFFIX)
+    return f'"{name}"' if has_all else f'"{name}-refs"'
 
 
 Model = TypeVar("Model", bound=BaseModel)

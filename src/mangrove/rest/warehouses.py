@@ -5,6 +5,7 @@ newest version has no prefix. A timestamp or an export name is resolved to a ver
 number, so that the client keeps reading the same version.
 """
 
+import posixpath
 import re
 from typing import Final
 
@@ -18,13 +19,14 @@ __all__ = ["open_version", "parse_prefix", "prefix_of", "resolve_warehouse"]
 
 _PREFIX: Final = re.compile(r"version-(0|[1-9][0-9]{0,17})")
 _WAREHOUSE_CHARACTERS_MAX: Final = 1_000
+_DEFAULT: Final = "default"
 
 
 def resolve_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
     """Return the version of a client's `warehouse`, or None for the newest.
 
-    The lakehouse's own address also means the newest, because many clients require a
-    warehouse.
+    The address of the lakehouse, the name of its folder and `default` also mean the newest,
+    because many clients require a warehouse, unless an export or a tag has that name.
     """
     text = (warehouse or "").strip()
     if not text or _is_address_of(text, lake):
@@ -33,7 +35,16 @@ def resolve_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
         raise InvalidInputError(
             f"the warehouse has {len(text)} characters; at most {_WAREHOUSE_CHARACTERS_MAX} are allowed"
         )
-    return lake.snapshot_at(text).version
+    names = (_DEFAULT, posixpath.basename(parse_root_uri(lake.uri).path.rstrip("/")))
+    try:
+        return lake.snapshot_at(text).version
+    except NotFoundError as error:
+        if text in names:
+            return None
+        raise NotFoundError(
+            f"{error}; expected no warehouse, {' or '.join(map(repr, filter(None, names)))} for the newest version, or "
+            "a version, a time or the name of an export"
+        ) from error
 
 
 def _is_address_of(text: str, lake: Lakehouse) -> bool:

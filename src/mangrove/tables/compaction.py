@@ -62,9 +62,9 @@ AUTO_COMPACTION_DELTAS: Final = "compaction.deltas-min"
 """The table property with the number of deltas in a log that triggers automatic compaction; default 20."""
 AUTO_COMPACTION_BYTES: Final = "compaction.bytes-max"
 """The table property with the maximum bytes that automatic compaction rewrites; default 256 MiB."""
-INLINE_FILES_MAX: Final = 64
+_INLINE_FILES_MAX: Final = 64
 """The number of inline files at the end of a log from which a write moves their rows into data files."""
-INLINE_BYTES_MAX: Final = 64 * 1024
+_INLINE_BYTES_MAX: Final = 64 * 1024
 """The size of these files from which a write does so."""
 _FLUSH_CHECK_INTERVAL: Final = 16
 """One of this many writes checks these limits."""
@@ -342,7 +342,7 @@ def plan_inline_flushes(state: TableState) -> list[InlineFlush]:
     for log in state.logs:
         alive = list_live_files(log.deltas)
         run = tuple(takewhile(partial(_can_flush, state.version.keys), reversed(alive)))[::-1]
-        if len(run) >= INLINE_FILES_MAX or sum(live.file.size_bytes for live in run) >= INLINE_BYTES_MAX:
+        if len(run) >= _INLINE_FILES_MAX or sum(live.file.size_bytes for live in run) >= _INLINE_BYTES_MAX:
             earlier = alive[: len(alive) - len(run)]
             flushes.append(InlineFlush(replace(state, logs=(log,)), run, any(live.is_data for live in earlier)))
     return flushes

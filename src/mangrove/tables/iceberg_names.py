@@ -3,6 +3,10 @@
     data/<table id>/metadata/<digest>-<snapshot>.metadata.json   the metadata file that engines open
     data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it references, and
                                                                  the computed position deletes
+    data/<table id>/metadata/<digest>-<snapshot>-v<version>.metadata.json
+                                                                 the same with the snapshots of earlier versions
+    data/<table id>/metadata/<digest>-<snapshot>-<parent>-<sequence number>.parts
+                                                                 the files of one of these snapshots
 
 The same state always has the same names. One request therefore shows whether it is
 published, and concurrent publishers write the same files. The files contain absolute
@@ -12,7 +16,7 @@ its source.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from mangrove.model.manifests import DataFile
@@ -21,9 +25,12 @@ from mangrove.tables.table_state import TableState
 
 __all__ = [
     "CLIENT_SNAPSHOT",
+    "LIST_SUFFIX",
+    "MAX_SNAPSHOTS",
     "METADATA_SUFFIX",
     "PARTS_SUFFIX",
     "PUBLISHED_FORMAT",
+    "VERSION_KEY",
     "PublishedName",
     "append_client_snapshot",
     "compute_digest",
@@ -32,6 +39,7 @@ __all__ = [
     "decode_position_delete_paths",
     "encode_parts",
     "format_file_identity",
+    "max_snapshots_of",
     "parse_client_snapshots",
     "published_folder_of",
     "snapshot_id_of",
@@ -47,8 +55,14 @@ It counts only while the state has that digest, so it need not be taken away by 
 are those of the last commits of clients, newest first, by which one that comes again is known.
 """
 _CLIENT_COMMITS_MAX: Final = 20
+MAX_SNAPSHOTS: Final = "iceberg.max-snapshots"
+"""The table property with the number of snapshots that published metadata lists at most."""
+_MAX_SNAPSHOTS_DEFAULT: Final = 100
 METADATA_SUFFIX: Final = ".metadata.json"
 PARTS_SUFFIX: Final = ".parts"
+LIST_SUFFIX: Final = "-snap.avro"
+VERSION_KEY: Final = "mangrove.version"
+"""The key in the summary of a snapshot with the version that made its state."""
 
 _DIGEST_CHARACTERS: Final = 32
 _DIGITS_MAX: Final = len(str(2**63))
@@ -64,10 +78,12 @@ class PublishedName:
     digest: str
     snapshot_id: int | None
     """None for a table without data."""
+    position: str = ""
+    """The place of the snapshot in a history: `-<parent>-<sequence number>`; empty for a snapshot alone."""
 
     @property
     def metadata_path(self) -> str:
-        """The path of the metadata file, which is written last."""
+        """The path of the metadata file of the state alone, which is written last."""
         return self._path(METADATA_SUFFIX)
 
     @property
@@ -78,10 +94,18 @@ class PublishedName:
     @property
     def list_path(self) -> str:
         """The path of the manifest list."""
-        return self._path("-snap.avro")
+        return self._path(LIST_SUFFIX)
+
+    def history_path(self, version: int) -> str:
+        """Return the path of the metadata file with the history up to the version that made the state."""
+        return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}-v{version}{METADATA_SUFFIX}"
+
+    def after(self, parent_id: int | None, sequence_number: int) -> "PublishedName":
+        """Return the name of the same state as a snapshot after another one."""
+        return replace(self, position=f"-{parent_id or 0}-{sequence_number}")
 
     def _path(self, ending: str) -> str:
-        return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}{ending}"
+        return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}{self.position}{ending}"
 
 
 def published_folder_of(table_id: str) -> str:
@@ -115,6 +139,17 @@ def parse_client_snapshots(properties: Mapping[str, str]) -> list[str]:
     (['12', '7'], [])
     """
     return properties.get(CLIENT_SNAPSHOT, "").split(" ")[1:]
+
+
+def max_snapshots_of(properties: Mapping[str, str]) -> int:
+    """Return the number of snapshots that published metadata lists at most.
+
+    >>> max_snapshots_of({MAX_SNAPSHOTS: "3"}), max_snapshots_of({})
+    (3, 100)
+    """
+    text = properties.get(MAX_SNAPSHOTS, "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0
+    return int(text) if is_number else _MAX_SNAPSHOTS_DEFAULT
 
 
 def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_id: int) -> str:

@@ -45,11 +45,14 @@ from mangrove.model.objects import (
     TableVersion,
     ViewEntry,
 )
+from mangrove.model.settings import INTENTS_PROPERTY
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.transaction.intents import IntentCommitter
 
 __all__ = [
     "PARTITION",
+    "IntentContract",
     "IsolationContract",
     "MakeMetastore",
     "MetastoreContract",
@@ -170,7 +173,7 @@ class IsolationContract:
                 commit_objects(
                     metastore, base, written, reads=frozenset([read[0]]), isolation=isolation
                 ).snapshot.version
-                == 3
+                == base.version + 2
             )
         else:
             with pytest.raises(ConflictError, match=r"sales\.read"):
@@ -188,7 +191,7 @@ class IsolationContract:
                 commit_objects(
                     metastore, base, make_table("other", "x"), scans=scans, isolation=isolation
                 ).snapshot.version
-                == 3
+                == base.version + 2
             )
         else:
             with pytest.raises(ConflictError, match=r"sales\.new"):
@@ -201,7 +204,7 @@ class IsolationContract:
         after = commit_objects(
             metastore, base, make_table("a", "x"), scans=scans, isolation=Isolation.SERIALIZABLE
         ).snapshot
-        assert after.version == 3
+        assert after.version == base.version + 2
 
     @pytest.mark.parametrize("have_changed", [False, True])
     @pytest.mark.parametrize("isolation", list(Isolation))
@@ -389,6 +392,56 @@ class RebaseContract(IsolationContract):
             metastore.rebase(base, changes, Isolation.SNAPSHOT)
 
 
+class _IntentMetastore:
+    """A metastore that publishes each transaction as an intent, on the version on which it began."""
+
+    def __init__(self, metastore: Metastore, effects: Effects) -> None:
+        self._metastore = metastore
+        self._effects = effects
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metastore, name)
+
+    def commit(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> CommitResult:
+        process = IntentCommitter(self._effects, self._metastore, is_contended=True)
+        return process.commit(base, changes, isolation, have_rows_changed)
+
+
+class IntentContract(IsolationContract):
+    """The isolation tests for transactions that are published as intents."""
+
+    @pytest.fixture
+    def metastore(self, make_metastore: MakeMetastore, effects: Effects) -> Any:
+        """Return a new, empty metastore whose transactions are published as intents."""
+        metastore = make_metastore(effects)
+        first = metastore.latest()
+        properties = {**first.settings.properties, INTENTS_PROPERTY: "true"}
+        commit_objects(metastore, first, settings=replace(first.settings, properties=properties))
+        return _IntentMetastore(metastore, effects)
+
+    def test_threads_that_commit_at_once_lose_nothing(self, metastore: Metastore) -> None:
+        commit_objects(metastore, metastore.latest(), make_namespace("sales"))
+
+        def work(worker: int) -> None:
+            for number in range(10):
+                commit_objects(metastore, metastore.latest(), make_table("sales", f"w{worker}-{number:02d}"))
+
+        workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        newest = metastore.latest()
+        assert len(list_table_names(newest, "sales")) == 40
+        assert sum(len(commit.transactions) for commit in metastore.history() if commit.version > 2) == 40
+
+
 class MetastoreContract(IsolationContract):
     """Tests of the metastore contract; inherit from this in a test module and override the fixture `make_metastore`."""
 
@@ -397,6 +450,52 @@ class MetastoreContract(IsolationContract):
         assert newest.version == 0
         assert list(newest.children(Kind.NAMESPACE, None)) == []
         assert newest.settings.order == 128
+
+    def test_only_one_commit_takes_the_next_version_and_the_other_is_not_rebased(self, metastore: Metastore) -> None:
+        base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
+        first = metastore.commit_next(base, Changes(make_id(), puts=dict([make_table("sales", "a")])))
+        assert first is not None
+        assert first.snapshot.version == base.version + 1
+        assert metastore.commit_next(base, Changes(make_id(), puts=dict([make_table("sales", "b")]))) is None
+        assert list_table_names(metastore.latest(), "sales") == ["a"]
+
+    def test_later_versions_are_read_up_to_the_newest(
+        self, make_metastore: MakeMetastore, metastore: Metastore, effects: Effects
+    ) -> None:
+        base, other = metastore.latest(), make_metastore(effects)
+        assert list(metastore.load_later(base, 2)) == []
+        for name in ("a", "b", "c"):
+            commit_objects(other, other.latest(), make_namespace(name))
+        for count, expected in ((1, [1]), (2, [1, 2]), (4, [1, 2, 3])):
+            assert [one.version for one in metastore.load_later(base, count)] == expected
+        assert metastore.latest_since(0) is not None
+
+    def test_changes_are_affected_by_every_write_that_concerns_them_and_stay_affected(
+        self, metastore: Metastore
+    ) -> None:
+        space, table = make_namespace("sales"), make_table("sales", "a")
+        base = commit_objects(metastore, metastore.latest(), space, table).snapshot
+        appended = commit_objects(metastore, base, make_delta(PARTITION, 1)).snapshot
+        later = [
+            appended,
+            commit_objects(metastore, appended, (table[0], replace(table[1], properties={"a": "b"}))).snapshot,
+        ]
+        later.append(commit_objects(metastore, later[-1], table).snapshot)
+        append = Changes(make_id(), puts=dict([make_delta(PARTITION, 1)]))
+        reads = replace(append, reads=frozenset([table[0]]))
+        rows = replace(append, rows_guarded=frozenset([RowRange(PARTITION.parent)]))
+        snapshot, serializable = Isolation.SNAPSHOT, Isolation.SERIALIZABLE
+        for changes, isolation, affected in (
+            (append, serializable, [False, False, False]),
+            (reads, snapshot, [False, False, False]),
+            (reads, serializable, [False, True, True]),
+            (rows, snapshot, [True, True, True]),
+            (Changes(make_id(), puts=dict([table])), snapshot, [False, True, True]),
+        ):
+            found = [metastore.is_affected(base, later[: count + 1], changes, isolation) for count in range(3)]
+            assert found == affected
+        later.append(commit_objects(metastore, later[-1], make_namespace("other")).snapshot)
+        assert metastore.is_affected(base, later, append, snapshot)
 
     def test_what_was_put_is_there_in_the_next_version_and_not_in_the_one_before(self, metastore: Metastore) -> None:
         before = metastore.latest()

@@ -59,11 +59,14 @@ VERSIONS_MAX: Final = 32
 """An intent may be committed into the next so many versions after its base."""
 _FORM: Final = 1
 _BYTES_MAX: Final = 64 * 1024
+_OBJECTS_MAX: Final = 256
 _INTENTS_MAX: Final = 64
 _LISTED_MAX: Final = 1000
 _TRANSACTIONS_MAX: Final = 256
 _ROUNDS_MAX: Final = 4 * VERSIONS_MAX
 _REMAINING_MILLIS_MIN: Final = 60_000
+_BACK_MAX: Final = 4
+"""A leader reads so many versions before the ones that it knows, to commit intents that are based on them."""
 _LEADS_MAX: Final = 4
 _PAUSES_MAX: Final = 8
 _PAUSE_SECONDS_MIN: Final = 0.005
@@ -160,7 +163,8 @@ def is_intent(path: str) -> bool:
 
 def find_damaged_intents(store: Store) -> Iterator[tuple[str, str]]:
     """Yield the path of each damaged intent, and what is wrong with it."""
-    paths = [entry.path for entry in store.list(INTENTS_FOLDER) if isinstance(entry, ObjectInfo)]
+    entries = islice(store.list(INTENTS_FOLDER), _LISTED_MAX)
+    paths = [entry.path for entry in entries if isinstance(entry, ObjectInfo)]
     for path, data in zip(paths, store.read_many(paths), strict=True):
         try:
             if data is not None:
@@ -213,6 +217,10 @@ class _ReadVersions:
         while self.is_committable(intent) and self.load_later(count):
             pass
 
+    def has(self, version: int) -> bool:
+        """Return whether the version was read."""
+        return version in self._versions
+
     def load_back_to(self, version: int) -> None:
         """Read the versions from that one on that were not read, unless they have expired."""
         for number in range(min(self._versions) - 1, version - 1, -1):
@@ -229,7 +237,7 @@ class _ReadVersions:
         return None
 
     def is_committable(self, intent: Intent) -> bool:
-        """Return whether the intent may be committed as the next version; once false, it stays false."""
+        """Return whether the intent, whose base was read, may be committed next; once false, it stays false."""
         base = self._versions.get(intent.base_version)
         return (
             base is not None
@@ -254,12 +262,13 @@ class IntentCommitter:
     One thread at a time: a `GroupCommitter` is in front of it.
     """
 
-    def __init__(self, effects: Effects, metastore: Metastore) -> None:
+    def __init__(self, effects: Effects, metastore: Metastore, *, is_contended: bool = False) -> None:
+        """Take the effects and the metastore; with `is_contended` the first commit publishes an intent at once."""
         self._effects = effects
         self._store = effects.store
         self._metastore = metastore
         self._versions: _ReadVersions | None = None
-        self._is_contended = False
+        self._is_contended = is_contended
         """Whether the last commit met others, so that a direct attempt would probably lose."""
 
     def rebase(
@@ -306,7 +315,8 @@ class IntentCommitter:
     def _is_publishable(self, changes: Changes) -> bool:
         limit_millis = changes.commit_before_millis
         has_time = limit_millis is None or limit_millis - self._effects.now_millis() >= _REMAINING_MILLIS_MIN
-        return has_time and not changes.resets_clock and not must_commit_alone(changes)
+        is_small = len(changes.puts) + len(changes.deletes) <= _OBJECTS_MAX
+        return has_time and is_small and not changes.resets_clock and not must_commit_alone(changes)
 
     def _commit_published(self, intent: Intent, data: bytes, base: MetastoreSnapshot) -> CommitResult | None:
         """Publish the intent, and return the commit result; None if the intent is dead.
@@ -340,9 +350,10 @@ class IntentCommitter:
             elapsed_seconds = (self._effects.now_millis() - began_at_millis) / 1000
             pause_seconds = pause_seconds or min(_PAUSE_SECONDS_MAX, max(_PAUSE_SECONDS_MIN, elapsed_seconds))
             rank = [*listed].index(path) if path in listed else 0
-            if self._has_next(versions, rank, pause_seconds):
+            has_next = self._has_next(versions, rank, pause_seconds)
+            if has_next or path not in listed:
                 versions.catch_up(intent)
-            else:
+            if not has_next and versions.is_committable(intent):
                 self._lead_repeatedly(intent, path, versions, listed, read)
             found = versions.find_commit(intent)
             if found is not None:
@@ -368,11 +379,13 @@ class IntentCommitter:
         read: dict[str, Intent | None],
     ) -> None:
         """Try to commit the listed intents, again at once if the version is taken: a slow writer would lose always."""
-        others = [one for one in listed if one != path][:_INTENTS_MAX]
+        oldest = versions.newest.version - _BACK_MAX
+        recent = [one for one, base in listed.items() if one != path and (base >= oldest or versions.has(base))]
+        versions.load_back_to(min((listed[one] for one in recent), default=versions.newest.version))
+        others = [one for one in recent if versions.has(listed[one])][:_INTENTS_MAX]
         unread = [one for one in others if one not in read]
         for one, data in zip(unread, self._store.read_many(unread) if unread else (), strict=True):
             read[one] = _decode_or_skip(data, one)
-        versions.load_back_to(min((listed[one] for one in others), default=versions.newest.version))
         for _ in range(_LEADS_MAX):
             if self._lead(intent, path, versions, {one: read[one] for one in others}):
                 return
@@ -398,7 +411,7 @@ class IntentCommitter:
         """Return the intents to commit after the own transaction, and those that can never be committed, by path."""
         candidates: dict[str, GroupCommitRequest] = {}
         obsolete: list[str] = []
-        room = _TRANSACTIONS_MAX - len(list_transactions(own.changes))
+        taken = {record.id for record in list_transactions(own.changes)}
         now_millis = self._effects.now_millis()
         for path, intent in others.items():
             if intent is None:
@@ -406,8 +419,13 @@ class IntentCommitter:
             limit_millis = intent.changes.commit_before_millis
             if not versions.is_committable(intent):
                 obsolete.append(path)
-            elif (limit_millis is None or now_millis < limit_millis) and len(intent.transaction_ids) <= room:
-                room -= len(intent.transaction_ids)
+            elif (
+                (limit_millis is None or now_millis < limit_millis)
+                # A copy of an intent under another name is the same transaction.
+                and taken.isdisjoint(intent.transaction_ids)
+                and len(taken) + len(intent.transaction_ids) <= _TRANSACTIONS_MAX
+            ):
+                taken |= intent.transaction_ids
                 candidates[path] = GroupCommitRequest(versions.newest, intent.changes, intent.isolation)
         chosen = {id(one) for one in select_group([own, *candidates.values()])[0]}
         return {path: one for path, one in candidates.items() if id(one) in chosen}, obsolete
@@ -431,7 +449,9 @@ class IntentCommitter:
         bases = {
             entry.path: int(match[1])
             for entry in islice(self._store.list(INTENTS_FOLDER), _LISTED_MAX)
-            if (match := _NAME.fullmatch(entry.path)) is not None
+            if isinstance(entry, ObjectInfo)
+            and entry.size <= _BYTES_MAX
+            and (match := _NAME.fullmatch(entry.path)) is not None
         }
         outdated = [path for path, base in bases.items() if base < oldest]
         if outdated:

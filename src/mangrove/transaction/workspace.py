@@ -208,6 +208,8 @@ class Workspace:
     def look_up(self, partitions: Sequence[PartitionLocator]) -> None:
         """Prefetch many partitions and their last positions with batched reads."""
         unknown = [one for one in dict.fromkeys(partitions) if one not in self._known]
+        if not unknown:
+            return
         found = dict(zip(unknown, self.snapshot.get_many(unknown), strict=True))
         there = [one for one, value in found.items() if value is not None]
         last = dict(zip(there, self.snapshot.last_children(Kind.DELTA, there), strict=True))

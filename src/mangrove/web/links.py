@@ -64,7 +64,7 @@ class Links:
         order: RowOrder | None = None,
         offset: int | None = None,
     ) -> str:
-        """A page of the rows of a table, or of a part of it."""
+        """A page of the rows of a table, or of a part of it, in the order of a column or without one."""
         sort = None if order is None else order.column
         direction = "desc" if order is not None and order.is_descending else None
         return self._to_table(target, "/rows", where=where, sort=sort, order=direction, offset=offset)

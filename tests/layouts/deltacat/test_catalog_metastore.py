@@ -7,7 +7,7 @@ from mangrove.layouts.deltacat.metastore import create_catalog, has_catalog, ope
 from mangrove.layouts.deltacat.revision import DELTACAT_2, SEED, DeltaCatRevision
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import LakehouseSettings
-from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract, RebaseContract
+from mangrove.testing.metastore_contract import IntentContract, MakeMetastore, MetastoreContract, RebaseContract
 
 
 class CatalogMetastoreFixtures:
@@ -34,3 +34,7 @@ class TestCatalogMetastore(CatalogMetastoreFixtures, MetastoreContract):
 
 class TestRebaseOfCatalogs(CatalogMetastoreFixtures, RebaseContract):
     """Isolation of changes that are rebased before their commit."""
+
+
+class TestIntentsOfCatalogs(CatalogMetastoreFixtures, IntentContract):
+    """Isolation of transactions that are published as intents."""

@@ -8,7 +8,7 @@ from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.versions import find_root_names
 from mangrove.metastore import Changes, Metastore
 from mangrove.model.settings import STRICT_TREE, LakehouseSettings
-from mangrove.testing.metastore_contract import MakeMetastore, MetastoreContract, RebaseContract
+from mangrove.testing.metastore_contract import IntentContract, MakeMetastore, MetastoreContract, RebaseContract
 
 
 class TreeMetastoreFixtures:
@@ -39,3 +39,7 @@ class TestTreeMetastore(TreeMetastoreFixtures, MetastoreContract):
 
 class TestRebaseOfTrees(TreeMetastoreFixtures, RebaseContract):
     """Isolation of changes that are rebased before their commit."""
+
+
+class TestIntentsOfTrees(TreeMetastoreFixtures, IntentContract):
+    """Isolation of transactions that are published as intents."""

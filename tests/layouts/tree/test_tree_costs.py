@@ -9,6 +9,7 @@ import pytest
 
 from mangrove.betree.node import Entry
 from mangrove.betree.search import measure_height
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.keys import NEWER_KEYS, NameSizes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
@@ -23,6 +24,7 @@ from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
 from mangrove.testing.effects import build_deterministic_effects
 from mangrove.testing.metastore_contract import commit_objects, make_table
+from mangrove.wiring import LocalEngines
 
 TABLES_PER_NAMESPACE = 100
 SHARED = "1111/0000/1111/00000000-table-shared-by-all-11111111-1111-4111-8111-111111111111.binpb"
@@ -116,6 +118,18 @@ def test_a_commit_of_one_delta_writes_less_than_six_kilobytes_however_many_came_
         written.append((lake.store.requests - before).bytes_written)
     assert sum(written[-400:]) / 400 <= 6_000
     assert sum(written) / len(written) <= 6_000
+
+
+def test_an_append_with_inline_rows_to_a_small_lakehouse_writes_less_than_six_kilobytes() -> None:
+    store = CountingStore(MemoryStore())
+    lake = create_on_store(build_deterministic_effects(store), engines=LocalEngines)
+    lake.create_namespace("n")
+    table = lake.create_table("n.t", "id bigint, name string", properties={"write.inline-rows-max-bytes": "4096"})
+    before = store.requests
+    for number in range(150):
+        table.append([{"id": number, "name": f"name {number}"}])
+    assert (store.requests - before).bytes_written / 150 <= 6_000
+    assert table.to_arrow().num_rows == 150
 
 
 @pytest.mark.parametrize(("properties", "is_compressed"), [({}, True), ({"tree.strict": "true"}, False)])

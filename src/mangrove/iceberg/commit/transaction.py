@@ -42,12 +42,9 @@ from mangrove.iceberg.commit.snapshot_reader import SnapshotReader
 from mangrove.iceberg.commit.snapshot_to_deltas import plan_client_write
 from mangrove.iceberg.locations import FileLocations, root_location_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
-from mangrove.iceberg.publish.metadata_writer import (
-    RESERVED_PROPERTIES,
-    PublishedTable,
-    build_table_metadata,
-    publish_table,
-)
+from mangrove.iceberg.publish.history_writer import publish_history
+from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES, PublishedTable, build_table_metadata
+from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_property_changes
 from mangrove.lakehouse.transaction import Transaction
@@ -168,9 +165,9 @@ def _publish_after_commit(
     version = transaction.base_version if transaction.version is None else transaction.version
     try:
         snapshot = lake.snapshot_at(version)
-        at_millis = snapshot.commit.created_at_millis
         return {
-            table: publish_table(lake.effects.store, load_table_state(snapshot, table), at_millis) for table in tables
+            table: publish_history(lake.effects.store, TableRevisions.up_to(lake.metastore, snapshot, table))
+            for table in tables
         }
     except MangroveError as error:
         raise StorageError(f"the commit succeeded as version {version}, but cannot be published: {error}") from error
@@ -208,8 +205,8 @@ class _CommitStager:
             self._create(commit)
             return
         state = load_table_state(self._workspace, commit.table)
-        at_millis = self._workspace.snapshot.commit.created_at_millis
-        published = publish_table(self._store, state, at_millis).metadata
+        revisions = TableRevisions.up_to(self._lake.metastore, self._workspace.snapshot, commit.table)
+        published = publish_history(self._store, revisions).metadata
         check_requirements(commit.request, published)
         requested = resolve_requested_changes(published, commit.request)
         opened = open_table(self._workspace, commit.table)

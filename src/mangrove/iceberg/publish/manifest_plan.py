@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import Final
 
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 
 from mangrove.iceberg.data_files import to_iceberg_data_file
 from mangrove.iceberg.partition_specs import list_published_sort_orders
-from mangrove.iceberg.publish.manifests import ManifestInfo, build_manifest_record, encode_manifest
+from mangrove.iceberg.publish.manifests import ManifestChange, ManifestInfo, build_manifest_record, encode_manifest
 from mangrove.iceberg.publish.partition_assignment import PartitionedFile
 from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.model.manifests import DataFile, FileKind
@@ -18,7 +18,14 @@ from mangrove.model.schema import Schema
 from mangrove.tables.iceberg_names import PUBLISHED_FORMAT, compute_digest, published_folder_of, split_runs
 from mangrove.tables.table_state import TableState
 
-__all__ = ["FILES_PER_MANIFEST", "ManifestFileEntry", "PlannedManifest", "plan_manifests"]
+__all__ = [
+    "FILES_PER_MANIFEST",
+    "EntriesDiff",
+    "ManifestFileEntry",
+    "PlannedManifest",
+    "diff_entries",
+    "plan_manifests",
+]
 
 FILES_PER_MANIFEST: Final = 256
 """Approximate number of files per manifest; each append rewrites the last manifest."""
@@ -40,10 +47,37 @@ class ManifestFileEntry:
         """The data sequence number; position deletes apply to data files with the same or a lower one."""
         return max(1, self.data_file.scan.position)
 
+    def sequence_number_in(self, change: ManifestChange | None) -> int:
+        """Return the data sequence number in a manifest of a change.
+
+        Added deletes have that of their snapshot, by which clients detect deletes since their own.
+        """
+        is_added_delete = change is not None and change.status is ManifestEntryStatus.ADDED and not self.is_data
+        return change.sequence_number if change is not None and is_added_delete else self.sequence_number
+
     @property
     def is_data(self) -> bool:
         """Whether it is a data file."""
         return self.file.kind is FileKind.DATA
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesDiff:
+    """The files of a snapshot compared with those of its parent."""
+
+    unchanged: Sequence[ManifestFileEntry]
+    added: Sequence[ManifestFileEntry]
+    removed: Sequence[ManifestFileEntry]
+
+
+def diff_entries(before: Sequence[ManifestFileEntry], after: Sequence[ManifestFileEntry]) -> EntriesDiff:
+    """Compare files of one kind by location, in order."""
+    was, now = {one.address for one in before}, {one.address for one in after}
+    return EntriesDiff(
+        [one for one in after if one.address in was],
+        [one for one in after if one.address not in was],
+        [one for one in before if one.address not in now],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +92,8 @@ class PlannedManifest:
 
     def encode(self) -> bytes:
         """Return the bytes of the manifest."""
-        return encode_manifest(self.info, ((self._to_iceberg(one), one.sequence_number) for one in self.files))
+        numbers = self._list_sequence_numbers()
+        return encode_manifest(self.info, zip(map(self._to_iceberg, self.files), numbers, strict=True))
 
     def build_record(self, size_bytes: int) -> ManifestFile:
         """Return the entry of the manifest list."""
@@ -67,8 +102,11 @@ class PlannedManifest:
             size_bytes,
             sum(one.file.row_count for one in self.files),
             [one.data_file.record for one in self.files],
-            [one.sequence_number for one in self.files],
+            self._list_sequence_numbers(),
         )
+
+    def _list_sequence_numbers(self) -> list[int]:
+        return [one.sequence_number_in(self.info.change) for one in self.files]
 
     def _to_iceberg(self, one: ManifestFileEntry) -> IcebergFile:
         return to_iceberg_data_file(
@@ -82,7 +120,9 @@ class PlannedManifest:
         )
 
 
-def plan_manifests(state: TableState, entries: Sequence[ManifestFileEntry], root_address: str) -> list[PlannedManifest]:
+def plan_manifests(
+    state: TableState, entries: Sequence[ManifestFileEntry], root_address: str, change: ManifestChange | None = None
+) -> list[PlannedManifest]:
     """Return the manifests of entries that are either all data files or all position delete files, in order."""
     content = ManifestContent.DATA if all(one.is_data for one in entries) else ManifestContent.DELETES
     schema = to_iceberg_schema(state.schema, state.version.keys)
@@ -92,12 +132,13 @@ def plan_manifests(state: TableState, entries: Sequence[ManifestFileEntry], root
         if published.scheme.fields
     }
     common = repr((PUBLISHED_FORMAT, content.value, state.schema, state.version.keys, orders))
+    common += repr(change) if change is not None else ""
     manifests: list[PlannedManifest] = []
     for run in _split_entries(entries):
         spec = run[0].data_file.published.spec
         digest = compute_digest([common, repr(spec), *(one.identity for one in run)])
         path = f"{published_folder_of(state.table_id)}{digest}.avro"
-        info = ManifestInfo(root_address + path, digest, content, schema, spec)
+        info = ManifestInfo(root_address + path, digest, content, schema, spec, change)
         manifests.append(PlannedManifest(path, info, run, state.schema, orders))
     return manifests
 

@@ -1,6 +1,8 @@
 """Deterministic encoding of Iceberg manifests and manifest lists.
 
-Many table states share a manifest, so its entries have the status EXISTING and the sequence numbers of the files.
+Many table states share a manifest of unchanged files, so its entries have the status EXISTING and the sequence numbers
+of the files. The files that a snapshot added and removed are in manifests of that snapshot: clients that validate their
+commit against concurrent ones look for these.
 """
 
 import io
@@ -28,11 +30,20 @@ from pyiceberg.typedef import Record
 
 from mangrove.tables.iceberg_names import snapshot_id_of
 
-__all__ = ["ManifestInfo", "build_manifest_record", "encode_manifest", "encode_manifest_list"]
+__all__ = ["ManifestChange", "ManifestInfo", "build_manifest_record", "encode_manifest", "encode_manifest_list"]
 
 _FORMAT: Final[Literal[2]] = 2
 _CODEC: Final = "avro.codec"
 _ENTRIES_IN_BLOCK: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestChange:
+    """What a snapshot did with the files of a manifest."""
+
+    status: ManifestEntryStatus
+    snapshot_id: int
+    sequence_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +56,26 @@ class ManifestInfo:
     content: ManifestContent
     schema: Schema
     spec: PartitionSpec
+    change: ManifestChange | None = None
+    """None if the files are those of earlier snapshots."""
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot that the manifest belongs to; one of unchanged files belongs to none of the listed."""
+        return snapshot_id_of(self.digest) if self.change is None else self.change.snapshot_id
+
+    @property
+    def status(self) -> ManifestEntryStatus:
+        """The status of all entries."""
+        return ManifestEntryStatus.EXISTING if self.change is None else self.change.status
 
 
 def encode_manifest(info: ManifestInfo, files: Iterable[tuple[DataFile, int]]) -> bytes:
     """Return the bytes of a manifest of files with their sequence numbers."""
-    snapshot_id = snapshot_id_of(info.digest)
     entries = (
         ManifestEntry.from_args(
-            status=ManifestEntryStatus.EXISTING,
-            snapshot_id=snapshot_id,
+            status=info.status,
+            snapshot_id=info.snapshot_id,
             sequence_number=sequence_number,
             file_sequence_number=sequence_number,
             data_file=file,
@@ -77,6 +99,11 @@ def build_manifest_record(
     info: ManifestInfo, size_bytes: int, row_count: int, partitions: Sequence[Record], sequence_numbers: Sequence[int]
 ) -> ManifestFile:
     """Return the manifest list entry of a manifest without reading it."""
+    counts = dict.fromkeys(ManifestEntryStatus, (0, 0)) | {info.status: (len(partitions), row_count)}
+    added, existing, deleted = (
+        counts[status]
+        for status in (ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED)
+    )
     return ManifestFile.from_args(
         manifest_path=info.address,
         manifest_length=size_bytes,
@@ -84,13 +111,13 @@ def build_manifest_record(
         content=info.content,
         sequence_number=max(sequence_numbers),
         min_sequence_number=min(sequence_numbers),
-        added_snapshot_id=snapshot_id_of(info.digest),
-        added_files_count=0,
-        existing_files_count=len(partitions),
-        deleted_files_count=0,
-        added_rows_count=0,
-        existing_rows_count=row_count,
-        deleted_rows_count=0,
+        added_snapshot_id=info.snapshot_id,
+        added_files_count=added[0],
+        existing_files_count=existing[0],
+        deleted_files_count=deleted[0],
+        added_rows_count=added[1],
+        existing_rows_count=existing[1],
+        deleted_rows_count=deleted[1],
         partitions=construct_partition_summaries(info.spec, info.schema, list(partitions)),
         key_metadata=None,
     )
@@ -99,7 +126,7 @@ def build_manifest_record(
 def encode_manifest_list(
     manifests: Iterable[ManifestFile], snapshot_id: int, sequence_number: int, digest: str
 ) -> bytes:
-    """Return the manifest list of a snapshot without a parent."""
+    """Return a manifest list; its header has no parent, because the metadata names it."""
     meta = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null",

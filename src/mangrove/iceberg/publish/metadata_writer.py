@@ -6,11 +6,13 @@ such files, because no version references them. A writer that reused files there
 them again after it has written its metadata, and starts over if some are missing.
 """
 
+import posixpath
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
+from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataV2
@@ -20,8 +22,14 @@ from pyiceberg.table.snapshots import Operation, Summary
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError, StorageError
 from mangrove.iceberg.locations import FileLocations
 from mangrove.iceberg.partition_specs import list_published_sort_orders, list_published_specs
-from mangrove.iceberg.publish.manifest_plan import ManifestFileEntry, PlannedManifest, plan_manifests
-from mangrove.iceberg.publish.manifests import encode_manifest_list
+from mangrove.iceberg.publish.manifest_plan import (
+    EntriesDiff,
+    ManifestFileEntry,
+    PlannedManifest,
+    diff_entries,
+    plan_manifests,
+)
+from mangrove.iceberg.publish.manifests import ManifestChange, encode_manifest_list
 from mangrove.iceberg.publish.partition_assignment import PartitionedFile, assign_partitions
 from mangrove.iceberg.publish.position_deletes import (
     compute_deletes_digest,
@@ -49,12 +57,20 @@ __all__ = [
     "RESERVED_PROPERTIES",
     "PublishedSnapshot",
     "PublishedTable",
+    "SnapshotFiles",
     "build_table_metadata",
+    "list_published_files",
+    "load_metadata",
+    "plan_snapshot_files",
     "publish_metadata",
+    "publish_repeatedly",
     "publish_table",
     "published_properties_of",
     "sequence_number_of",
+    "write_snapshot",
 ]
+
+T = TypeVar("T")
 
 _GC_ENABLED: Final = "gc.enabled"
 RESERVED_PROPERTIES: Final = frozenset(
@@ -65,12 +81,26 @@ RESERVED_PROPERTIES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PublishedSnapshot:
-    """The one Iceberg snapshot of a published state."""
+    """An Iceberg snapshot of a published state."""
 
     snapshot_id: int
     list_address: str
     counts: Mapping[str, int]
     """Numbers of files and rows by their names in the snapshot summary."""
+    operation: Operation = Operation.OVERWRITE
+    """Without a known parent no append, by which incremental readers would take all rows for new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFiles:
+    """The data files and position delete files of a table state; none for a table without writes."""
+
+    state: TableState
+    name: PublishedName
+    data: Sequence[ManifestFileEntry] = ()
+    deletes: Sequence[ManifestFileEntry] = ()
+    delete_paths: Mapping[str, str] = field(default_factory=dict)
+    """The paths of position delete files by deletes digest; empty if no row is deleted."""
 
 
 def build_table_metadata(
@@ -131,8 +161,7 @@ def _build_snapshot_fields(state: TableState, published: PublishedSnapshot, at_m
         **entry,
         "sequence-number": sequence_number,
         "manifest-list": published.list_address,
-        # Incremental readers must not take this for an append: earlier snapshots are not published.
-        "summary": Summary(Operation.OVERWRITE, **{name: str(count) for name, count in published.counts.items()}),
+        "summary": Summary(published.operation, **{name: str(count) for name, count in published.counts.items()}),
         "schema-id": state.schema.schema_id,
     }
     return {
@@ -167,6 +196,11 @@ class PublishedTable:
     location: str
     """The location of the table's folder, without a trailing slash."""
 
+    @property
+    def file_name(self) -> str:
+        """The name of the metadata file."""
+        return posixpath.basename(self.metadata_address)
+
 
 def publish_table(store: Store, state: TableState, at_millis: int) -> PublishedTable:
     """Write the missing Iceberg files of a state and return the published table.
@@ -180,22 +214,27 @@ def publish_table(store: Store, state: TableState, at_millis: int) -> PublishedT
     location = addresses.of(f"data/{state.table_id}")
     # Checked for published states too: a file may have become a link since.
     addresses.check_below_root([live.file for log in state.logs for live in list_live_files(log.deltas)])
-    metadata = _load_published(store, name, location)
+    metadata = load_metadata(store, name.metadata_path, location)
+    if metadata is None:
+        metadata = publish_repeatedly(state, location, lambda: _write_metadata(store, state, name, location, at_millis))
+    return PublishedTable(metadata, addresses.of(name.metadata_path), location)
+
+
+def publish_repeatedly(state: TableState, location: str, publish: Callable[[], T | None]) -> T:
+    """Call `publish` until it returns a result; it returns None if a vacuum deleted files that it reused."""
     for _ in range(_ATTEMPTS_MAX):
-        if metadata is not None:
-            break
         try:
-            metadata = _write_metadata(store, state, name, location, at_millis)
+            published = publish()
         except StorageError as error:
             raise StorageError(
                 f"cannot publish {state.name} as Iceberg, which writes files below {location}/metadata: {error}"
             ) from error
-    if metadata is None:
-        raise ConflictError(
-            f"a concurrent vacuum deleted Iceberg files of {state.name} in each of {_ATTEMPTS_MAX} attempts; retry "
-            "after the vacuum"
-        )
-    return PublishedTable(metadata, addresses.of(name.metadata_path), location)
+        if published is not None:
+            return published
+    raise ConflictError(
+        f"a concurrent vacuum deleted Iceberg files of {state.name} in each of {_ATTEMPTS_MAX} attempts; retry "
+        "after the vacuum"
+    )
 
 
 def publish_metadata(store: Store, state: TableState, at_millis: int) -> str:
@@ -208,21 +247,21 @@ def publish_metadata(store: Store, state: TableState, at_millis: int) -> str:
     return publish_table(store, state, at_millis).metadata_address
 
 
-def _load_published(store: Store, name: PublishedName, location: str) -> TableMetadataV2 | None:
-    """Return the metadata of a published state or None; its location must be the table's folder."""
+def load_metadata(store: Store, path: str, location: str) -> TableMetadataV2 | None:
+    """Return a published metadata file or None; its location must be the table's folder."""
     try:
-        data = store.read(name.metadata_path)
+        data = store.read(path)
     except NotFoundError:
         return None
     try:
         metadata = TableMetadataV2.model_validate_json(data)
     except ValueError as error:
-        raise FormatError(f"{name.metadata_path} is damaged; delete it to have it written again") from error
-    lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
-    if metadata.location != location or any(one != FileLocations(store).of(name.list_path) for one in lists):
-        raise FormatError(
-            f"{name.metadata_path} references files outside the table's folder; delete it to have it written again"
-        )
+        raise FormatError(f"{path} is damaged; delete it to have it written again") from error
+    folder = location.removesuffix("/") + "/metadata/"
+    if metadata.location != location or any(
+        posixpath.dirname(one.manifest_list) + "/" != folder for one in metadata.snapshots
+    ):
+        raise FormatError(f"{path} references files outside the table's folder; delete it to have it written again")
     return metadata
 
 
@@ -233,23 +272,26 @@ def _write_metadata(
     reused: Set[str] = frozenset()
     snapshot = None
     if name.snapshot_id is not None:
-        existing = _list_published_files(store, state)
-        snapshot, parts = _write_snapshot(store, state, name, name.snapshot_id, existing)
+        existing = list_published_files(store, state)
+        snapshot, parts = write_snapshot(store, plan_snapshot_files(store, state, name, existing), existing)
         reused = existing.keys() & parts
     metadata = build_table_metadata(state, location, snapshot, at_millis)
     store.put(name.metadata_path, metadata.model_dump_json().encode())
-    return metadata if not reused or reused <= _list_published_files(store, state).keys() else None
+    return metadata if not reused or reused <= list_published_files(store, state).keys() else None
 
 
-def _list_published_files(store: Store, state: TableState) -> dict[str, ObjectInfo]:
+def list_published_files(store: Store, state: TableState) -> dict[str, ObjectInfo]:
+    """Return the files in the metadata folder of a table by path."""
     listed = store.list(published_folder_of(state.table_id))
     return {entry.path: entry for entry in listed if isinstance(entry, ObjectInfo)}
 
 
-def _write_snapshot(
-    store: Store, state: TableState, name: PublishedName, snapshot_id: int, existing: Mapping[str, ObjectInfo]
-) -> tuple[PublishedSnapshot, frozenset[str]]:
-    """Write the missing files of a snapshot; return it with the paths of all its files."""
+def plan_snapshot_files(
+    store: Store, state: TableState, name: PublishedName, existing: Mapping[str, ObjectInfo]
+) -> SnapshotFiles:
+    """Return the files of a state; write its missing position delete files."""
+    if name.snapshot_id is None:
+        return SnapshotFiles(state, name)
     addresses = FileLocations(store)
     scans = _write_inline_rows(store, state, plan_scan(state).scans)
     data_files = assign_partitions(state, addresses.of_all([scan.file for scan in scans]), scans)
@@ -262,14 +304,66 @@ def _write_snapshot(
         for digest, path in delete_paths.items()
         if path
     ]
-    manifests = [*plan_manifests(state, data_entries, root), *plan_manifests(state, delete_entries, root)]
+    return SnapshotFiles(state, name, data_entries, delete_entries, delete_paths)
+
+
+def write_snapshot(
+    store: Store,
+    files: SnapshotFiles,
+    existing: Mapping[str, ObjectInfo],
+    parent: SnapshotFiles | None = None,
+    sequence_number: int | None = None,
+) -> tuple[PublishedSnapshot, frozenset[str]]:
+    """Write the missing files of a snapshot; return it with the paths of all its files.
+
+    With a parent the manifests tell which files the snapshot added and removed.
+    """
+    name = files.name
+    assert name.snapshot_id is not None
+    root = FileLocations(store).of("")
+    number = sequence_number_of(files.state) if sequence_number is None else sequence_number
+    if parent is None:
+        manifests = [*plan_manifests(files.state, files.data, root), *plan_manifests(files.state, files.deletes, root)]
+        operation, changes = Operation.OVERWRITE, {}
+    else:
+        data, deletes = diff_entries(parent.data, files.data), diff_entries(parent.deletes, files.deletes)
+        manifests = [
+            manifest
+            for diff in (data, deletes)
+            for manifest in _plan_changed_manifests(files, parent, diff, root, number)
+        ]
+        operation, changes = _choose_operation(data, deletes), _count_changes(data, deletes)
     sizes = _write_missing(store, manifests, existing)
     records = [manifest.build_record(sizes[manifest.path]) for manifest in manifests]
-    parts = [name.list_path, *(manifest.path for manifest in manifests), *(one.file.location for one in delete_entries)]
-    encoded = encode_manifest_list(records, snapshot_id, sequence_number_of(state), name.digest)
-    store.put_many({name.list_path: encoded, name.parts_path: encode_parts(parts, delete_paths).encode()})
-    counts = _count_files(data_entries, delete_entries)
-    return PublishedSnapshot(snapshot_id, root + name.list_path, counts), frozenset(parts)
+    parts = [name.list_path, *(manifest.path for manifest in manifests), *(one.file.location for one in files.deletes)]
+    encoded = encode_manifest_list(records, name.snapshot_id, number, name.digest)
+    store.put_many({name.list_path: encoded, name.parts_path: encode_parts(parts, files.delete_paths).encode()})
+    counts = {**_count_files(files.data, files.deletes), **changes}
+    return PublishedSnapshot(name.snapshot_id, root + name.list_path, counts, operation), frozenset(parts)
+
+
+def _plan_changed_manifests(
+    files: SnapshotFiles, parent: SnapshotFiles, diff: EntriesDiff, root: str, sequence_number: int
+) -> list[PlannedManifest]:
+    """Return the manifests of the unchanged, the added and the removed files of one kind."""
+    assert files.name.snapshot_id is not None
+    added, removed = (
+        ManifestChange(status, files.name.snapshot_id, sequence_number)
+        for status in (ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED)
+    )
+    return [
+        *plan_manifests(files.state, diff.unchanged, root),
+        *plan_manifests(files.state, diff.added, root, added),
+        *plan_manifests(parent.state, diff.removed, root, removed),
+    ]
+
+
+def _choose_operation(data: EntriesDiff, deletes: EntriesDiff) -> Operation:
+    """Return the operation of a snapshot. A compaction is an overwrite: it may have removed rows too."""
+    is_delete = bool(data.removed or deletes.added or deletes.removed)
+    if data.added:
+        return Operation.OVERWRITE if is_delete else Operation.APPEND
+    return Operation.DELETE if is_delete else Operation.REPLACE
 
 
 def _write_inline_rows(store: Store, state: TableState, scans: Sequence[FileScan]) -> list[FileScan]:
@@ -351,6 +445,18 @@ def _write_all(store: Store, files: Iterable[tuple[str, bytes]]) -> None:
             batch = {}
     if batch:
         store.put_many(batch)
+
+
+def _count_changes(data: EntriesDiff, deletes: EntriesDiff) -> dict[str, int]:
+    counts = {
+        "added-data-files": len(data.added),
+        "deleted-data-files": len(data.removed),
+        "added-records": sum(one.file.row_count for one in data.added),
+        "deleted-records": sum(one.file.row_count for one in data.removed),
+        "added-delete-files": len(deletes.added),
+        "removed-delete-files": len(deletes.removed),
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def _count_files(data: Sequence[ManifestFileEntry], deletes: Sequence[ManifestFileEntry]) -> dict[str, int]:

@@ -86,8 +86,9 @@ class TreeSnapshot:
         for first in range(0, len(parents), _PAGE_MAX):
             page = parents[first : first + _PAGE_MAX]
             ranges = [self.keys.range_of(ObjectRange(kind, parent)) for parent in page]
-            # Reads the nodes on the paths to the ends of the ranges into the cache.
-            search.get_many(self.root.node, [end for _, end in ranges], self.read_nodes)
+            if len(page) > 1:
+                # Reads the nodes on the paths to the ends of the ranges into the cache.
+                search.get_many(self.root.node, [end for _, end in ranges], self.read_nodes)
             last += [self._last_in(kind, parent, found) for parent, found in zip(page, ranges, strict=True)]
         return last
 

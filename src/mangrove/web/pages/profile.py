@@ -29,4 +29,4 @@ def _build_chart(profile: ColumnProfile) -> BarChart | None:
         (f"from {format_value(edge)}: {format_quantity(count, 'row')}", count)
         for edge, count in zip(profile.histogram.bins, profile.histogram.counts, strict=False)
     ]
-    return build_bar_chart(f"Histogram of {profile.name}", values, bar_width=10)
+    return build_bar_chart(f"Histogram of {profile.name}", values, bar_width=6)

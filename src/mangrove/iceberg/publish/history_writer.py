@@ -1,0 +1,177 @@
+"""Writer of Iceberg table metadata that lists the snapshots of earlier versions.
+
+The list is that of the metadata file published last, plus the states since, so the cost does not
+grow with the history. It has no gaps: a snapshot that is missing in between would be read as
+the one before it. If the states since then cannot all be published, a new list begins.
+
+The name of a metadata file contains the version that made its state. A vacuum deletes these
+files if they list snapshots of expired versions.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pyiceberg.schema import Schema as IcebergSchema
+from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry, Summary
+
+from mangrove.iceberg.locations import FileLocations
+from mangrove.iceberg.publish.metadata_writer import (
+    PublishedTable,
+    SnapshotFiles,
+    build_table_metadata,
+    list_published_files,
+    load_metadata,
+    plan_snapshot_files,
+    publish_repeatedly,
+    sequence_number_of,
+    write_snapshot,
+)
+from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
+from mangrove.storage.port import ObjectInfo, Store
+from mangrove.tables.iceberg_names import METADATA_SUFFIX, VERSION_KEY, compute_published_name, max_snapshots_of
+from mangrove.tables.scan_plan import list_live_files
+
+__all__ = ["publish_history"]
+
+_HISTORY: Final = re.compile(r".*-v(\d+)" + re.escape(METADATA_SUFFIX))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The snapshots that a metadata file lists, oldest first, and the files of the last one."""
+
+    snapshots: tuple[Snapshot, ...] = ()
+    log: tuple[SnapshotLogEntry, ...] = ()
+    schemas: tuple[IcebergSchema, ...] = ()
+    files: SnapshotFiles | None = None
+    """None if the state before is unknown."""
+
+    @property
+    def sequence_number(self) -> int:
+        return max((one.sequence_number or 0 for one in self.snapshots), default=0)
+
+
+def publish_history(store: Store, revisions: TableRevisions) -> PublishedTable:
+    """Write the missing Iceberg files of a table and return its metadata with the snapshots of earlier versions."""
+    state = revisions.newest.state
+    addresses = FileLocations(store)
+    location = addresses.of(f"data/{state.table_id}")
+    # Checked for published states too: a file may have become a link since.
+    addresses.check_below_root([live.file for log in state.logs for live in list_live_files(log.deltas)])
+    path, metadata = publish_repeatedly(state, location, partial(_publish_once, store, revisions, location))
+    return PublishedTable(metadata, addresses.of(path), location)
+
+
+def _publish_once(store: Store, revisions: TableRevisions, location: str) -> tuple[str, TableMetadataV2] | None:
+    """Return the path and content of the metadata file; None if files that it references were deleted meanwhile."""
+    existing = list_published_files(store, revisions.newest.state)
+    last_version, last_path = _find_last_published(existing, revisions.newest.version)
+    last = load_metadata(store, last_path, location) if last_path else None
+    base = revisions.find_at(last_version) if last is not None else None
+    missing, is_complete = revisions.list_since(None if base is None else base.version)
+    if last is not None and is_complete and not missing:
+        return last_path, last
+    listed, needed = _Listed(), set[str]()
+    if last is not None and base is not None and is_complete:
+        name = compute_published_name(base.state, store.uri)
+        files = plan_snapshot_files(store, base.state, name, existing)
+        listed = _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files)
+        needed.add(last_path)
+    metadata = None
+    for revision in reversed(missing):
+        listed, metadata, parts = _append_revision(store, listed, revision, location)
+        needed |= parts
+    assert metadata is not None
+    made = missing[0]
+    path = compute_published_name(made.state, store.uri).history_path(made.version)
+    store.put(path, metadata.model_dump_json().encode())
+    return (path, metadata) if needed <= list_published_files(store, made.state).keys() else None
+
+
+def _find_last_published(existing: Mapping[str, ObjectInfo], version_max: int) -> tuple[int, str]:
+    """Return the newest version with a metadata file of its history, and the path; an empty path if there is none."""
+    versions = {int(match[1]): path for path in existing if (match := _HISTORY.fullmatch(path)) is not None}
+    version = max((one for one in versions if one <= version_max), default=0)
+    return version, versions.get(version, "")
+
+
+def _append_revision(
+    store: Store, listed: _Listed, revision: TableRevision, location: str
+) -> tuple[_Listed, TableMetadataV2, frozenset[str]]:
+    """Write the snapshot of a state after the listed ones; return the longer list, its metadata and its files."""
+    state = revision.state
+    name = compute_published_name(state, store.uri)
+    if name.snapshot_id is None:
+        # A table without writes has no snapshot, and nothing before it counts.
+        empty = _Listed(files=SnapshotFiles(state, name))
+        return empty, build_table_metadata(state, location, None, revision.at_millis), frozenset()
+    existing = list_published_files(store, state)
+    number = max(listed.sequence_number + 1, sequence_number_of(state))
+    parent_id = None if listed.files is None else listed.files.name.snapshot_id
+    if listed.files is not None:
+        name = name.after(parent_id, number)
+    files = plan_snapshot_files(store, state, name, existing)
+    at_millis = max(revision.at_millis, *(one.timestamp_ms for one in listed.log), 0)
+    published, parts = write_snapshot(store, files, existing, listed.files, number)
+    metadata = build_table_metadata(state, location, published, at_millis)
+    (alone,) = metadata.snapshots
+    snapshot = alone.model_copy(
+        update={
+            "parent_snapshot_id": parent_id,
+            "sequence_number": number,
+            "summary": _with_version(alone.summary, revision.version),
+        }
+    )
+    longer = _extend(listed, snapshot, metadata, files, max_snapshots_of(state.properties))
+    return longer, _with_history(metadata, longer), parts
+
+
+def _with_version(summary: Summary | None, version: int) -> Summary:
+    assert summary is not None
+    return Summary(summary.operation, **summary.additional_properties, **{VERSION_KEY: str(version)})
+
+
+def _extend(
+    listed: _Listed, snapshot: Snapshot, metadata: TableMetadataV2, files: SnapshotFiles, count_max: int
+) -> _Listed:
+    """Return the list with one more snapshot and without the oldest above the limit.
+
+    A state that a rollback restored keeps its snapshot, and the log has it twice. If the ids
+    of schemas or specs have another meaning now, the snapshots before are not listed.
+    """
+    now = {one.schema_id: one for one in metadata.schemas}
+    is_same_numbering = all(now.get(one.schema_id, one) == one for one in listed.schemas)
+    if listed.files is not None:
+        is_same_numbering &= listed.files.state.version.version == files.state.version.version
+    earlier = listed.snapshots if is_same_numbering else ()
+    is_new = all(one.snapshot_id != snapshot.snapshot_id for one in earlier)
+    snapshots = (*earlier, snapshot)[-count_max:] if is_new else earlier
+    ids = {one.snapshot_id for one in snapshots}
+    log = [
+        *listed.log,
+        SnapshotLogEntry.model_validate({"snapshot-id": snapshot.snapshot_id, "timestamp-ms": snapshot.timestamp_ms}),
+    ]
+    unlisted = max((index for index, one in enumerate(log) if one.snapshot_id not in ids), default=-1)
+    used = {one.schema_id for one in snapshots} - now.keys()
+    schemas = [one for one in listed.schemas if one.schema_id in used]
+    return _Listed(snapshots, tuple(log[unlisted + 1 :]), (*schemas, *metadata.schemas), files)
+
+
+def _with_history(metadata: TableMetadataV2, listed: _Listed) -> TableMetadataV2:
+    assert listed.files is not None
+    current_id = listed.files.name.snapshot_id
+    main = SnapshotRef.model_validate({"snapshot-id": current_id, "type": SnapshotRefType.BRANCH})
+    return metadata.model_copy(
+        update={
+            "snapshots": list(listed.snapshots),
+            "snapshot_log": list(listed.log),
+            "schemas": list(listed.schemas),
+            "refs": {MAIN_BRANCH: main},
+            "last_sequence_number": listed.sequence_number,
+        }
+    )

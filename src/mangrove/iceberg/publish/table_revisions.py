@@ -1,0 +1,103 @@
+"""Earlier states of a table, found by a search over the versions of the lakehouse.
+
+Most versions change other tables. A galloping search followed by a bisection finds the
+version that made a state with a logarithmic number of lookups. It assumes that a table
+with the same state in two versions did not change in between, so a state that was
+rolled back before anyone published it is not found.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.metastore import Metastore, MetastoreSnapshot
+from mangrove.model.locators import TableLocator
+from mangrove.tables.scan_plan import list_live_files
+from mangrove.tables.table_state import TableState, load_table_state
+
+__all__ = ["TableRevision", "TableRevisions"]
+
+_REVISIONS_MAX: Final = 20
+_FILES_MAX: Final = 20_000
+"""Limits of one search, because the files of each found state are planned and published."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRevision:
+    """A table state, and the version that made it."""
+
+    version: int
+    at_millis: int
+    state: TableState
+
+    def is_same_state(self, other: "TableRevision") -> bool:
+        """Return whether the table has the same columns, rows and properties; its name may differ."""
+        return replace(self.state, name="") == replace(other.state, name="")
+
+
+@dataclass(frozen=True, slots=True)
+class TableRevisions:
+    """The states of one table up to one version."""
+
+    metastore: Metastore
+    locator: TableLocator
+    newest: TableRevision
+    _known: dict[int, TableRevision | None] = field(default_factory=dict)
+
+    @staticmethod
+    def up_to(metastore: Metastore, snapshot: MetastoreSnapshot, locator: TableLocator) -> "TableRevisions":
+        """Return the states of a table up to a version."""
+        return TableRevisions(metastore, locator, _load_revision(snapshot, locator))
+
+    def find_at(self, version: int) -> TableRevision | None:
+        """Return the table as of a version; None if the version expired or has no such table under this name."""
+        if version not in self._known:
+            try:
+                found = _load_revision(self.metastore.at_version(version), self.locator)
+            except (NotFoundError, InvalidInputError):
+                found = None
+            is_same_table = found is not None and found.state.table_id == self.newest.state.table_id
+            self._known[version] = found if is_same_table else None
+        return self._known[version]
+
+    def list_since(self, since: int | None) -> tuple[list[TableRevision], bool]:
+        """Return the states made after version `since`, newest first, and whether these are all.
+
+        They are not all if the limits are reached, if a version in between expired, or if
+        `since` is None.
+        """
+        found: list[TableRevision] = []
+        files = 0
+        before: TableRevision | None = self.newest
+        while before is not None and len(found) < _REVISIONS_MAX:
+            made, before = self._find_start(before, since or 0)
+            if made.version == since:
+                return found, True
+            files += sum(len(list_live_files(log.deltas)) for log in made.state.logs)
+            if found and files > _FILES_MAX:
+                break
+            found.append(made)
+        return found, False
+
+    def _find_start(self, revision: TableRevision, first: int) -> tuple[TableRevision, TableRevision | None]:
+        """Return the earliest version with the same state, and the version before it if it can be read."""
+        same, step = revision, 1
+        while True:
+            if same.version <= first:
+                return same, None
+            other = self.find_at(max(first, same.version - step))
+            if other is None and step == 1:
+                return same, None
+            if other is not None and not other.is_same_state(revision):
+                break
+            same, step = (same, 1) if other is None else (other, 2 * step)
+        while same.version - other.version > 1:
+            middle = self.find_at((same.version + other.version) // 2)
+            if middle is None:
+                return same, None
+            same, other = (middle, other) if middle.is_same_state(revision) else (same, middle)
+        return same, other
+
+
+def _load_revision(snapshot: MetastoreSnapshot, locator: TableLocator) -> TableRevision:
+    return TableRevision(snapshot.version, snapshot.commit.created_at_millis, load_table_state(snapshot, locator))
