@@ -189,3 +189,19 @@ def test_a_dotted_name_of_a_table_goes_before_a_namespace_with_that_name(shop: L
     assert shop.resolve("`shop.orders`").kind is Kind.NAMESPACE
     with pytest.raises(NotFoundError, match=r"table shop.missing does not exist"):
         shop.resolve("shop.missing")
+
+
+def test_where_only_a_table_can_be_named_the_canonical_string_of_another_object_is_refused(shop: Lakehouse) -> None:
+    before = shop.version
+    for change in (
+        lambda name: shop.drop_table(name),
+        lambda name: shop.alter_table(name, {"owner": "ana"}),
+        lambda name: shop.rename_table(name, "shop.other"),
+        lambda name: shop.create_table(name, "id bigint"),
+        lambda name: shop.create_alias("shop.other", name),
+    ):
+        with pytest.raises(InvalidInputError, match="names a table version; expected a table"):
+            change("shop|orders|1")
+        with pytest.raises(InvalidInputError, match="names a stream; expected a table"):
+            change("shop|orders|1|main|deltacat")
+    assert shop.version == before

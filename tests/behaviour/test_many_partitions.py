@@ -11,7 +11,7 @@ from mangrove.expressions.parse import parse_predicate
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table import Table
-from mangrove.lakehouse.table_staging import load_opened_table_state, stage_write
+from mangrove.lakehouse.table_staging import stage_write
 from mangrove.metastore import Parent
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
@@ -20,6 +20,7 @@ from mangrove.model.values import Value
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import load_opened_table_state
 from mangrove.tables.write_plan import build_append_delta, build_compaction_delta, build_overwrite_delta, plan_write
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.transaction.deltas import build_partition_locator, open_table

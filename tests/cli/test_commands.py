@@ -16,7 +16,7 @@ import mangrove
 from mangrove.cli.main import COMMANDS
 from mangrove.cli.main import mangrove as group
 from mangrove.effects import wait_for_pending
-from mangrove.storage.paths import TEMPORARY_PREFIX
+from mangrove.model.paths import TEMPORARY_PREFIX
 
 CONTEXT = click.Context(group)
 

@@ -53,8 +53,9 @@ def test_a_place_that_is_taken_is_refused(run: Any, lake: str, tmp_path: Path) -
 
 def test_a_strict_tree_is_created_and_converted_both_ways(run: Any, lake: str, tmp_path: Path) -> None:
     strict, back = str(tmp_path / "strict"), str(tmp_path / "back")
-    assert run("convert", lake, strict, "--layout", "tree", "--strict", "--json").json["is_sound"]
-    assert run("convert", strict, back, "--layout", "tree", "--json").json["is_sound"]
+    assert run("convert", lake, strict, "--strict", "--json").json["is_sound"]
+    assert run("convert", strict, back, "--no-strict", "--json").json["is_sound"]
+    assert [run("show", uri, "--json").json["layout"] for uri in (lake, strict, back)] == ["tree"] * 3
     shown = [run("show", uri, "--json").json["properties"].get("tree.strict") for uri in (lake, strict, back)]
     assert shown == [None, "true", None]
     assert run("read", strict, "sales.orders", "--json").json == run("read", lake, "sales.orders", "--json").json

@@ -6,8 +6,8 @@ from typing import Any
 
 import mangrove
 from mangrove.lakehouse.opening import open_on_store
+from mangrove.model.paths import TEMPORARY_PREFIX
 from mangrove.storage.opening import open_store
-from mangrove.storage.paths import TEMPORARY_PREFIX
 from mangrove.testing.effects import Clock, build_deterministic_effects
 
 

@@ -14,8 +14,8 @@ from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_tab
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
-from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.locators import TableLocator
+from mangrove.tables.table_state import load_table_state
 
 FIXTURE = Path(__file__).parents[1] / "compat" / "fixtures" / "deltacat-2"
 LAYOUTS = ["tree", "deltacat"]

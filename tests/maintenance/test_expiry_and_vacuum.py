@@ -22,11 +22,11 @@ from mangrove.metastore import Changes, Metastore, MetastoreMaintenance
 from mangrove.model.locators import SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, Partition, SharedTransactionEntry, Stream, TableType, TableVersion
+from mangrove.model.paths import TEMPORARY_PREFIX
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.opening import open_store
-from mangrove.storage.paths import TEMPORARY_PREFIX
 from mangrove.storage.port import ListEntry, ObjectInfo, Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore

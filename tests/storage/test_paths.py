@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.storage.paths import PATH_BYTES_MAX, check_path, check_prefix
+from mangrove.model.paths import PATH_BYTES_MAX, check_path, check_prefix
 from mangrove.testing.store_contract import REFUSED_PATHS
 
 

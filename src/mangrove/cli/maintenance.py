@@ -272,7 +272,11 @@ def resolve_layout_name(layout: str, revision: str | None) -> str:
     "mangrove convert s3://bucket/catalog ./lake --layout tree --history latest",
 )
 @click.argument("destination")
-@click.option("--layout", type=click.Choice(["tree", "deltacat"]), help="Target layout.  [default: the other one]")
+@click.option(
+    "--layout",
+    type=click.Choice(["tree", "deltacat"]),
+    help="Target layout.  [default: the other one, or tree with --strict and --no-strict]",
+)
 @click.option("--revision", help="Format revision: newer or older for tree, seed or 2 for deltacat.")
 @click.option(
     "--strict/--no-strict", default=None,
@@ -298,7 +302,7 @@ def convert_command(
     lakehouses are compared object by object, and the new one is checked.
     """
     opened = session.open(lake, choose_engines(session, engine))
-    requested = resolve_layout_name(layout or default_target_layout(opened.layout), revision)
+    requested = resolve_layout_name(layout or default_target_layout(opened.layout, strict), revision)
     with session.watching("converting") as watch:
         report = convert_to_layout(
             opened.maintenance.context(),

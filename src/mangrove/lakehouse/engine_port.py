@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import DataType
 from mangrove.storage.port import Store
+from mangrove.tables.table_state import load_table_state
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:

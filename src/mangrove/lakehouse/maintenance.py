@@ -201,13 +201,13 @@ def convert_to_layout(
     )
 
 
-def default_target_layout(layout: str) -> str:
-    """Return the default target layout for converting a lakehouse of this layout.
+def default_target_layout(layout: str, strict: bool | None = None) -> str:
+    """Return the default target layout for converting a lakehouse of this layout; only a tree can be strict.
 
     >>> default_target_layout("tree"), default_target_layout("deltacat")
     ('deltacat', 'tree')
     """
-    return "deltacat" if layout == "tree" else "tree"
+    return "deltacat" if layout == "tree" and strict is None else "tree"
 
 
 def build_conversion_target(store: Store, layout: str, strict: bool | None = None) -> ConversionTarget:
@@ -357,9 +357,10 @@ class Maintenance:
     ) -> ConvertReport:
         """Convert the lakehouse to another layout in another location.
 
-        Without `layout`, the other layout is used. A repeated call resumes an interrupted conversion.
+        Without `layout`, the other layout is used, or a tree if `strict` is given. A repeated
+        call resumes an interrupted conversion.
         """
-        requested = default_target_layout(self._lake.layout) if layout is None else layout
+        requested = default_target_layout(self._lake.layout, options.get("strict")) if layout is None else layout
         there = self._options_there(destination, storage_options)
         engines = MaintenanceEngines(self._lake.engines, engine, there)
         return convert_to_layout(self.context(), open_store(destination, there), requested, engines, **options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.lakehouse.engine_port import Engines
-from mangrove.lakehouse.table_staging import guard_logs, load_table_state
+from mangrove.lakehouse.table_staging import guard_logs
 from mangrove.model.names import quote_name, split_path
 from mangrove.model.objects import TableVersion
 from mangrove.tables.constraints import (
@@ -29,7 +29,7 @@ from mangrove.tables.schema_evolution import (
     widen_column,
 )
 from mangrove.tables.table_properties import update_column_properties
-from mangrove.tables.table_state import properties_of
+from mangrove.tables.table_state import load_table_state, properties_of
 from mangrove.transaction.catalog import alter_table
 from mangrove.transaction.deltas import OpenTable, TableTarget, open_table, put_table_version
 from mangrove.transaction.transaction import StagedTransaction

@@ -30,12 +30,7 @@ from mangrove.lakehouse.merge import TableMerge
 from mangrove.lakehouse.new_files import read_new_files
 from mangrove.lakehouse.schema_update import SchemaUpdate, validate_new_checks
 from mangrove.lakehouse.table_snapshot import TableSnapshot
-from mangrove.lakehouse.table_staging import (
-    load_opened_table_state,
-    load_table_state,
-    stage_into_opened_table,
-    stage_write,
-)
+from mangrove.lakehouse.table_staging import stage_into_opened_table, stage_write
 from mangrove.lakehouse.table_versions import (
     parse_state,
     plan_next_version,
@@ -71,6 +66,7 @@ from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
 from mangrove.tables.stored_files import load_live_files, plan_file_removal
+from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.deltas import (

@@ -25,10 +25,6 @@ from mangrove.lakehouse.engine_port import (
 from mangrove.lakehouse.listing import Listing, render_html
 from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
 from mangrove.lakehouse.scan import TableScan
-from mangrove.lakehouse.table_staging import (
-    load_opened_table_state,
-    load_table_state,
-)
 from mangrove.lakehouse.table_versions import (
     PartitionStats,
     StreamInfo,
@@ -55,6 +51,7 @@ from mangrove.tables.constraints import (
     check_constraints_of,
 )
 from mangrove.tables.stored_files import load_live_files
+from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import load_table
 from mangrove.transaction.compare import scan_table_history

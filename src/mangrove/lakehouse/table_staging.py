@@ -11,7 +11,7 @@ from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableL
 from mangrove.model.objects import Delta, DeltaType, TableType
 from mangrove.rebase import REWRITTEN_BY
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
-from mangrove.tables.table_state import load_opened_table_state, load_table_state
+from mangrove.tables.table_state import load_opened_table_state
 from mangrove.transaction.catalog import CatalogReader, load_table, update_properties
 from mangrove.transaction.deltas import (
     OpenTable,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "guard_logs",
-    "load_opened_table_state",
-    "load_table_state",
     "stage_into_opened_table",
     "stage_write",
     "validate_property_changes",

@@ -329,6 +329,10 @@ Locator: TypeAlias = (
 )
 
 
+_PARTS_BELOW_TABLES: Final = {3: Kind.TABLE_VERSION, 5: Kind.STREAM, 7: Kind.PARTITION, 8: Kind.DELTA}
+"""The kinds of objects below tables by the numbers of parts of their canonical strings."""
+
+
 def parse_table_name(text: str) -> TableLocator:
     """Return the table that `namespace.table` or the canonical string `namespace|table` names."""
     return TableLocator(*_two_parts(text, "table"))
@@ -341,7 +345,10 @@ def parse_view_name(text: str) -> ViewLocator:
 
 def _two_parts(text: str, what: str) -> tuple[str, str]:
     # No name contains a bar, so a text with one is a canonical string.
-    parts = tuple(text.split("|")) if isinstance(text, str) and "|" in text else split_name(text)
+    is_canonical = isinstance(text, str) and "|" in text
+    parts = tuple(text.split("|")) if is_canonical else split_name(text)
+    if is_canonical and len(parts) in _PARTS_BELOW_TABLES:
+        raise InvalidInputError(f"{text!r} names a {_PARTS_BELOW_TABLES[len(parts)].word}; expected a {what}")
     if len(parts) != 2:
         raise InvalidInputError(
             f"{text!r} has {len(parts)} part(s); expected namespace.{what}, "

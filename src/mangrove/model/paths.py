@@ -21,6 +21,7 @@ __all__ = [
     "check_location",
     "check_path",
     "check_prefix",
+    "check_range",
     "is_uri",
 ]
 
@@ -130,3 +131,9 @@ def _check_segment(path: str, segment: str) -> None:
 def _refusal(path: str, problem: str, remedy: str) -> InvalidInputError:
     shown = path if len(path) <= _SHOWN_CHARACTERS_MAX else path[:_SHOWN_CHARACTERS_MAX] + "…"
     return InvalidInputError(f"the path {shown!r} {problem}; {remedy}")
+
+
+def check_range(start: int, length: int | None) -> None:
+    """Raise an error for a negative byte range."""
+    if start < 0 or (length is not None and length < 0):
+        raise InvalidInputError(f"invalid range of {length} bytes from {start}; both must be at least 0")

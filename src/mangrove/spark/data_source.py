@@ -14,7 +14,6 @@ from pyspark.sql.types import StructField, StructType
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import bind_predicate
-from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.local.scan import select_columns
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.spark.data_source_writer import StreamTableWriter, TableWriter
@@ -29,6 +28,7 @@ from mangrove.spark.worker_read import (
     to_spark_batches,
 )
 from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import load_table_state
 
 __all__ = ["BatchReader", "MangroveSource", "has_stored_options", "resolve_snapshot"]
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from mangrove.errors import ConflictError, InvalidInputError, MangroveError
-from mangrove.lakehouse.table_staging import load_table_state, stage_write
+from mangrove.lakehouse.table_staging import stage_write
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.engine import LocalEngine
 from mangrove.local.keys import check_keys_unique
@@ -32,7 +32,7 @@ from mangrove.spark.worker_read import strip_logs
 from mangrove.storage.opening import open_store
 from mangrove.tables.change_feed import is_append_compatible
 from mangrove.tables.conversion import check_columns
-from mangrove.tables.table_state import TableState
+from mangrove.tables.table_state import TableState, load_table_state
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
     PlannedWrite,

@@ -13,7 +13,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table_staging import load_table_state
 from mangrove.local.change_feed import CHANGE_TYPE
 from mangrove.local.engine import LocalEngine
 from mangrove.local.scan import build_predicate_mask, select_columns
@@ -46,7 +45,7 @@ from mangrove.tables.change_feed import (
     select_batch_units,
 )
 from mangrove.tables.scan_plan import FileScan
-from mangrove.tables.table_state import TableState
+from mangrove.tables.table_state import TableState, load_table_state
 from mangrove.transaction.deltas import TableTarget, open_table, resolve_table
 
 __all__ = ["COMMIT_VERSION", "StreamInputPartition", "TableHistory", "TableStreamReader", "build_read_schema"]

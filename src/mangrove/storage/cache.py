@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from cachetools import LRUCache
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.paths import check_path, check_range
 from mangrove.storage.disk_cache import DiskCache
-from mangrove.storage.paths import check_path, check_range
 from mangrove.storage.port import ListEntry, Store
 
 __all__ = ["BLOCK_BYTES", "CachingStore", "UncachedStore"]

@@ -22,8 +22,8 @@ import obstore
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
 from mangrove.errors import NotFoundError, StorageError
+from mangrove.model.paths import check_path, check_prefix, check_range
 from mangrove.storage.cloud_client import CloudClients, build_clients
-from mangrove.storage.paths import check_path, check_prefix, check_range
 from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 from mangrove.storage.uri import RootUri
 

@@ -17,8 +17,8 @@ from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from mangrove.errors import InvalidInputError, NotFoundError, StorageError
+from mangrove.model.paths import TEMPORARY_PREFIX, check_path, check_prefix, check_range
 from mangrove.storage.local_folders import LocalFolders, fsync_descriptor, list_files, list_temporary_files
-from mangrove.storage.paths import TEMPORARY_PREFIX, check_path, check_prefix, check_range
 from mangrove.storage.port import ListEntry, ObjectInfo
 from mangrove.storage.uri import RootUri
 

@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Iterable, Iterator
 
 from mangrove.errors import InvalidInputError, StorageError
+from mangrove.model.paths import TEMPORARY_PREFIX, check_path
 from mangrove.storage.local_links import link_refusal
-from mangrove.storage.paths import TEMPORARY_PREFIX, check_path
 from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 
 __all__ = ["LocalFolders", "PinnedRoot", "fsync_descriptor", "list_files", "list_temporary_files"]

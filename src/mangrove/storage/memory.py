@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mangrove.errors import NotFoundError
-from mangrove.storage.paths import check_path, check_prefix, check_range
+from mangrove.model.paths import check_path, check_prefix, check_range
 from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 
 __all__ = ["MemoryStore", "open_memory_store"]

@@ -1,7 +1,7 @@
 """The store interface with reads, writes, listings and an atomic create.
 
 A path is relative to the store's root, uses `/`, and names an object: no empty, `.`
-or `..` segment, no control character (see `mangrove.storage.paths`). Every store
+or `..` segment, no control character (see `mangrove.model.paths`). Every store
 validates each path before it does anything.
 
 Objects are complete or absent: a reader never sees a partial `put` or `create`. It is

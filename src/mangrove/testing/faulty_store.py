@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.storage.paths import check_path, check_prefix
+from mangrove.model.paths import check_path, check_prefix
 from mangrove.storage.port import ListEntry, Store
 
 __all__ = ["FaultKind", "Faults", "FaultyStore", "SimulatedCrash", "StoreOperation"]

@@ -24,7 +24,7 @@ from mangrove.inspect.objects import load_object_info
 from mangrove.inspect.overview import load_overview_info
 from mangrove.inspect.page import PageRequest, PinnedLakehouse, pin_version
 from mangrove.inspect.partition import load_delta_info, load_partition_info
-from mangrove.inspect.query import QueryRunner, load_sql_info
+from mangrove.inspect.query import QueryLimits, QueryRunner, load_sql_info
 from mangrove.inspect.rows import load_rows_info
 from mangrove.inspect.search import load_search_info
 from mangrove.inspect.shared_transactions import load_shared_transaction_info
@@ -45,7 +45,6 @@ from mangrove.web.pages.lineage import render_lineage_page
 from mangrove.web.pages.overview import render_overview_page
 from mangrove.web.pages.profile import render_profile_page
 from mangrove.web.pages.rows import render_row_changes_page, render_rows_page
-from mangrove.web.pages.sql import render_sql_page
 from mangrove.web.pages.storage import render_storage_page
 from mangrove.web.pages.table import (
     render_delta_page,
@@ -128,7 +127,7 @@ _PAGES: Final = (
     PageRoute(f"{_PARTITION}/deltas/{{position}}", load_delta_info, render_delta_page),
     PageRoute("/views/{name}", load_view_info, render_view_page),
     PageRoute("/views/{name}/rows", load_view_rows_info, partial(render_rows_page, template="view_rows.html")),
-    PageRoute("/sql", load_sql_info, render_sql_page, has_form=True),
+    PageRoute("/sql", load_sql_info, partial(render_page, "sql.html", limits=QueryLimits()), has_form=True),
     PageRoute("/lineage", load_lineage_info, render_lineage_page),
     PageRoute("/search", load_search_info, partial(render_page, "search.html")),
     PageRoute("/shared/{name}", load_shared_transaction_info, partial(render_page, "shared.html")),

@@ -14,7 +14,7 @@ from mangrove.layouts.tree.paths import (
     older_node_path,
 )
 from mangrove.model.locators import Kind
-from mangrove.storage.paths import check_path
+from mangrove.model.paths import check_path
 
 ID = "6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8"
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=["/"], min_codepoint=0x21), min_size=1)

@@ -19,7 +19,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.iceberg.commit.avro_validation import validate_avro
 from mangrove.iceberg.locations import normalize_location
-from mangrove.storage.paths import check_path
+from mangrove.model.paths import check_path
 from mangrove.storage.port import Store
 from mangrove.tables.iceberg_names import published_folder_of
 from mangrove.tables.write_plan import has_column_ids

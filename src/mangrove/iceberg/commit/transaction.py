@@ -46,7 +46,7 @@ from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES, PublishedTable, build_table_metadata
 from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.table_staging import guard_logs, load_table_state, stage_write, validate_property_changes
+from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_property_changes
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
 from mangrove.model.locators import TableLocator
@@ -58,7 +58,7 @@ from mangrove.tables.iceberg_names import (
     parse_client_snapshots,
 )
 from mangrove.tables.table_properties import update_column_properties
-from mangrove.tables.table_state import is_partition_determined_by_keys
+from mangrove.tables.table_state import is_partition_determined_by_keys, load_table_state
 from mangrove.tables.write_plan import plan_full_overwrite
 from mangrove.transaction.aliases import locate_parent, locate_table
 from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace

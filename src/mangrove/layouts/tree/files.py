@@ -17,8 +17,8 @@ from mangrove.layouts.tree.node_file import decode_node
 from mangrove.layouts.tree.revision import TreeRevision
 from mangrove.model.locators import Kind, Locator, TableLocator
 from mangrove.model.objects import TableEntry
+from mangrove.model.paths import check_path
 from mangrove.storage.lru import LruCache
-from mangrove.storage.paths import check_path
 from mangrove.storage.port import Store
 
 __all__ = ["TreeFiles"]

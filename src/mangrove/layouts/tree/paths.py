@@ -21,7 +21,7 @@ import mmh3
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.model.locators import Kind
-from mangrove.storage.paths import SEGMENT_BYTES_MAX
+from mangrove.model.paths import SEGMENT_BYTES_MAX
 
 __all__ = [
     "DEFINITION_PREFIXES",

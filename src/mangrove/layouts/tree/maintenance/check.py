@@ -34,7 +34,7 @@ from mangrove.model.locators import (
     ViewLocator,
 )
 from mangrove.model.objects import Delta, Object, TableEntry, TableVersion
-from mangrove.storage.paths import check_path
+from mangrove.model.paths import check_path
 
 __all__ = ["diagnose_tree", "find_problems"]
 
