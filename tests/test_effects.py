@@ -4,7 +4,7 @@ from mangrove.effects import build_effects, wait_for_pending
 from mangrove.storage.memory import MemoryStore
 
 
-def test_the_newest_task_has_run_when_the_effects_are_settled() -> None:
+def test_the_newest_task_has_run_after_wait_for_pending() -> None:
     effects = build_effects(MemoryStore())
     ran: list[int] = []
     for number in range(100):
@@ -14,7 +14,7 @@ def test_the_newest_task_has_run_when_the_effects_are_settled() -> None:
     assert ran == sorted(set(ran))
 
 
-def test_a_task_that_comes_while_the_thread_rests_waits_for_its_turn_or_for_somebody_in_a_hurry() -> None:
+def test_wait_for_pending_runs_each_queued_task_in_order() -> None:
     effects = build_effects(MemoryStore())
     ran: list[str] = []
     for name in ("first", "second", "third"):
@@ -23,5 +23,5 @@ def test_a_task_that_comes_while_the_thread_rests_waits_for_its_turn_or_for_some
     assert ran == ["first", "second", "third"]
 
 
-def test_settling_where_nothing_is_to_run_returns() -> None:
+def test_wait_for_pending_returns_without_tasks() -> None:
     wait_for_pending(build_effects(MemoryStore()), 60.0)

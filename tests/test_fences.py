@@ -38,7 +38,7 @@ def test_a_banned_name_is_refused_with_its_remedy(name: str) -> None:
     ("path", "name"),
     [("effects.py", "time.time_ns"), ("storage/cloud.py", "os.environ"), ("spark/session.py", "os.environ")],
 )
-def test_a_ban_does_not_hold_where_the_outside_is_let_in(path: str, name: str) -> None:
+def test_a_banned_name_is_permitted_in_boundary_modules(path: str, name: str) -> None:
     assert "TID251" not in ruff(f"src/mangrove/{path}", f"import {name.split('.')[0]}\n\nprint({name})\n")
 
 
@@ -54,7 +54,7 @@ def test_a_ban_does_not_hold_where_the_outside_is_let_in(path: str, name: str) -
         ("F841", "def scan():\n    x = 1\n"),
     ],
 )
-def test_a_bad_habit_is_refused(rule: str, code: str) -> None:
+def test_a_lint_violation_is_reported(rule: str, code: str) -> None:
     assert f" {rule} " in ruff("src/mangrove/tables/scan.py", code)
 
 
@@ -139,7 +139,7 @@ def test_a_package_that_keeps_to_its_layers_breaks_no_contract(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("contract", [contract["name"] for contract in CONTRACTS])
-def test_a_contract_is_broken_by_what_it_forbids(contract: str, tmp_path: Path) -> None:
+def test_a_forbidden_import_breaks_its_contract(contract: str, tmp_path: Path) -> None:
     assert broken_contracts(tmp_path, SOUND | SPOILS[contract]) == {contract}
 
 

@@ -45,14 +45,14 @@ def test_the_public_names_are_exactly_these(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_is_there_and_explained(name: str) -> None:
+def test_every_public_name_exists_and_is_documented(name: str) -> None:
     module = importlib.import_module(name)
     for public in PUBLIC[name]:
         value = getattr(module, public)
         assert not callable(value) or value.__doc__, f"{name}.{public} has no docstring"
 
 
-def test_every_error_can_be_caught_as_one_of_ours() -> None:
+def test_every_error_is_a_mangrove_error() -> None:
     errors = [getattr(mangrove.errors, name) for name in mangrove.errors.__all__]
     assert all(issubclass(error, mangrove.errors.MangroveError) for error in errors)
 
@@ -63,7 +63,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert answer.stdout.split() == []
 
 
-def test_a_lakehouse_is_made_and_opened_by_its_uri(tmp_path: Path) -> None:
+def test_a_lakehouse_is_created_and_opened_by_its_uri(tmp_path: Path) -> None:
     made = mangrove.create(tmp_path / "lake", properties={"team": "sales"})
     made.create_namespace("sales")
     opened = mangrove.open(f"file://{tmp_path}/lake")

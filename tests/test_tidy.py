@@ -138,7 +138,7 @@ def repeated_class_names(sources: list[Source]) -> Iterable[str]:
             yield f"{', '.join(paths)}: each has a public class {name}; rename all but one"
 
 
-def hidden_imports(sources: list[Source], allowed: Mapping[str, str] = LAZY_IMPORTS) -> Iterable[str]:
+def function_level_imports(sources: list[Source], allowed: Mapping[str, str] = LAZY_IMPORTS) -> Iterable[str]:
     """Modules of the package are imported at the top; only LAZY_IMPORTS may import them inside functions."""
     for source in sources:
         if source.path in allowed:
@@ -314,7 +314,7 @@ CHECKS: list[tuple[Checker, Callable[[], list[Source]]]] = [
     (replaced_words, _modules),
     (replaced_texts, _modules),
     (repeated_class_names, _modules),
-    (hidden_imports, _modules),
+    (function_level_imports, _modules),
     (long_modules, _modules),
     (long_functions, _modules),
     (exclusive_creates, _modules),
@@ -347,8 +347,8 @@ SPOILED: list[tuple[Checker, list[Source]]] = [
     (replaced_texts, [Source(M, "def scan(wanted): ...\n")]),
     (replaced_texts, [Source(M, "def _said(): ...\n")]),
     (repeated_class_names, [Source("a.py", "class Page: ...\n"), Source("b.py", "class Page: ...\n")]),
-    (hidden_imports, [Source(M, "def scan():\n    from mangrove.local import engine\n")]),
-    (hidden_imports, [Source(M, "def scan():\n    import mangrove.local\n")]),
+    (function_level_imports, [Source(M, "def scan():\n    from mangrove.local import engine\n")]),
+    (function_level_imports, [Source(M, "def scan():\n    import mangrove.local\n")]),
     (long_modules, [Source(M, "\n" * (LINES_MAX + 1))]),
     (long_functions, [Source(M, "def f():\n" + "    g()\n" * FUNCTION_LINES_MAX)]),
     (exclusive_creates, [Source(M, "effects.store.create(path, data)\n")]),
@@ -379,26 +379,26 @@ SPOILED: list[tuple[Checker, list[Source]]] = [
 
 
 @pytest.mark.parametrize(("checker", "sources"), CHECKS, ids=[checker.__name__ for checker, _ in CHECKS])
-def test_the_repository_keeps_the_habit(checker: Checker, sources: Callable[[], list[Source]]) -> None:
+def test_the_repository_follows_the_rule(checker: Checker, sources: Callable[[], list[Source]]) -> None:
     problems = list(checker(sources()))
     assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize(("checker", "sources"), SPOILED, ids=[checker.__name__ for checker, _ in SPOILED])
-def test_a_broken_habit_is_noticed(checker: Checker, sources: list[Source]) -> None:
+def test_a_violated_rule_is_detected(checker: Checker, sources: list[Source]) -> None:
     assert list(checker(sources)) != []
 
 
-def test_every_habit_is_shown_to_be_breakable() -> None:
+def test_every_rule_has_a_failing_example() -> None:
     assert {checker for checker, _ in CHECKS} == {checker for checker, _ in SPOILED}
 
 
 def test_every_module_with_lazy_imports_has_some() -> None:
-    lazy = {problem.partition(":")[0] for problem in hidden_imports(_modules(), allowed={})}
+    lazy = {problem.partition(":")[0] for problem in function_level_imports(_modules(), allowed={})}
     assert set(LAZY_IMPORTS) == lazy
 
 
-def test_no_reason_for_length_outlives_its_cause() -> None:
+def test_every_exemption_from_the_length_limit_is_needed() -> None:
     modules = _modules()
     long = {source.path for source in modules if source.text.count("\n") > LINES_MAX}
     named = {
@@ -408,7 +408,7 @@ def test_no_reason_for_length_outlives_its_cause() -> None:
     assert set(LONG_FUNCTIONS) <= named
 
 
-def test_the_lock_pins_whatever_the_project_asks_for() -> None:
+def test_the_lock_file_pins_every_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     requested = [
         *project["project"]["dependencies"],
@@ -430,12 +430,12 @@ def map_script() -> ModuleType:
     return module
 
 
-def test_the_map_shows_the_modules_that_there_are(map_script: ModuleType) -> None:
+def test_the_module_map_is_up_to_date(map_script: ModuleType) -> None:
     page = (ROOT / "docs/ARCHITECTURE.md").read_text("utf-8")
     assert page == map_script.with_map(page, map_script.module_map(ROOT / "src/mangrove")), "run: make docs"
 
 
-def test_a_new_module_makes_the_map_outdated(map_script: ModuleType, tmp_path: Path) -> None:
+def test_the_module_map_is_outdated_after_a_new_module(map_script: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text('"""A package."""\n')
     page = f"# Map\n{map_script.BEGIN}{map_script.END}The end.\n"
     old = map_script.with_map(page, map_script.module_map(tmp_path))

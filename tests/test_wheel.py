@@ -35,7 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[PurePosixPath]:
         return [PurePosixPath(name) for name in archive.namelist()]
 
 
-def test_the_wheel_has_the_packages_and_nothing_beside_them(files: list[PurePosixPath]) -> None:
+def test_the_wheel_contains_only_the_packages(files: list[PurePosixPath]) -> None:
     folders = {path.parts[0] for path in files}
     assert {re.sub(r"-.*(?=\.dist-info)", "", folder) for folder in folders} == {
         "mangrove",
@@ -55,5 +55,5 @@ def test_the_testing_package_has_what_users_need_to_test_a_store_or_layout(files
 @pytest.mark.parametrize(
     "name", ["demo_shop", "bench_command", "benchmarks", "s3_server", "servers", "ports", "simulation", "tests"]
 )
-def test_a_module_of_the_workshop_is_recognized_by_its_name(name: str) -> None:
+def test_a_development_module_is_recognized_by_its_name(name: str) -> None:
     assert WORKSHOP.search(name)

@@ -107,7 +107,7 @@ def test_dropping_an_alias_leaves_its_table_and_frees_the_name(shop: Lakehouse) 
     assert shop.table("shop.purchases").id != shop.table("shop.orders").id
 
 
-def test_a_dropped_table_or_namespace_takes_its_aliases_along(shop: Lakehouse) -> None:
+def test_dropping_a_table_or_namespace_drops_its_aliases(shop: Lakehouse) -> None:
     shop.create_namespace("other")
     shop.create_alias("other.purchases", "shop.orders")
     shop.create_alias("store", "shop")

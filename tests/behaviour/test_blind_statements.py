@@ -34,7 +34,7 @@ def ids(lake: Lakehouse, name: str = "shop.orders") -> list[int]:
     return sorted(row["id"] for row in lake.table(name).to_arrow().to_pylist())
 
 
-def test_a_blind_statement_right_after_another_reads_nothing(lake: Lakehouse, store: CountingStore) -> None:
+def test_consecutive_blind_statements_read_nothing(lake: Lakehouse, store: CountingStore) -> None:
     orders = lake.table("shop.orders")
     append(orders, 1)
     append(orders, 3)  # strict trees read the definition of the partition once
@@ -70,7 +70,7 @@ def test_a_handle_that_lost_a_race_reads_the_newest_version(
     assert ids(lake) == [1, 2, 3, 4]
 
 
-def test_rows_of_other_processes_stay(lake: Lakehouse, other: Lakehouse) -> None:
+def test_blind_appends_of_two_handles_keep_all_rows(lake: Lakehouse, other: Lakehouse) -> None:
     append(lake.table("shop.orders"), 1)
     append(other.table("shop.orders"), 2)
     append(lake.table("shop.orders"), 3)
@@ -78,7 +78,7 @@ def test_rows_of_other_processes_stay(lake: Lakehouse, other: Lakehouse) -> None
     assert ids(lake) == ids(other) == [1, 2, 3, 4]
 
 
-def test_a_name_is_that_of_the_newest_version(lake: Lakehouse, other: Lakehouse) -> None:
+def test_a_table_name_is_resolved_in_the_newest_version(lake: Lakehouse, other: Lakehouse) -> None:
     orders = lake.table("shop.orders")
     append(orders, 1)
     with other.transaction() as transaction:

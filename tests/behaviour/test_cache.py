@@ -31,7 +31,7 @@ LARGE_ROWS = 400_000
 """So many that their file is read by ranges."""
 
 
-class RememberingStore(MemoryStore):
+class RecordingStore(MemoryStore):
     """Remembers what was read from it, and refuses to replace what a cache may hold by then."""
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class RememberingStore(MemoryStore):
 
 
 @pytest.fixture
-def behind() -> RememberingStore:
-    return RememberingStore()
+def behind() -> RecordingStore:
+    return RecordingStore()
 
 
 @pytest.fixture
-def handles(behind: RememberingStore, clock: Clock, tmp_path: Path) -> Callable[..., Effects]:
+def handles(behind: RecordingStore, clock: Clock, tmp_path: Path) -> Callable[..., Effects]:
     """Return how each process sees the store, with ids of its own: through a cache, and this one unless said."""
     first_id = 0
 
@@ -98,7 +98,7 @@ def opened(effects: Effects) -> Lakehouse:
     return open_on_store(effects, engines=LocalEngines)
 
 
-def looked_at(lake: Lakehouse) -> tuple[object, ...]:
+def read_everything_visible(lake: Lakehouse) -> tuple[object, ...]:
     """Look at all that `ls`, `show` and `read` tell."""
     names = [str(one) for one in lake.tables("n")]
     table = lake.table("n.rows")
@@ -116,23 +116,23 @@ def files_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_second_process_asks_only_whether_something_is_new(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects]
+def test_a_second_process_requests_only_the_newest_version(
+    made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects]
 ) -> None:
-    expected = looked_at(made)
-    assert behind.lasting_since(lambda: looked_at(opened(handles())))
+    expected = read_everything_visible(made)
+    assert behind.lasting_since(lambda: read_everything_visible(opened(handles())))
     seen: list[object] = []
-    assert behind.lasting_since(lambda: seen.append(looked_at(opened(handles())))) == []
+    assert behind.lasting_since(lambda: seen.append(read_everything_visible(opened(handles())))) == []
     assert seen == [expected]
     # Hints, the newest root or guard, and the names after it, which are free; no more of them than without a cache.
     through_cache = len(behind.read_paths)
     behind.read_paths.clear()
-    looked_at(opened(handles(None)))
+    read_everything_visible(opened(handles(None)))
     assert through_cache == len([path for path in behind.read_paths if not is_immutable_path(path)])
 
 
-def test_repeated_reads_take_no_rows_from_the_store(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects]
+def test_repeated_reads_are_served_from_the_cache(
+    made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects]
 ) -> None:
     made.create_table("n.large", "id bigint not null, a double, b double", keys=["id"]).append(large_rows())
     assert max(len(behind.read(path)) for path in behind.paths()) > 4 * 1024 * 1024
@@ -155,7 +155,7 @@ def test_repeated_reads_take_no_rows_from_the_store(
 
 
 def test_other_columns_of_a_file_cost_no_more_requests_than_without_a_cache(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects]
+    made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects]
 ) -> None:
     made.create_table("n.large", "id bigint not null, a double, b double").append(large_rows())
     looks: list[dict[str, Any]] = [{"columns": ["a"]}, {"columns": ["id"]}, {}]
@@ -166,16 +166,16 @@ def test_other_columns_of_a_file_cost_no_more_requests_than_without_a_cache(
         assert len([path for path in requested if path.startswith("data/")]) <= len(without)
 
 
-def test_what_another_process_commits_is_seen_at_once(made: Lakehouse, handles: Callable[..., Effects]) -> None:
+def test_commits_of_another_process_are_visible_immediately(made: Lakehouse, handles: Callable[..., Effects]) -> None:
     readers = [opened(handles()), opened(handles()), opened(handles("elsewhere"))]
     for number in range(5):
         made.table("n.rows").upsert([{"id": 100 + number, "a": 1.0}, {"id": 1, "a": float(number)}])
         made.create_table(f"n.new{number}", "id int")
-        expected = looked_at(made)
-        assert [looked_at(reader) for reader in readers] == [expected] * 3
+        expected = read_everything_visible(made)
+        assert [read_everything_visible(reader) for reader in readers] == [expected] * 3
 
 
-def test_writers_with_caches_do_not_lose_each_others_work(handles: Callable[..., Effects], made: Lakehouse) -> None:
+def test_concurrent_writers_with_caches_lose_nothing(handles: Callable[..., Effects], made: Lakehouse) -> None:
     writers = [opened(handles()), opened(handles()), opened(handles("elsewhere"))]
     for turn in range(4):
         transactions = [writer.transaction() for writer in writers]
@@ -183,8 +183,8 @@ def test_writers_with_caches_do_not_lose_each_others_work(handles: Callable[...,
             transaction.table("n.rows").append([{"id": 1_000 + 10 * turn + number, "a": 0.0}])
         for transaction in transactions:
             transaction.commit()
-    expected = looked_at(made)
-    assert [looked_at(one) for one in [*writers, opened(handles())]] == [expected] * 4
+    expected = read_everything_visible(made)
+    assert [read_everything_visible(one) for one in [*writers, opened(handles())]] == [expected] * 4
     assert made.table("n.rows").to_arrow().num_rows == 9 + 12
     assert made.maintenance.check().problems == ()
 
@@ -193,7 +193,7 @@ def test_rollback_rename_and_drop_through_one_handle_are_seen_through_another(
     made: Lakehouse, handles: Callable[..., Effects]
 ) -> None:
     one, other = opened(handles()), opened(handles("elsewhere"))
-    before, expected = one.version, looked_at(other)
+    before, expected = one.version, read_everything_visible(other)
     one.rename_table("n.rows", "n.renamed")
     assert other.table("n.renamed").to_arrow().num_rows == 9
     with pytest.raises(NotFoundError):
@@ -202,11 +202,11 @@ def test_rollback_rename_and_drop_through_one_handle_are_seen_through_another(
     with pytest.raises(NotFoundError):
         other.table("n.renamed")
     other.rollback(to=before)
-    assert looked_at(one) == looked_at(other) == looked_at(made) == expected
+    assert read_everything_visible(one) == read_everything_visible(other) == read_everything_visible(made) == expected
 
 
-def test_an_expired_version_is_gone_for_readers_who_remember_its_files(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects], clock: Clock
+def test_an_expired_version_is_not_found_even_if_its_files_are_cached(
+    made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects], clock: Clock
 ) -> None:
     one, other = opened(handles()), opened(handles())
     old = one.version
@@ -228,7 +228,7 @@ def test_an_expired_version_is_gone_for_readers_who_remember_its_files(
     assert made.maintenance.check().problems == ()
 
 
-def test_what_vacuum_deletes_leaves_the_folder_of_who_runs_it(
+def test_vacuum_removes_deleted_files_from_its_own_cache(
     made: Lakehouse, handles: Callable[..., Effects], tmp_path: Path, clock: Clock
 ) -> None:
     lake = opened(handles())
@@ -243,28 +243,28 @@ def test_what_vacuum_deletes_leaves_the_folder_of_who_runs_it(
 
 
 def test_a_damaged_file_of_the_cache_is_read_again(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects], tmp_path: Path
+    made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects], tmp_path: Path
 ) -> None:
-    expected = looked_at(opened(handles()))
+    expected = read_everything_visible(opened(handles()))
     for number, file in enumerate(files_in(tmp_path / "cache")):
         held = file.read_bytes()
         file.write_bytes([held[:-1], b"", held[:-1] + bytes([held[-1] ^ 1]), b"x" * len(held)][number % 4])
     found: list[object] = []
-    assert behind.lasting_since(lambda: found.append(looked_at(opened(handles()))))
+    assert behind.lasting_since(lambda: found.append(read_everything_visible(opened(handles()))))
     assert found == [expected]
-    assert behind.lasting_since(lambda: looked_at(opened(handles()))) == []
-    assert looked_at(made) == expected
+    assert behind.lasting_since(lambda: read_everything_visible(opened(handles()))) == []
+    assert read_everything_visible(made) == expected
 
 
 @pytest.mark.parametrize("trouble", ["a file is in the way", "nothing fits", "deleted while in use"])
-def test_a_cache_that_cannot_be_used_changes_nothing_but_speed(
+def test_an_unusable_cache_only_costs_speed(
     made: Lakehouse, handles: Callable[..., Effects], tmp_path: Path, trouble: str
 ) -> None:
     (tmp_path / "in-the-way").write_bytes(b"")
     folder = "in-the-way/below" if trouble == "a file is in the way" else "cache"
     lake = opened(handles(folder, 1 if trouble == "nothing fits" else 10**9))
     for number in range(2):
-        assert looked_at(lake) == looked_at(made)
+        assert read_everything_visible(lake) == read_everything_visible(made)
         lake.table("n.rows").upsert([{"id": 50, "a": float(number)}])
         if trouble == "deleted while in use":
             for file in files_in(tmp_path / "cache"):
@@ -281,12 +281,10 @@ def checked(lake: Lakehouse) -> list[str]:
         return [str(error)]
 
 
-def test_check_looks_at_the_store_and_not_at_what_is_remembered(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects]
-) -> None:
+def test_check_bypasses_the_cache(made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects]) -> None:
     lake = opened(handles())
-    expected = looked_at(made)
-    seen = behind.lasting_since(lambda: looked_at(lake))
+    expected = read_everything_visible(made)
+    seen = behind.lasting_since(lambda: read_everything_visible(lake))
     data = [path for path in seen if path.startswith("data/")]
     for path in [data[0], *(path for path in seen if path not in data)][:3]:
         was = behind.read(path)
@@ -298,13 +296,13 @@ def test_check_looks_at_the_store_and_not_at_what_is_remembered(
         assert missing, path
         assert damaged, path
     assert lake.maintenance.check().problems == ()
-    assert looked_at(lake) == expected
+    assert read_everything_visible(lake) == expected
 
 
-def test_a_file_that_was_damaged_and_put_right_is_read_after_a_check(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects]
+def test_a_repaired_file_is_read_after_a_check(
+    made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects]
 ) -> None:
-    expected = looked_at(made)
+    expected = read_everything_visible(made)
     path = max(path for path in behind.paths() if path.startswith("data/"))
     was = behind.read(path)
     MemoryStore.put(behind, path, was[:-5] + b"damag")
@@ -313,32 +311,32 @@ def test_a_file_that_was_damaged_and_put_right_is_read_after_a_check(
         lake.table("n.rows").to_arrow()
     MemoryStore.put(behind, path, was)
     assert lake.maintenance.check().problems == ()
-    assert looked_at(lake) == expected
+    assert read_everything_visible(lake) == expected
 
 
 @pytest.mark.parametrize("mode", ["minimal", "full"])
 def test_an_export_is_read_through_caches_and_checked_without_them(
-    made: Lakehouse, behind: RememberingStore, handles: Callable[..., Effects], tmp_path: Path, mode: str
+    made: Lakehouse, behind: RecordingStore, handles: Callable[..., Effects], tmp_path: Path, mode: str
 ) -> None:
     copy = MemoryStore(f"memory://{mode}/")
     export_version(made.maintenance.context(), copy, "kept", mode=ExportMode(mode))
     cache = CacheSettings(str(tmp_path / "cache"))
-    expected = looked_at(made)[-1]
+    expected = read_everything_visible(made)[-1]
 
     def opened_copy() -> Lakehouse:
         store = open_export(cache.before(copy), lambda _: cache.before(behind))
         return opened(replace(handles(), store=store))
 
-    assert looked_at(opened_copy())[-1] == expected
-    assert behind.lasting_since(lambda: looked_at(opened_copy())) == []
+    assert read_everything_visible(opened_copy())[-1] == expected
+    assert behind.lasting_since(lambda: read_everything_visible(opened_copy())) == []
     (path, *_) = (path for path in behind.paths() if path.startswith("data/"))
     lake = opened_copy()
     behind.delete_many([path])
-    assert looked_at(lake)[-1] == expected
+    assert read_everything_visible(lake)[-1] == expected
     assert bool(lake.maintenance.check().problems) == (mode == "minimal")
 
 
-def test_a_place_that_is_emptied_and_converted_to_anew_gives_no_name_another_meaning(layout: str) -> None:
+def test_repeated_conversions_to_a_location_never_reuse_a_path_for_other_content(layout: str) -> None:
     seen: dict[str, bytes] = {}
     for turn, history in enumerate([HistoryMode.ALL, HistoryMode.ALL, HistoryMode.LATEST]):
         lake = create_on_store(build_effects(MemoryStore("memory://source/")), layout="tree", engines=LocalEngines)
@@ -349,7 +347,7 @@ def test_a_place_that_is_emptied_and_converted_to_anew_gives_no_name_another_mea
             lake.alter_namespace("n", {"turn": f"{turn} {number}"})
         # DeltaCAT's names hold the source's transaction, and what they lead to is known by its checksum.
         for data in DataMode if layout.startswith("tree") else [DataMode.COPY]:
-            place = RememberingStore()
+            place = RecordingStore()
             convert_lakehouse(
                 lake.maintenance.context(), build_conversion_target(place, layout), history=history, data=data
             )

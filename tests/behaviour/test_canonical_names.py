@@ -85,7 +85,7 @@ def test_another_format_or_other_partition_values_are_not_found(shop: Lakehouse)
             shop.resolve(wrong)
 
 
-def test_a_transaction_and_a_snapshot_resolve_what_they_see(shop: Lakehouse) -> None:
+def test_a_transaction_and_a_snapshot_resolve_names_in_their_own_state(shop: Lakehouse) -> None:
     before = shop.version
     with shop.transaction() as transaction:
         transaction.rename_table("shop.orders", "shop.sales")
@@ -183,7 +183,7 @@ def test_names_with_separators_are_found_by_canonical_strings_of_all_kinds(layou
         assert lake.table(lake.resolve(locator).canonical).to_arrow()["id"].to_pylist() == [1]
 
 
-def test_a_dotted_name_of_a_table_goes_before_a_namespace_with_that_name(shop: Lakehouse) -> None:
+def test_a_dotted_name_resolves_to_the_table_before_the_namespace(shop: Lakehouse) -> None:
     shop.create_namespace(NamespaceLocator("shop.orders"))
     assert shop.resolve("shop.orders").kind is Kind.TABLE
     assert shop.resolve("`shop.orders`").kind is Kind.NAMESPACE

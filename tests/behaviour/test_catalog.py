@@ -29,7 +29,7 @@ def text_of(items: Any) -> list[str]:
     return [str(item) for item in items]
 
 
-def test_a_namespace_comes_back_as_it_was_made(lake: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_a_namespace_round_trips(lake: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
     made = lake.create_namespace("sales", properties={"owner": "ana"}, description="what we sold")
     found = opened_again().namespace("sales")
     assert (found.id, found.name, found.properties, found.description) == (
@@ -41,7 +41,7 @@ def test_a_namespace_comes_back_as_it_was_made(lake: Lakehouse, opened_again: Ca
     assert lake.version == 1
 
 
-def test_a_table_comes_back_as_it_was_made(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_a_table_round_trips(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
     table = opened_again().table("sales.orders")
     assert str(table) == "sales.orders"
     assert table.table_type is TableType.MANAGED
@@ -52,7 +52,7 @@ def test_a_table_comes_back_as_it_was_made(sales: Lakehouse, opened_again: Calla
     assert list(table.partitions()) == []
 
 
-def test_a_view_that_would_read_itself_is_refused_when_it_is_made_or_renamed(sales: Lakehouse) -> None:
+def test_a_view_cycle_is_rejected_on_create_and_rename(sales: Lakehouse) -> None:
     sales.create_view("sales.one", "select * from two", reads=["two"])
     sales.create_view("sales.two", "select * from sales.three", reads=["sales.three"])
     before = sales.version
@@ -70,7 +70,7 @@ def test_a_view_that_would_read_itself_is_refused_when_it_is_made_or_renamed(sal
     assert sales.create_view("sales.three", "select * from sales.one", reads=["sales.one"]).reads == ("sales.one",)
 
 
-def test_two_views_that_are_made_at_once_do_not_read_each_other(sales: Lakehouse) -> None:
+def test_concurrent_creations_of_views_that_read_each_other_conflict(sales: Lakehouse) -> None:
     first, second = sales.transaction(), sales.transaction()
     first.create_view("sales.one", "select * from two", reads=["sales.two"])
     second.create_view("sales.two", "select * from one", reads=["sales.one"])
@@ -79,7 +79,7 @@ def test_two_views_that_are_made_at_once_do_not_read_each_other(sales: Lakehouse
         second.commit()
 
 
-def test_what_a_view_reads_is_told_from_its_query() -> None:
+def test_the_dependencies_of_a_view_are_derived_from_its_query() -> None:
     lake = mangrove.create("memory://views")
     lake.create_namespace("s")
     made = lake.create_view("s.v", "with c as (select 1) select * from orders, c join far.`a.b` using (x)")
@@ -112,7 +112,7 @@ def test_a_schema_can_be_given_as_a_dict_of_sql_types(lake: Lakehouse) -> None:
         ({"": "bigint"}, "column ''"),
     ],
 )
-def test_a_dict_that_is_no_schema_is_refused(lake: Lakehouse, given: object, told: str) -> None:
+def test_an_invalid_schema_dict_is_rejected(lake: Lakehouse, given: object, told: str) -> None:
     lake.create_namespace("sales")
     before = lake.version
     with pytest.raises(InvalidInputError, match=told):
@@ -120,7 +120,7 @@ def test_a_dict_that_is_no_schema_is_refused(lake: Lakehouse, given: object, tol
     assert lake.version == before
 
 
-def test_a_schema_can_be_given_as_arrows(lake: Lakehouse) -> None:
+def test_an_arrow_schema_is_accepted(lake: Lakehouse) -> None:
     lake.create_namespace("sales")
     arrow = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("tags", pa.list_(pa.string()))])
     schema = lake.create_table("sales.orders", arrow, keys=["id"]).schema
@@ -135,7 +135,7 @@ def test_key_columns_are_never_null(lake: Lakehouse) -> None:
     assert [column.nullable for column in schema.columns] == [False, True]
 
 
-def test_a_view_comes_back_as_it_was_made(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_a_view_round_trips(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
     view = opened_again().view("sales.daily")
     assert (view.sql, view.reads) == ("select * from sales.orders", ("sales.orders",))
 
@@ -162,13 +162,13 @@ def test_properties_are_put_and_removed(sales: Lakehouse, what: str) -> None:
         look(name).alter(remove=["a"])
 
 
-def test_altering_nothing_makes_no_version(sales: Lakehouse) -> None:
+def test_altering_nothing_creates_no_version(sales: Lakehouse) -> None:
     before = sales.version
     sales.namespace("sales").alter({"owner": "ana"})
     assert sales.version == before
 
 
-def test_a_renamed_table_keeps_its_id_and_what_lies_below(sales: Lakehouse) -> None:
+def test_a_renamed_table_keeps_its_id_and_content(sales: Lakehouse) -> None:
     before = sales.table("sales.orders")
     sales.create_namespace("archive")
     moved = before.rename("archive.orders_2026")
@@ -206,7 +206,7 @@ def test_a_renamed_view_can_move(sales: Lakehouse) -> None:
     assert text_of(sales.views("reports")) == ["reports.by_day"]
 
 
-def test_a_dropped_table_is_gone_and_its_name_is_free(sales: Lakehouse) -> None:
+def test_the_name_of_a_dropped_table_can_be_reused(sales: Lakehouse) -> None:
     first = sales.table("sales.orders").id
     sales.drop_table("sales.orders")
     assert text_of(sales.tables("sales")) == []
@@ -226,7 +226,7 @@ def test_a_namespace_with_something_in_it_is_dropped_only_by_cascade(sales: Lake
     assert text_of(sales.views("sales")) == []
 
 
-def test_what_is_not_there_is_dropped_only_if_asked_so(sales: Lakehouse) -> None:
+def test_dropping_a_missing_object_requires_if_exists(sales: Lakehouse) -> None:
     before = sales.version
     for drop in (sales.drop_table, sales.drop_view):
         with pytest.raises(NotFoundError):
@@ -236,7 +236,7 @@ def test_what_is_not_there_is_dropped_only_if_asked_so(sales: Lakehouse) -> None
     assert sales.version == before
 
 
-def test_what_is_there_is_made_again_only_if_asked_so(sales: Lakehouse) -> None:
+def test_creating_an_existing_object_requires_if_not_exists(sales: Lakehouse) -> None:
     before = sales.version
     with pytest.raises(AlreadyExistsError, match="namespace sales"):
         sales.create_namespace("sales")
@@ -247,7 +247,7 @@ def test_what_is_there_is_made_again_only_if_asked_so(sales: Lakehouse) -> None:
     assert sales.version == before
 
 
-def test_tables_and_views_share_their_names(sales: Lakehouse) -> None:
+def test_a_table_and_a_view_cannot_have_the_same_name(sales: Lakehouse) -> None:
     with pytest.raises(AlreadyExistsError, match=r"table sales\.orders"):
         sales.create_view("sales.orders", "select 1")
     with pytest.raises(AlreadyExistsError, match=r"view sales\.daily"):
@@ -256,7 +256,7 @@ def test_tables_and_views_share_their_names(sales: Lakehouse) -> None:
         sales.rename_table("sales.orders", "sales.daily")
 
 
-def test_lists_have_prefixes_and_pages(lake: Lakehouse) -> None:
+def test_listings_accept_a_prefix_and_paging(lake: Lakehouse) -> None:
     lake.create_namespace("sales")
     with lake.transaction() as transaction:
         for number in range(30):
@@ -309,7 +309,7 @@ def test_names_with_dots_and_of_other_scripts_work(lake: Lakehouse) -> None:
     assert lake.table("`a.b`.`表.1`").name == "表.1"
 
 
-def test_a_missing_name_is_answered_with_those_like_it(sales: Lakehouse) -> None:
+def test_the_error_for_a_missing_name_suggests_similar_names(sales: Lakehouse) -> None:
     with pytest.raises(NotFoundError, match=r"did you mean sales\.orders\?"):
         sales.table("sales.order")
     with pytest.raises(NotFoundError, match=r"did you mean sales\?"):
@@ -328,7 +328,7 @@ class OtherCatalog:
         return parse_schema("event_id bigint, kind string")
 
 
-def test_an_external_table_says_where_its_data_is_and_dropping_it_touches_nothing_there(sales: Lakehouse) -> None:
+def test_an_external_table_has_a_location_and_can_be_dropped(sales: Lakehouse) -> None:
     made = sales.create_table(
         "sales.raw", "id int", table_type="external", table_format="parquet", location="s3://elsewhere/raw/"
     )

@@ -52,7 +52,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Any) -> Lakehouse:
 
 @pytest.mark.parametrize("has_rows", [False, True], ids=["empty", "rows in another partition"])
 @pytest.mark.parametrize("name", LOOKING)
-def test_of_two_that_look_at_a_partition_that_is_not_there_yet_the_later_is_refused(
+def test_concurrent_predicate_writes_to_a_missing_partition_conflict(
     lake: Lakehouse, name: str, has_rows: bool
 ) -> None:
     table = lake.create_table("n.t", COLUMNS, **BY_PARTITION)
@@ -71,7 +71,7 @@ def test_of_two_that_look_at_a_partition_that_is_not_there_yet_the_later_is_refu
 
 
 @pytest.mark.parametrize("name", ["merge", "upsert of some columns", "overwrite of one partition", "overwrite"])
-def test_of_two_that_look_at_a_table_that_is_empty_the_later_is_refused(lake: Lakehouse, name: str) -> None:
+def test_concurrent_predicate_writes_to_an_empty_table_conflict(lake: Lakehouse, name: str) -> None:
     table = lake.create_table("n.t", COLUMNS, **WHOLE)
     one, two = lake.transaction(), lake.transaction()
     LOOKING[name](one.table("n.t"), 0)
@@ -82,7 +82,7 @@ def test_of_two_that_look_at_a_table_that_is_empty_the_later_is_refused(lake: La
     assert table.to_arrow().num_rows == 1
 
 
-def test_loaders_of_new_partitions_stop_neither_each_other_nor_an_overwrite_of_a_table_without_partitions(
+def test_appends_to_new_partitions_conflict_neither_with_each_other_nor_with_an_unpartitioned_overwrite(
     lake: Lakehouse,
 ) -> None:
     for name, how in {"n.t": BY_PARTITION, "n.u": WHOLE}.items():
@@ -102,7 +102,7 @@ def test_loaders_of_new_partitions_stop_neither_each_other_nor_an_overwrite_of_a
     assert fresh.to_arrow()["a"].to_pylist() == [1]
 
 
-def test_a_merge_that_is_repeated_counts_on_what_another_put_into_the_new_partition(lake: Lakehouse) -> None:
+def test_a_retried_merge_reads_the_rows_of_a_concurrent_commit_to_the_new_partition(lake: Lakehouse) -> None:
     table = lake.create_table("n.t", COLUMNS, **BY_PARTITION)
     concurrent_commit = lake.transaction()
     merge(concurrent_commit.table("n.t"), 3)

@@ -31,7 +31,7 @@ def commit_together(lake: Lakehouse, *transactions: Transaction) -> int:
     return lake.metastore.commit(requests[0].base, merged, Isolation.SNAPSHOT).snapshot.version
 
 
-def test_it_names_the_message_and_the_author_of_the_rival(sales: Lakehouse) -> None:
+def test_the_error_names_message_and_author_of_the_concurrent_commit(sales: Lakehouse) -> None:
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser"})
     with sales.transaction(message="mark orders", author="ana") as winner:
@@ -44,7 +44,7 @@ def test_it_names_the_message_and_the_author_of_the_rival(sales: Lakehouse) -> N
         loser.commit()
 
 
-def test_of_a_grouped_commit_it_names_the_member_that_is_in_the_way(sales: Lakehouse) -> None:
+def test_the_error_names_the_conflicting_member_of_a_group_commit(sales: Lakehouse) -> None:
     losers = {name: sales.transaction(isolation="serializable") for name in ("orders", "items", "parts")}
     for name, loser in losers.items():
         list(loser.table(f"sales.{name}").deltas())
@@ -63,7 +63,7 @@ def test_of_a_grouped_commit_it_names_the_member_that_is_in_the_way(sales: Lakeh
     losers["parts"].commit()
 
 
-def test_a_shared_transaction_names_the_member_of_a_group_too(sales: Lakehouse) -> None:
+def test_the_error_of_a_shared_transaction_names_the_conflicting_group_member(sales: Lakehouse) -> None:
     with sales.begin_shared("load") as begun:
         begun.alter_table("sales.orders", {"by": "shared"})
     orders, items = sales.transaction(), sales.transaction()
@@ -74,7 +74,7 @@ def test_a_shared_transaction_names_the_member_of_a_group_too(sales: Lakehouse) 
         begun.publish()
 
 
-def test_a_rollback_names_who_rolled_back(sales: Lakehouse) -> None:
+def test_the_error_after_a_rollback_names_its_author(sales: Lakehouse) -> None:
     loser = sales.transaction()
     loser.create_namespace("more")
     sales.rollback(to=1, author="ana")

@@ -47,7 +47,7 @@ def test_a_stale_hint_before_a_deleted_version_does_not_hide_the_newest(
     assert any(problem.path == path for problem in opened.maintenance.check())
 
 
-def test_a_writer_that_slept_does_not_commit_into_the_place_of_a_deleted_version(
+def test_a_stale_writer_does_not_reuse_the_number_of_a_deleted_version(
     versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse], clock: Clock
 ) -> None:
     sleeper = opened_again()
@@ -62,7 +62,7 @@ def test_a_writer_that_slept_does_not_commit_into_the_place_of_a_deleted_version
     assert opened_again().version == 9
 
 
-def test_a_deleted_newest_version_is_told_by_a_check_as_long_as_the_hint_names_it(
+def test_check_reports_a_deleted_newest_version_that_the_hint_names(
     versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
 ) -> None:
     assert not opened_again().maintenance.check().problems
@@ -75,7 +75,7 @@ def test_a_deleted_newest_version_is_told_by_a_check_as_long_as_the_hint_names_i
     assert not opened_again().maintenance.check().problems
 
 
-def test_deleted_oldest_versions_are_told_by_a_check_and_expired_ones_are_not(
+def test_check_reports_deleted_oldest_versions_but_not_expired_ones(
     versions: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse], clock: Clock
 ) -> None:
     versions.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)

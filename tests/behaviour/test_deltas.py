@@ -44,7 +44,7 @@ def files(lake: Lakehouse, table: str = "sales.plain") -> list[tuple[int, str]]:
     ]
 
 
-def test_a_delta_comes_back_where_it_was_put(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_a_delta_is_read_from_its_position(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
     add(sales, "one", DAY)
     add(sales, "two", DAY)
     add(sales, "null", None)
@@ -53,7 +53,7 @@ def test_a_delta_comes_back_where_it_was_put(sales: Lakehouse, opened_again: Cal
     assert sorted(files(opened_again(), "sales.orders")) == [(1, "null"), (1, "one"), (2, "two")]
 
 
-def test_a_transaction_sees_the_deltas_that_it_added(sales: Lakehouse) -> None:
+def test_a_transaction_reads_its_own_deltas(sales: Lakehouse) -> None:
     add(sales, "before")
     with sales.transaction() as transaction:
         assert transaction.add_delta("sales.plain", (), delta("first")).position == 2
@@ -67,7 +67,9 @@ def test_a_transaction_sees_the_deltas_that_it_added(sales: Lakehouse) -> None:
 
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
 @pytest.mark.parametrize("kind", [DeltaType.APPEND, DeltaType.ADD, DeltaType.UPSERT, DeltaType.DELETE])
-def test_deltas_of_two_transactions_follow_each_other(sales: Lakehouse, kind: DeltaType, isolation: str) -> None:
+def test_deltas_of_concurrent_transactions_get_consecutive_positions(
+    sales: Lakehouse, kind: DeltaType, isolation: str
+) -> None:
     one, two = sales.transaction(isolation), sales.transaction(isolation)
     for transaction, name in ((one, "one"), (two, "two")):
         transaction.add_delta("sales.orders", (DAY,), delta(name, kind))
@@ -98,7 +100,7 @@ def test_an_append_follows_a_rename_new_properties_and_a_new_column(sales: Lakeh
     assert schema.names == ("id", "note")
 
 
-def test_an_append_to_a_table_that_was_dropped_or_made_anew_is_refused_by_name(sales: Lakehouse) -> None:
+def test_an_append_to_a_concurrently_dropped_or_recreated_table_conflicts(sales: Lakehouse) -> None:
     dropped, anew = sales.transaction(), sales.transaction()
     dropped.add_delta("sales.plain", (), delta("lost"))
     anew.add_delta("sales.plain", (), delta("lost"))
@@ -121,7 +123,7 @@ def test_an_append_planned_before_the_keys_changed_is_refused(sales: Lakehouse) 
         late.commit()
 
 
-def test_a_table_to_which_rows_came_meanwhile_is_not_dropped(sales: Lakehouse) -> None:
+def test_dropping_a_table_conflicts_with_a_concurrent_append(sales: Lakehouse) -> None:
     add(sales, "before")
     transaction = sales.transaction()
     transaction.drop_table("sales.plain")
@@ -132,7 +134,7 @@ def test_a_table_to_which_rows_came_meanwhile_is_not_dropped(sales: Lakehouse) -
     assert [table.name for table in sales.tables("sales")] == ["orders"]
 
 
-def test_a_compaction_and_appends_do_not_stop_each_other(sales: Lakehouse) -> None:
+def test_a_compaction_does_not_conflict_with_appends(sales: Lakehouse) -> None:
     add(sales, "one")
     add(sales, "two")
     compaction, append = sales.transaction(), sales.transaction()
@@ -152,7 +154,7 @@ def test_a_compaction_and_appends_do_not_stop_each_other(sales: Lakehouse) -> No
 
 @pytest.mark.parametrize("first", [DeltaType.REPLACE, DeltaType.POSITION_DELETE])
 @pytest.mark.parametrize("second", [DeltaType.REPLACE, DeltaType.POSITION_DELETE])
-def test_two_that_rewrite_one_partition_contest_each_other_and_of_two_partitions_do_not(
+def test_concurrent_rewrites_conflict_only_in_the_same_partition(
     sales: Lakehouse, first: DeltaType, second: DeltaType
 ) -> None:
     other_day = DAY + datetime.timedelta(days=1)
@@ -168,7 +170,7 @@ def test_two_that_rewrite_one_partition_contest_each_other_and_of_two_partitions
     three.commit()
 
 
-def test_reading_the_rows_makes_appends_matter_to_a_serializable_transaction(sales: Lakehouse) -> None:
+def test_an_append_conflicts_with_a_read_of_the_rows_only_at_serializable(sales: Lakehouse) -> None:
     add(sales, "before")
     careless, careful = sales.transaction(), sales.transaction("serializable")
     for transaction in (careless, careful):
@@ -200,7 +202,7 @@ def test_equal_values_in_other_forms_are_one_partition(lake: Lakehouse) -> None:
     assert len(list(lake.table("sales.priced").partitions())) == 1
 
 
-def test_partition_values_that_do_not_fit_are_refused(sales: Lakehouse) -> None:
+def test_invalid_partition_values_are_rejected(sales: Lakehouse) -> None:
     transaction = sales.transaction()
     for values in ((), (DAY, DAY), ("2026-11-15",), (7,), (True,)):
         with pytest.raises(InvalidInputError, match="partition"):
@@ -208,7 +210,7 @@ def test_partition_values_that_do_not_fit_are_refused(sales: Lakehouse) -> None:
     assert transaction.reading().is_empty
 
 
-def test_rows_of_an_external_table_are_not_ours_to_add(sales: Lakehouse) -> None:
+def test_adding_a_delta_to_an_external_table_is_rejected(sales: Lakehouse) -> None:
     sales.create_table("sales.raw", table_type="external", table_format="csv", location="s3://elsewhere/raw/")
     with pytest.raises(InvalidInputError, match="external"):
         sales.transaction().add_delta("sales.raw", (), delta("x"))

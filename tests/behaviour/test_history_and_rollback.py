@@ -38,7 +38,7 @@ def files(lake: Lakehouse) -> list[str]:
     return [value.manifest.entries[0].location for _, value in lake.table("sales.orders").deltas()]
 
 
-def test_a_diff_tells_what_was_added_changed_renamed_and_dropped(sales: Lakehouse) -> None:
+def test_a_diff_lists_added_changed_renamed_and_dropped_objects(sales: Lakehouse) -> None:
     base = sales.version
     with sales.transaction() as transaction:
         transaction.create_namespace("finance")
@@ -61,7 +61,7 @@ def test_a_diff_tells_what_was_added_changed_renamed_and_dropped(sales: Lakehous
     assert str(sales.diff(base, base)) == f"from version {base} to version {base}:\n  nothing"
 
 
-def test_a_diff_counts_the_rows_and_bytes_that_came_and_went(sales: Lakehouse) -> None:
+def test_a_diff_counts_added_and_removed_rows_and_bytes(sales: Lakehouse) -> None:
     base = sales.version
     append(sales, "one", 10)
     append(sales, "two", 5)
@@ -73,7 +73,7 @@ def test_a_diff_counts_the_rows_and_bytes_that_came_and_went(sales: Lakehouse) -
     assert told(sales, base) == ["changed table sales.orders: +15 −0 rows, +1,514 −0 bytes"]
 
 
-def test_a_table_made_anew_under_one_name_is_a_change_of_that_name(sales: Lakehouse) -> None:
+def test_a_recreated_table_is_reported_as_changed(sales: Lakehouse) -> None:
     base = sales.version
     append(sales, "one")
     sales.drop_table("sales.orders")
@@ -83,7 +83,7 @@ def test_a_table_made_anew_under_one_name_is_a_change_of_that_name(sales: Lakeho
     ]
 
 
-def test_rolling_back_brings_back_all_of_a_version_as_the_newest(
+def test_a_rollback_restores_the_whole_content_of_a_version(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     append(sales, "one")
@@ -106,7 +106,7 @@ def test_rolling_back_brings_back_all_of_a_version_as_the_newest(
     assert files(other) == ["data/one.parquet", "data/three.parquet"]
 
 
-def test_what_was_begun_before_a_rollback_does_not_slip_past_it(sales: Lakehouse) -> None:
+def test_a_transaction_that_started_before_a_rollback_conflicts_with_it(sales: Lakehouse) -> None:
     before = sales.version
     append(sales, "one")
     append(sales, "two")
@@ -119,7 +119,7 @@ def test_what_was_begun_before_a_rollback_does_not_slip_past_it(sales: Lakehouse
         late.commit()
 
 
-def test_rolling_back_to_what_is_not_there_changes_nothing(sales: Lakehouse) -> None:
+def test_a_rollback_to_a_missing_version_changes_nothing(sales: Lakehouse) -> None:
     before = sales.version
     with pytest.raises(NotFoundError):
         sales.rollback(to=before + 5)
@@ -132,12 +132,12 @@ def test_rolling_back_to_the_newest_version_commits_nothing(sales: Lakehouse) ->
     assert sales.version == before
 
 
-def test_an_undo_names_the_version_that_was_asked_for(sales: Lakehouse) -> None:
+def test_the_error_of_an_undo_names_the_missing_version(sales: Lakehouse) -> None:
     with pytest.raises(NotFoundError, match="999"):
         sales.undo(999)
 
 
-def test_one_version_is_undone_while_later_ones_stay(sales: Lakehouse) -> None:
+def test_undo_reverts_one_version_and_keeps_later_ones_intact(sales: Lakehouse) -> None:
     excluded = append(sales, "unwanted")
     append(sales, "wanted")
     sales.alter_view("sales.daily", {"a": "b"})
@@ -147,7 +147,7 @@ def test_one_version_is_undone_while_later_ones_stay(sales: Lakehouse) -> None:
     assert sales.history()[0].message == f"undo version {excluded}"
 
 
-def test_undoing_brings_back_what_was_dropped(sales: Lakehouse) -> None:
+def test_undo_restores_dropped_objects(sales: Lakehouse) -> None:
     append(sales, "one")
     append(sales, "two")
     before = dict(scan_all_objects(sales.reading()))
@@ -160,14 +160,14 @@ def test_undoing_brings_back_what_was_dropped(sales: Lakehouse) -> None:
     assert files(sales) == ["data/one.parquet", "data/two.parquet"]
 
 
-def test_undoing_a_renamed_namespace_keeps_what_is_in_it(sales: Lakehouse) -> None:
+def test_undoing_a_namespace_rename_keeps_its_content(sales: Lakehouse) -> None:
     before = dict(scan_all_objects(sales.reading()))
     sales.rename_namespace("sales", "shop")
     sales.undo(sales.version)
     assert dict(scan_all_objects(sales.reading())) == before
 
 
-def test_what_later_versions_touched_is_not_undone(sales: Lakehouse) -> None:
+def test_an_undo_of_objects_that_later_versions_changed_is_rejected(sales: Lakehouse) -> None:
     altered = sales.view("sales.daily").alter({"a": "1"}).catalog.reading()
     version = sales.version
     sales.view("sales.daily").alter({"a": "2"})
@@ -176,13 +176,13 @@ def test_what_later_versions_touched_is_not_undone(sales: Lakehouse) -> None:
     assert altered is not None
 
 
-def test_a_table_to_which_rows_came_later_is_not_undone(sales: Lakehouse) -> None:
+def test_an_undo_of_a_table_creation_is_rejected_after_later_appends(sales: Lakehouse) -> None:
     append(sales, "rows")
     with pytest.raises(ConflictError, match="later version changed"):
         sales.undo(2)
 
 
-def test_an_append_that_was_compacted_later_is_not_undone(sales: Lakehouse) -> None:
+def test_an_undo_of_an_append_is_rejected_after_a_compaction(sales: Lakehouse) -> None:
     version = append(sales, "one")
     append(sales, "compacted", kind=DeltaType.REPLACE)
     with pytest.raises(ConflictError, match=r"a later version changed rows of table sales.orders.version_1\. Undo the"):

@@ -26,7 +26,7 @@ def commit_batch(lake: Lakehouse, query: str, batch_id: int, *made: str) -> bool
         return transaction is not None
 
 
-def test_a_batch_that_comes_again_changes_nothing(lake: Lakehouse) -> None:
+def test_a_repeated_batch_changes_nothing(lake: Lakehouse) -> None:
     assert commit_batch(lake, "my stream / 1", 0, "a")
     version = lake.version
     assert not commit_batch(lake, "my stream / 1", 0, "b")
@@ -36,7 +36,7 @@ def test_a_batch_that_comes_again_changes_nothing(lake: Lakehouse) -> None:
     assert names(lake) == ["a", "b"]
 
 
-def test_each_query_counts_by_itself_with_one_record(lake: Lakehouse) -> None:
+def test_each_query_has_one_independent_idempotency_record(lake: Lakehouse) -> None:
     for batch_id in range(3):
         assert commit_batch(lake, "one", batch_id, f"one{batch_id}")
     assert commit_batch(lake, "two", 0, "two")
@@ -47,7 +47,7 @@ def test_each_query_counts_by_itself_with_one_record(lake: Lakehouse) -> None:
     assert commit_batch(lake, "one", 0, "again")
 
 
-def test_a_block_that_fails_leaves_the_batch_to_come_again(lake: Lakehouse) -> None:
+def test_a_batch_whose_transaction_failed_can_be_repeated(lake: Lakehouse) -> None:
     def fail() -> None:
         with lake.transaction_once("q", 4) as transaction:
             assert transaction is not None
@@ -61,7 +61,7 @@ def test_a_block_that_fails_leaves_the_batch_to_come_again(lake: Lakehouse) -> N
     assert commit_batch(lake, "q", 4, "a")
 
 
-def test_two_streams_meet_nowhere_and_two_runs_of_one_stream_do(lake: Lakehouse) -> None:
+def test_only_concurrent_runs_of_the_same_query_conflict(lake: Lakehouse) -> None:
     with lake.transaction_once("one", 0) as first, lake.transaction_once("two", 0) as second:
         assert first is not None
         assert second is not None
@@ -79,7 +79,7 @@ def test_two_streams_meet_nowhere_and_two_runs_of_one_stream_do(lake: Lakehouse)
     assert names(lake) == ["a", "b", "d"]
 
 
-def test_work_that_meets_another_run_of_its_stream_finds_the_batch_done(lake: Lakehouse) -> None:
+def test_run_once_skips_a_batch_that_a_concurrent_run_committed(lake: Lakehouse) -> None:
     runs = []
 
     def work(transaction: Transaction) -> None:
@@ -94,7 +94,7 @@ def test_work_that_meets_another_run_of_its_stream_finds_the_batch_done(lake: La
     assert (names(lake), len(runs)) == (["mine", "theirs"], 2)
 
 
-def test_a_replay_reads_no_more_however_long_the_history_is(
+def test_the_cost_of_a_repeated_batch_is_independent_of_the_history_length(
     lake: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
 ) -> None:
     costs = []
@@ -108,7 +108,7 @@ def test_a_replay_reads_no_more_however_long_the_history_is(
     assert costs[1] <= costs[0] + 2
 
 
-def test_the_record_outlives_upkeep_and_undo_does_not_bring_a_batch_back(lake: Lakehouse, clock: Clock) -> None:
+def test_the_idempotency_record_survives_expiry_vacuum_and_undo(lake: Lakehouse, clock: Clock) -> None:
     commit_batch(lake, "q", 0, "a")
     commit_batch(lake, "q", 1, "b")
     lake.undo(lake.version - 1)

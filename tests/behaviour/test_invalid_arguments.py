@@ -19,7 +19,7 @@ from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 
 LONE = "\ud800"
-NONSENSE: list[object] = [
+INVALID_ARGUMENTS: list[object] = [
     None, 0, -1, 10**30, 1.5, float("nan"), True, b"x", "", " ", LONE, "x\0y", "a" * 5000, "9" * 500, "n", "n.t", "n.v",
     [], [None], [1], [LONE], {}, {1: 2}, {"a": None}, {LONE: "x"}, {"a": LONE}, (), set(), object(), print,
     datetime.timedelta(0), datetime.timedelta.max, datetime.datetime.min, datetime.datetime.max,
@@ -161,19 +161,19 @@ class Tried:
 
 @pytest.mark.parametrize("what", [*CATALOG, *LAKEHOUSE])
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_nonsense_is_refused_by_our_errors_and_changes_nothing(layout: str, what: str) -> None:
+def test_invalid_arguments_raise_mangrove_errors_and_change_nothing(layout: str, what: str) -> None:
     tried = Tried(layout)
-    for nonsense in NONSENSE:
+    for nonsense in INVALID_ARGUMENTS:
         tried.try_out((CATALOG | LAKEHOUSE)[what], nonsense)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("what", CATALOG)
-def test_a_transaction_refuses_it_too_and_has_staged_nothing(what: str) -> None:
+def test_a_transaction_rejects_invalid_arguments_and_stages_nothing(what: str) -> None:
     tried = Tried("tree")
-    for nonsense in NONSENSE:
+    for nonsense in INVALID_ARGUMENTS:
         tried.try_out(CATALOG[what], nonsense, lambda lake: lake.transaction())
     transaction = tried.lake.transaction()
-    for nonsense in NONSENSE:
+    for nonsense in INVALID_ARGUMENTS:
         try:
             CATALOG[what](transaction, nonsense)
         except MangroveError:
@@ -191,7 +191,7 @@ ANYTHING = st.recursive(
 
 
 @given(what=st.sampled_from([*CATALOG, *LAKEHOUSE]), nonsense=ANYTHING)
-def test_anything_at_all_is_answered_or_refused(what: str, nonsense: object) -> None:
+def test_arbitrary_arguments_raise_only_mangrove_errors(what: str, nonsense: object) -> None:
     Tried("tree").try_out((CATALOG | LAKEHOUSE)[what], nonsense)  # type: ignore[operator]
 
 
@@ -211,12 +211,12 @@ def test_anything_at_all_is_answered_or_refused(what: str, nonsense: object) -> 
         lambda lake: lake.transaction(message=LONE),
     ],
 )
-def test_what_cannot_be_meant_is_invalid_input(call: Callable[[Lakehouse], object]) -> None:
+def test_invalid_arguments_raise_invalid_input_error(call: Callable[[Lakehouse], object]) -> None:
     with pytest.raises(InvalidInputError):
         call(Tried("tree").lake)
 
 
-def test_one_text_is_a_list_of_one() -> None:
+def test_a_single_string_is_accepted_as_a_list_of_one() -> None:
     tried = Tried("tree")
     table = tried.lake.create_table("n.new", "id int, s string", keys="id", partition_by="id", sort_by="s")
     assert table.keys == ("id",)

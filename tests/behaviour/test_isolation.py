@@ -147,7 +147,7 @@ def test_a_read_only_transaction_is_never_refused(lake: Lakehouse, level: str) -
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_two_that_read_and_write_different_rows_of_a_table_both_commit(lake: Lakehouse, level: str) -> None:
+def test_transactions_that_read_and_write_different_rows_both_commit(lake: Lakehouse, level: str) -> None:
     one, two = lake.transaction(level), lake.transaction(level)
     add(one, "a", 10)
     add(two, "b", 20)
@@ -189,7 +189,7 @@ def test_a_write_of_a_row_that_was_read_is_refused_if_it_was_changed_first(
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("mode", ["auto", "position"])
-def test_a_compaction_changes_no_row(lake: Lakehouse, level: str, mode: str) -> None:
+def test_a_compaction_does_not_conflict_with_reads_of_the_same_rows(lake: Lakehouse, level: str, mode: str) -> None:
     lake.table("bank.accounts").alter({"write.delete-mode": mode})
     put(lake, a=99)
     lake.table("bank.accounts").delete("owner = 'c'")
@@ -211,7 +211,7 @@ def test_a_write_before_the_read_is_blind(lake: Lakehouse) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("second", ["upsert", "append", "delete"])
-def test_blind_writes_never_conflict_whatever_was_changed(lake: Lakehouse, level: str, second: str) -> None:
+def test_blind_writes_never_conflict_with_any_concurrent_change(lake: Lakehouse, level: str, second: str) -> None:
     late = lake.transaction(level)
     table = late.table("bank.accounts")
     match second:
@@ -226,7 +226,7 @@ def test_blind_writes_never_conflict_whatever_was_changed(lake: Lakehouse, level
     assert not is_refused(late)
 
 
-def test_reads_of_another_table_do_not_guard_what_is_written(lake: Lakehouse) -> None:
+def test_reads_of_another_table_do_not_guard_the_written_table(lake: Lakehouse) -> None:
     lake.create_table("bank.log", "id bigint not null, owner varchar", keys=["id"])
     late = lake.transaction()
     late.table("bank.log").upsert([{"id": 1, "owner": max(balances(late))}])
@@ -251,7 +251,7 @@ def days(lake: Lakehouse, request: pytest.FixtureRequest) -> Lakehouse:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("statement", ["delete", "update", "overwrite"])
 @pytest.mark.parametrize(("day", "expected"), [(1, True), (2, False), (3, False)])
-def test_an_append_to_another_day_does_not_stop_a_change_of_todays_rows(
+def test_an_append_conflicts_with_a_predicate_write_only_if_it_adds_matching_rows(
     days: Lakehouse, level: str, statement: str, day: int, expected: bool
 ) -> None:
     late = days.transaction(level)
@@ -315,7 +315,7 @@ def test_changes_of_different_rows_of_one_file_both_commit_unless_both_rewrite_t
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_change_of_another_column_value_is_found_in_the_rows(days: Lakehouse, level: str) -> None:
+def test_overlapping_statistics_are_resolved_by_comparing_rows(days: Lakehouse, level: str) -> None:
     late = days.transaction(level)
     late.table("bank.days").delete("v = 1")
     days.table("bank.days").append([{"day": 1, "id": 5, "v": 0}, {"day": 1, "id": 6, "v": 2}])
@@ -381,7 +381,7 @@ def test_a_retried_commit_is_compared_with_all_versions_in_between(lake: Lakehou
         late.commit()
 
 
-def test_a_column_that_was_renamed_meanwhile_is_compared_by_its_id(lake: Lakehouse) -> None:
+def test_a_concurrently_renamed_column_is_compared_by_its_id(lake: Lakehouse) -> None:
     late, other = lake.transaction(), lake.transaction()
     late.table("bank.accounts").delete("balance = 100 and owner = 'a'")
     other.table("bank.accounts").delete("balance = 100 and owner = 'b'")
@@ -442,7 +442,7 @@ def test_an_uncontended_commit_after_reads_costs_as_much_as_a_blind_one(lake: La
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_contended_blind_write_costs_what_one_to_another_table_costs(
+def test_a_blind_write_to_a_concurrently_changed_table_costs_at_most_one_more_read(
     lake: Lakehouse, store: CountingStore, level: str
 ) -> None:
     lake.create_table("bank.other", "id int")
@@ -457,7 +457,9 @@ def test_a_contended_blind_write_costs_what_one_to_another_table_costs(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_statistics_decide_before_any_data_file_is_opened(lake: Lakehouse, store: CountingStore, level: str) -> None:
+def test_conflict_detection_uses_statistics_before_it_opens_data_files(
+    lake: Lakehouse, store: CountingStore, level: str
+) -> None:
     table = lake.create_table("bank.days", DAYS, keys=["day", "id"])
     for day in (1, 2):
         table.append([{"day": day, "id": number, "v": number} for number in range(3)])

@@ -70,7 +70,7 @@ def cost(store: CountingStore, work: Callable[[], object]) -> StoreRequests:
 
 
 @pytest.mark.slow
-def test_a_rename_of_a_million_deltas_reads_one_way_down_and_writes_one_root() -> None:
+def test_renaming_a_table_of_a_million_deltas_reads_one_tree_path_and_writes_one_root() -> None:
     store = with_a_million_deltas()
     for rename in RENAMES.values():
         lake = open_on_store(replace(build_deterministic_effects(store, first_id=10**6), later=lambda _: None))
@@ -96,7 +96,7 @@ WITHIN_THE_NAMESPACE: dict[str, tuple[Callable[[Lakehouse], object], Callable[[L
 
 @pytest.mark.parametrize("layout", ["deltacat", "deltacat-2"])
 @pytest.mark.parametrize("rename", WITHIN_THE_NAMESPACE)
-def test_a_rename_in_deltacats_layout_costs_the_same_for_three_deltas_and_three_thousand(
+def test_the_cost_of_a_rename_in_the_deltacat_layout_is_independent_of_the_delta_count(
     layout: str, rename: str
 ) -> None:
     there, back = WITHIN_THE_NAMESPACE[rename]

@@ -45,7 +45,7 @@ def test_an_export_is_read_by_its_name_and_opens_as_a_lakehouse_of_its_own(sales
 
 
 @pytest.mark.parametrize("mode", ["full", "minimal"])
-def test_rows_of_an_export_are_read_wherever_they_are(
+def test_every_export_mode_reads_the_rows_of_its_version(
     tmp_path: Path, layout: str, strict: bool | None, mode: str
 ) -> None:
     lake = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
@@ -60,9 +60,7 @@ def test_rows_of_an_export_are_read_wherever_they_are(
     assert mangrove.open(tmp_path / "copy").maintenance.check().problems == ()
 
 
-def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(
-    sales: Lakehouse, clock: Clock, layout: str
-) -> None:
+def test_vacuum_finds_files_of_an_aborted_transaction(sales: Lakehouse, clock: Clock, layout: str) -> None:
     store = sales.effects.store
     loser = sales.transaction()
     loser.alter_table("sales.orders", {"by": "loser" * 200})
@@ -82,7 +80,7 @@ def test_what_an_aborted_transaction_wrote_is_garbage_that_vacuum_finds(
     assert not sales.maintenance.check().problems
 
 
-def test_versions_expire_but_not_under_a_shared_transaction(sales: Lakehouse, clock: Clock) -> None:
+def test_expiry_retains_the_base_version_of_a_shared_transaction(sales: Lakehouse, clock: Clock) -> None:
     begun = sales.begin_shared("load", "60d")
     with begun:
         begun.create_table("sales.new", "id int")
@@ -126,7 +124,7 @@ def test_a_copy_of_a_lakehouse_that_has_other_exports_is_sound(
     assert not list(mangrove.open(tmp_path / "second").maintenance.check())
 
 
-def test_a_lakehouse_whose_definition_was_cut_off_is_refused(tmp_path: Path) -> None:
+def test_a_lakehouse_with_a_truncated_definition_is_rejected(tmp_path: Path) -> None:
     mangrove.create(tmp_path / "lake")
     (definition,) = (tmp_path / "lake").glob("_lakehouse_def_*")
     definition.write_bytes(b"")
@@ -134,7 +132,7 @@ def test_a_lakehouse_whose_definition_was_cut_off_is_refused(tmp_path: Path) -> 
         mangrove.open(tmp_path / "lake")
 
 
-def test_settings_that_were_deleted_are_told_by_the_check_and_stop_it_from_nothing(tmp_path: Path) -> None:
+def test_check_reports_deleted_settings_and_continues(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake", layout="deltacat")
     lake.alter({"owner": "ana"})
     newest = max((tmp_path / "lake/mangrove/settings/rev").iterdir())
@@ -146,7 +144,7 @@ def test_settings_that_were_deleted_are_told_by_the_check_and_stop_it_from_nothi
 
 
 @pytest.mark.parametrize("nowhere", [None, 7, b"lake", ""])
-def test_a_conversion_to_no_place_is_refused(sales: Lakehouse, nowhere: Any) -> None:
+def test_a_conversion_without_a_location_is_rejected(sales: Lakehouse, nowhere: Any) -> None:
     with pytest.raises(InvalidInputError, match="location"):
         sales.maintenance.convert(nowhere)
 
@@ -187,7 +185,7 @@ def test_a_flipped_bit_in_a_footer_is_found_and_the_file_is_not_read(
             refused()
 
 
-def test_an_expiry_says_which_setting_keeps_what_and_until_when(sales: Lakehouse, clock: Clock) -> None:
+def test_expiry_reports_which_setting_retains_a_version_and_until_when(sales: Lakehouse, clock: Clock) -> None:
     sales.alter(minimum_versions_to_keep=2, maximum_version_age_millis=DAY_MILLIS)
     report = sales.maintenance.expire()
     assert (report.versions, report.kept) == ((), 4)

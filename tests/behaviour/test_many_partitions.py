@@ -31,7 +31,7 @@ PARTITIONS = 300
 """More than a node of the tree holds, so that no request answers everything by chance."""
 
 
-class AskedStore(CountingStore):
+class RoundTripCountingStore(CountingStore):
     """Counts how often somebody waits for an answer to a read, whether it is for one object or for many."""
 
     answers = 0
@@ -52,12 +52,12 @@ def layout(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store() -> AskedStore:
-    return AskedStore(MemoryStore("memory://partitions/"))
+def store() -> RoundTripCountingStore:
+    return RoundTripCountingStore(MemoryStore("memory://partitions/"))
 
 
 @pytest.fixture
-def reopened(store: AskedStore, layout: str, strict: bool | None, clock: Clock) -> Callable[[], Lakehouse]:
+def reopened(store: RoundTripCountingStore, layout: str, strict: bool | None, clock: Clock) -> Callable[[], Lakehouse]:
     """Return how another process opens a lakehouse with a table of two files in each of many partitions."""
     made = create_on_store(
         build_deterministic_effects(store, clock), layout=layout, strict=strict, engines=LocalEngines
@@ -92,14 +92,14 @@ def files_by_day(table: Table) -> dict[Value | None, list[str]]:
     return found
 
 
-def answers(store: AskedStore, work: Callable[[], object]) -> int:
+def answers(store: RoundTripCountingStore, work: Callable[[], object]) -> int:
     before = store.answers
     work()
     return store.answers - before
 
 
-def test_a_scan_waits_for_few_answers_however_many_partitions_there_are(
-    reopened: Callable[[], Lakehouse], store: AskedStore
+def test_a_scan_of_many_partitions_takes_few_round_trips(
+    reopened: Callable[[], Lakehouse], store: RoundTripCountingStore
 ) -> None:
     lake = reopened()
     before = store.requests
@@ -109,7 +109,9 @@ def test_a_scan_waits_for_few_answers_however_many_partitions_there_are(
     assert spent.reads <= 3 * PARTITIONS + 40
 
 
-def test_all_deltas_are_listed_by_few_answers(reopened: Callable[[], Lakehouse], store: AskedStore) -> None:
+def test_listing_all_deltas_takes_few_round_trips(
+    reopened: Callable[[], Lakehouse], store: RoundTripCountingStore
+) -> None:
     table = reopened().table("n.t")
     assert answers(store, lambda: list(table.deltas())) <= 30
     listed = list(table.deltas())
@@ -117,8 +119,8 @@ def test_all_deltas_are_listed_by_few_answers(reopened: Callable[[], Lakehouse],
     assert len(listed) == 2 * PARTITIONS
 
 
-def test_a_write_into_all_partitions_waits_for_few_answers(
-    reopened: Callable[[], Lakehouse], store: AskedStore
+def test_a_write_to_all_partitions_takes_few_round_trips(
+    reopened: Callable[[], Lakehouse], store: RoundTripCountingStore
 ) -> None:
     lake = reopened()
     assert answers(store, lambda: add(lake, range(PARTITIONS), "third")) <= 30
@@ -127,8 +129,8 @@ def test_a_write_into_all_partitions_waits_for_few_answers(
     }
 
 
-def test_replacing_and_dropping_all_partitions_wait_for_few_answers(
-    reopened: Callable[[], Lakehouse], store: AskedStore
+def test_replacing_and_dropping_all_partitions_take_few_round_trips(
+    reopened: Callable[[], Lakehouse], store: RoundTripCountingStore
 ) -> None:
     lake = reopened()
     table = lake.table("n.t")
@@ -148,7 +150,7 @@ def test_replacing_and_dropping_all_partitions_wait_for_few_answers(
     assert list(other.tables("n")) == []
 
 
-def test_a_replace_through_a_position_drops_what_stood_before_it_in_each_partition_alone(
+def test_a_replace_through_a_position_drops_earlier_deltas_of_its_partition_only(
     reopened: Callable[[], Lakehouse],
 ) -> None:
     lake = reopened()
@@ -187,8 +189,8 @@ def test_a_transaction_sees_its_own_deltas_among_those_of_many_partitions(reopen
     assert [way.position for way, _ in lake.table("n.t").deltas()] == positions
 
 
-def test_writers_into_the_same_many_partitions_follow_each_other_with_few_answers(
-    reopened: Callable[[], Lakehouse], store: AskedStore
+def test_a_rebase_over_many_partitions_takes_few_round_trips(
+    reopened: Callable[[], Lakehouse], store: RoundTripCountingStore
 ) -> None:
     loser, concurrent_commit = reopened(), reopened()
     transaction = loser.transaction()
@@ -217,7 +219,7 @@ class ListingWorkspace(Workspace):
         return super().children(kind, parent, prefix=prefix, after=after)
 
 
-def test_the_partitions_of_a_table_that_deltacat_made_are_listed_once_for_many_values(
+def test_the_partitions_of_a_table_of_deltacat_are_listed_once_for_many_values(
     reopened: Callable[[], Lakehouse],
 ) -> None:
     lake = reopened()
@@ -243,7 +245,7 @@ PREDICATES = {
 
 @pytest.mark.parametrize("where", PREDICATES)
 def test_a_scan_by_partition_reads_the_deltas_of_those_partitions_alone(
-    reopened: Callable[[], Lakehouse], store: AskedStore, layout: str, where: str
+    reopened: Callable[[], Lakehouse], store: RoundTripCountingStore, layout: str, where: str
 ) -> None:
     meant, is_listed = PREDICATES[where]
     table = reopened().table("n.t")
@@ -260,7 +262,7 @@ def test_a_scan_by_partition_reads_the_deltas_of_those_partitions_alone(
 
 
 @pytest.mark.parametrize("where", PREDICATES)
-def test_a_scan_by_partition_of_a_table_that_deltacat_made_finds_what_a_whole_one_does(
+def test_partition_pruning_of_a_table_of_deltacat_finds_the_same_rows_as_a_full_scan(
     reopened: Callable[[], Lakehouse], where: str
 ) -> None:
     lake = reopened()
@@ -274,7 +276,7 @@ def test_a_scan_by_partition_of_a_table_that_deltacat_made_finds_what_a_whole_on
 
 
 @pytest.mark.parametrize("day", [7, PARTITIONS + 7])
-def test_whoever_asked_for_one_partition_meets_those_who_add_to_it_and_nobody_else(
+def test_a_scan_of_one_partition_conflicts_only_with_appends_to_this_partition(
     reopened: Callable[[], Lakehouse], day: int
 ) -> None:
     lake, concurrent_commit = reopened(), reopened()
@@ -289,7 +291,7 @@ def test_whoever_asked_for_one_partition_meets_those_who_add_to_it_and_nobody_el
         careful[1].commit()
 
 
-def test_a_plan_says_that_it_looks_into_one_partition_alone(reopened: Callable[[], Lakehouse]) -> None:
+def test_explain_reports_the_number_of_partitions_read(reopened: Callable[[], Lakehouse]) -> None:
     assert reopened().table("n.t").scan("day = 7").explain().splitlines() == [
         "reads 2 of 2 files: 2 of 2 rows, 200 bytes",
         "partitions read: 1; the others are pruned",

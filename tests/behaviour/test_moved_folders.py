@@ -28,7 +28,7 @@ def numbers(place: Path, table: str = "n.t") -> list[int]:
     return sorted(row["id"] for row in mangrove.open(place).table(table).to_arrow().to_pylist())
 
 
-def test_a_moved_lakehouse_takes_no_more_writes_and_opens_where_it_lies_now(tmp_path: Path, layout: str) -> None:
+def test_a_moved_lakehouse_rejects_writes_and_opens_at_its_new_location(tmp_path: Path, layout: str) -> None:
     table = made(tmp_path / "lake", layout, rows=2)
     (tmp_path / "lake").rename(tmp_path / "moved")
     with pytest.raises(StorageError, match=GONE):
@@ -38,7 +38,7 @@ def test_a_moved_lakehouse_takes_no_more_writes_and_opens_where_it_lies_now(tmp_
     assert mangrove.check(tmp_path / "moved").is_sound
 
 
-def test_a_lakehouse_that_was_moved_away_and_back_goes_on(tmp_path: Path, layout: str) -> None:
+def test_a_lakehouse_that_was_moved_back_accepts_writes_again(tmp_path: Path, layout: str) -> None:
     table = made(tmp_path / "lake", layout, rows=1)
     (tmp_path / "lake").rename(tmp_path / "moved")
     with pytest.raises(StorageError, match=GONE):
@@ -48,7 +48,7 @@ def test_a_lakehouse_that_was_moved_away_and_back_goes_on(tmp_path: Path, layout
     assert numbers(tmp_path / "lake") == [0, 2]
 
 
-def test_a_deleted_lakehouse_takes_no_more_writes_and_stays_deleted(tmp_path: Path, layout: str) -> None:
+def test_a_deleted_lakehouse_rejects_writes_and_stays_deleted(tmp_path: Path, layout: str) -> None:
     table = made(tmp_path / "lake", layout, rows=2)
     shutil.rmtree(tmp_path / "lake")
     with pytest.raises(StorageError, match=GONE):
@@ -56,7 +56,7 @@ def test_a_deleted_lakehouse_takes_no_more_writes_and_stays_deleted(tmp_path: Pa
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_process_of_a_deleted_lakehouse_does_not_touch_the_next_one_at_its_place(tmp_path: Path, layout: str) -> None:
+def test_a_handle_of_a_deleted_lakehouse_does_not_write_to_a_recreated_one(tmp_path: Path, layout: str) -> None:
     stale = made(tmp_path / "lake", layout, rows=3)
     shutil.rmtree(tmp_path / "lake")
     fresh = made(tmp_path / "lake", layout, rows=3, table="n.other")

@@ -49,7 +49,7 @@ CREATED: dict[str, Callable[[Lakehouse, str], object]] = {
 
 
 @pytest.mark.parametrize("what", [what for what in CREATED if "column" not in what])
-def test_a_dot_and_two_dots_are_no_names(shop: Lakehouse, what: str) -> None:
+def test_dot_and_dot_dot_are_rejected_as_names(shop: Lakehouse, what: str) -> None:
     before = shop.version
     for name in (".", ".."):
         with pytest.raises(InvalidInputError, match="choose another name"):
@@ -58,7 +58,7 @@ def test_a_dot_and_two_dots_are_no_names(shop: Lakehouse, what: str) -> None:
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_the_metastore_takes_no_dots_as_names_either(lake: Lakehouse, name: str) -> None:
+def test_the_metastore_rejects_dot_and_dot_dot_as_names(lake: Lakehouse, name: str) -> None:
     entry = NamespaceEntry("some-id", name)
     with pytest.raises(InvalidInputError, match="choose another name"):
         lake.metastore.commit(
@@ -81,7 +81,7 @@ def test_letters_of_right_to_left_scripts_and_joiners_are_names(shop: Lakehouse)
     shop.create_table("shop.می‌خواهم", "`טקסט` string")
 
 
-def test_what_has_an_unsafe_name_already_is_read_written_and_renamed(shop: Lakehouse, effects: Effects) -> None:
+def test_an_existing_object_with_an_unsafe_name_is_read_written_and_renamed(shop: Lakehouse, effects: Effects) -> None:
     name = "a\u202eb"
     unsafe = {
         NamespaceLocator(name): NamespaceEntry("an-id", name),
@@ -113,9 +113,7 @@ def test_a_new_table_has_no_more_columns_than_the_limit(shop: Lakehouse) -> None
         shop.table("shop.wide").update_schema().add_column("more", "int").commit()
 
 
-def test_a_table_that_is_wider_than_the_limit_already_is_read_and_made_narrower(
-    shop: Lakehouse, effects: Effects
-) -> None:
+def test_an_existing_table_wider_than_the_limit_is_read_and_can_lose_columns(shop: Lakehouse, effects: Effects) -> None:
     locator, version = _version_of_orders(shop)
     _commit_unchecked(effects, {locator: replace(version, schema=BEYOND, earlier_schemas=())})
     orders = open_on_store(effects).table("shop.orders")

@@ -6,7 +6,7 @@ import mangrove
 from mangrove.model.properties import Properties
 
 
-def test_a_table_takes_none_for_lists_that_it_does_not_have(tmp_path: Path) -> None:
+def test_none_is_accepted_for_keys_partitions_and_sort_order(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("sales")
     table = lake.create_table("sales.orders", "id bigint", keys=None, partition_by=None, sort_by=None)
@@ -14,7 +14,7 @@ def test_a_table_takes_none_for_lists_that_it_does_not_have(tmp_path: Path) -> N
     assert (table.keys, table.partition_by, table.sort_by) == (plain.keys, plain.partition_by, plain.sort_by)
 
 
-def test_nothing_is_removed_where_none_is_given(tmp_path: Path) -> None:
+def test_remove_none_removes_no_properties(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake", properties={"owner": "ana"})
     lake.create_namespace("sales", properties={"owner": "ana"})
     lake.create_table("sales.orders", "id bigint", properties={"owner": "ana"})
@@ -28,7 +28,7 @@ def test_nothing_is_removed_where_none_is_given(tmp_path: Path) -> None:
     assert altered == (Properties({"owner": "ana"}),) * 4
 
 
-def test_what_was_named_once_is_removed_however_often_the_change_is_tried(tmp_path: Path) -> None:
+def test_properties_to_remove_may_be_an_iterator(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake", properties={"owner": "ana", "team": "shop"})
     assert lake.alter(remove=iter(["owner"])).properties == Properties({"team": "shop"})
 

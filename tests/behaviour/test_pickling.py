@@ -67,7 +67,7 @@ def test_namespaces_and_views_are_copied_too(lake: mangrove.Lakehouse) -> None:
         assert view.sql == "select * from shop.orders"
 
 
-def test_a_transaction_and_what_was_looked_up_in_it_are_refused(lake: mangrove.Lakehouse) -> None:
+def test_pickling_a_transaction_or_its_objects_is_rejected(lake: mangrove.Lakehouse) -> None:
     with lake.transaction() as transaction:
         for value in (transaction, transaction.table("shop.orders"), transaction.namespace("shop")):
             with pytest.raises(InvalidInputError, match=r"cannot be pickled.*commit it first"):
@@ -94,7 +94,7 @@ def test_a_lakehouse_in_a_bucket_is_reopened_with_its_options() -> None:
             assert copied.namespace("shop").name == "shop"
 
 
-def test_a_pickle_holds_no_keys_that_came_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickle_contains_no_credentials_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with S3Server() as server:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-the-environment")

@@ -29,7 +29,7 @@ def run_processes(uri: str, processes: int, commits: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("processes", "commits"), [(2, 10), pytest.param(8, 50, marks=pytest.mark.slow)])
-def test_processes_that_commit_at_once_lose_nothing(tmp_path: Path, processes: int, commits: int) -> None:
+def test_concurrent_commits_of_processes_lose_nothing(tmp_path: Path, processes: int, commits: int) -> None:
     uri = str(tmp_path / "lake")
     lake = mangrove.create(uri)
     lake.create_namespace("sales")

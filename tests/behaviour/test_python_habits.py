@@ -115,7 +115,7 @@ def test_a_profile_has_statistics_of_each_column(shop: Lakehouse) -> None:
     assert "most frequent" in few._repr_html_()
 
 
-def test_names_in_brackets_are_tables(shop: Lakehouse) -> None:
+def test_subscripting_returns_tables(shop: Lakehouse) -> None:
     assert shop["shop.orders"].id == shop.namespace("shop")["orders"].id == shop.table("shop.orders").id
     assert shop.at(shop.version)["shop.orders"].count() == 5
     assert shop.at(shop.version).namespace("shop")["orders"].count() == 5
@@ -126,7 +126,7 @@ def test_names_in_brackets_are_tables(shop: Lakehouse) -> None:
         list(shop)  # type: ignore[call-overload]
 
 
-def test_lists_have_a_length_an_order_and_a_representation(shop: Lakehouse) -> None:
+def test_listings_support_len_indexing_and_repr(shop: Lakehouse) -> None:
     shop.create_namespace("archive", description="old")
     shop.create_table("shop.lines", "id bigint")
     shop.create_view("shop.daily", "select 1 as one", reads=[])
@@ -163,7 +163,7 @@ def test_the_history_of_a_lakehouse_and_of_a_table_is_a_list(shop: Lakehouse) ->
     assert len(shop["shop.orders"].history(limit=2)) == 2
 
 
-def test_html_shows_objects_and_escapes_their_text(shop: Lakehouse) -> None:
+def test_html_representations_escape_text(shop: Lakehouse) -> None:
     evil = "<script>alert('x')</script>"
     shop.alter_namespace("shop", description=evil)
     orders = shop["shop.orders"].alter(description=evil)
@@ -238,7 +238,7 @@ def test_cast_converts_floats_text_and_numbers_to_the_columns_of_the_table(shop:
         ({"tags": "a,b"}, "column 'tags' is array<string>, but the rows have string"),
     ],
 )
-def test_a_value_that_cannot_be_cast_is_named_and_changes_nothing(
+def test_the_error_names_a_value_that_cannot_be_cast_and_nothing_changes(
     shop: Lakehouse, row: dict[str, Any], message: str
 ) -> None:
     sales = shop.create_table("shop.sales", "price decimal(8,2), sold timestamp, tags array<string>")
@@ -254,7 +254,7 @@ def test_cast_and_evolve_together_convert_known_columns_and_add_new_ones(shop: L
     assert sales.to_arrow().to_pylist() == [{"price": Decimal("1.50"), "city": "Oslo"}]
 
 
-def test_the_result_of_a_query_is_a_stream_and_shows_its_first_rows_as_html(layout: str, tmp_path: Path) -> None:
+def test_a_query_result_is_an_arrow_stream_with_an_html_preview(layout: str, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake", layout=layout)
     lake.create_namespace("shop")
     lake.create_table("shop.tags", as_=[{"tag": f"<{number}>"} for number in range(30)])

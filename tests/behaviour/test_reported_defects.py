@@ -60,7 +60,7 @@ def test_a_missing_alias_is_reported_with_the_existing_ones(lake: Lakehouse) -> 
         lake.drop_alias("s.none")
 
 
-def test_a_write_after_a_merge_that_changed_nothing_is_no_blind_write(shop: Lakehouse) -> None:
+def test_a_write_after_a_merge_without_changes_is_not_blind(shop: Lakehouse) -> None:
     transaction = shop.transaction()
     table = transaction.table("s.t")
     merging = table.merge([{"id": 1}], on="t.id = s.id")

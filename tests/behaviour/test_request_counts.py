@@ -113,7 +113,7 @@ def cost(store: CountingStore, work: Callable[[], object]) -> StoreRequests:
 
 
 @pytest.mark.parametrize("what", LOOKING)
-def test_looking_costs_the_question_for_a_newer_version_and_little_else(
+def test_a_read_costs_one_check_for_a_newer_version_and_few_more_requests(
     lake: Lakehouse, store: CountingStore, what: str
 ) -> None:
     look, reads_max = LOOKING[what]
@@ -143,7 +143,7 @@ def test_a_rename_of_a_namespace_writes_files_for_its_tables_only_if_their_names
     assert spent.puts <= {"tree": 2, "deltacat": 5 + 2 * tables + 10, "deltacat-2": 5}[layout]
 
 
-def test_a_rollback_costs_one_create_in_the_tree_and_what_differs_in_deltacats_layout(
+def test_a_rollback_costs_one_create_in_the_tree_and_only_the_differences_in_the_deltacat_layout(
     lake: Lakehouse, store: CountingStore, layout: str
 ) -> None:
     target = lake.version
@@ -183,7 +183,7 @@ def test_a_transaction_of_many_statements_costs_as_many_creates_as_one(
     assert spent.puts <= (6 if layout == "tree" else 20 * 7 + 6)
 
 
-def test_a_conflict_costs_the_rivals_and_writes_no_version(
+def test_a_conflict_reads_only_the_concurrent_commit_and_writes_no_version(
     lake: Lakehouse, store: CountingStore, opened_again: Callable[[], Lakehouse]
 ) -> None:
     loser, version = lake.transaction(), lake.version

@@ -134,7 +134,7 @@ def test_maintenance_and_conversion_keep_the_files(shop: Lakehouse, layout: str)
     assert not [one.path for one in shop.effects.store.list() if one.path.startswith("data/")]
 
 
-def test_two_files_whose_columns_do_not_fit_together_are_reported(shop: Lakehouse) -> None:
+def test_files_with_incompatible_columns_are_reported(shop: Lakehouse) -> None:
     table = shop.table("shop.raw")
     table.add_files({"a.jsonl": b'{"x": {"y": 1}}\n', "b.csv": b"x\n1\n"})
     with pytest.raises(InvalidInputError, match="do not fit together"):

@@ -39,7 +39,7 @@ def _work_and_die(uri: str, verb: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_what_was_saved_is_published_though_every_participant_was_killed(layout: str, tmp_path: Path) -> None:
+def test_saved_changes_are_published_after_every_participant_was_killed(layout: str, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake", layout=layout)
     lake.create_namespace("sales")
     orders = lake.create_table("sales.orders", "id bigint not null", keys=["id"])

@@ -35,7 +35,7 @@ def append(lake: Lakehouse, name: str) -> None:
         transaction.add_delta("sales.orders", (1,), delta(name))
 
 
-def test_it_is_written_audited_and_published_by_different_processes(
+def test_a_shared_transaction_is_written_audited_and_published_by_different_processes(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     with sales.begin_shared("load", "6h", message="the load", author="ana") as begun:
@@ -69,7 +69,7 @@ def test_it_is_written_audited_and_published_by_different_processes(
     assert after.shared_transactions() == []
 
 
-def test_it_is_published_once(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_a_shared_transaction_is_published_only_once(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
     with sales.begin_shared("load") as begun:
         begun.add_delta("sales.orders", (1,), delta("one"))
     other = opened_again().join_shared("load")
@@ -82,7 +82,9 @@ def test_it_is_published_once(sales: Lakehouse, opened_again: Callable[[], Lakeh
     assert files(sales) == ["data/one"]
 
 
-def test_what_is_discarded_never_was(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_a_discarded_shared_transaction_changes_nothing(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
     with sales.begin_shared("load") as begun:
         begun.drop_namespace("sales", cascade=True)
     opened_again().join_shared("load").discard()
@@ -91,7 +93,7 @@ def test_what_is_discarded_never_was(sales: Lakehouse, opened_again: Callable[[]
         sales.join_shared("load")
 
 
-def test_what_others_commit_meanwhile_is_followed_where_it_commutes(sales: Lakehouse) -> None:
+def test_publishing_is_rebased_over_compatible_concurrent_commits(sales: Lakehouse) -> None:
     with sales.begin_shared("load") as begun:
         begun.add_delta("sales.orders", (1,), delta("shared"))
         begun.create_table("sales.new", "id int")
@@ -129,7 +131,7 @@ def test_publishing_is_refused_like_any_commit(sales: Lakehouse) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
-def test_its_isolation_holds_for_all_that_its_participants_read(
+def test_isolation_covers_the_read_sets_of_all_participants(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse], isolation: str
 ) -> None:
     with sales.begin_shared("load", isolation=isolation) as begun:
@@ -144,7 +146,7 @@ def test_its_isolation_holds_for_all_that_its_participants_read(
             joined.publish()
 
 
-def test_two_participants_that_save_at_once_are_merged_or_told(
+def test_concurrent_saves_of_participants_are_merged_or_conflict(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     sales.begin_shared("load")
@@ -164,7 +166,7 @@ def test_two_participants_that_save_at_once_are_merged_or_told(
     assert files(sales) == ["data/one", "data/two"]
 
 
-def test_of_two_participants_that_rewrite_the_same_rows_one_is_told(
+def test_participants_that_rewrite_the_same_rows_conflict(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     append(sales, "before")
@@ -180,7 +182,7 @@ def test_of_two_participants_that_rewrite_the_same_rows_one_is_told(
             two.save()
 
 
-def test_what_a_participant_relies_on_may_not_have_been_changed_by_another(
+def test_a_save_conflicts_with_a_change_of_its_guards_by_another_participant(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     sales.begin_shared("load")
@@ -194,7 +196,7 @@ def test_what_a_participant_relies_on_may_not_have_been_changed_by_another(
 
 @pytest.mark.parametrize("is_dropped_first", [True, False])
 @pytest.mark.parametrize("namespace", ["there", "new", "renamed"])
-def test_nothing_is_left_in_a_namespace_that_another_participant_drops(
+def test_creating_a_table_conflicts_with_a_namespace_drop_by_another_participant(
     lake: Lakehouse, opened_again: Callable[[], Lakehouse], namespace: str, *, is_dropped_first: bool
 ) -> None:
     lake.create_namespace("there")
@@ -211,7 +213,9 @@ def test_nothing_is_left_in_a_namespace_that_another_participant_drops(
         second.save()
 
 
-def test_extending_keeps_what_others_saved(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_extending_keeps_the_saved_changes_of_other_participants(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
     begun = sales.begin_shared("load")
     with opened_again().join_shared("load") as other:
         other.create_namespace("others")
@@ -221,7 +225,7 @@ def test_extending_keeps_what_others_saved(sales: Lakehouse, opened_again: Calla
     assert [namespace.name for namespace in sales.namespaces()] == ["mine", "others", "sales"]
 
 
-def test_it_expires_unless_it_is_extended(sales: Lakehouse, clock: Clock) -> None:
+def test_a_shared_transaction_expires_unless_it_is_extended(sales: Lakehouse, clock: Clock) -> None:
     begun = sales.begin_shared("load", "6h")
     clock.now_millis += 5 * HOUR_MILLIS
     begun.extend("6h")
@@ -253,7 +257,7 @@ def test_a_name_has_one_shared_transaction_at_a_time(sales: Lakehouse) -> None:
     assert sales.version == before
 
 
-def test_a_block_that_ends_by_an_error_saves_nothing_of_it(sales: Lakehouse) -> None:
+def test_a_block_that_raises_saves_nothing(sales: Lakehouse) -> None:
     begun = sales.begin_shared("load")
 
     def fail_halfway() -> None:
@@ -269,14 +273,14 @@ def test_a_block_that_ends_by_an_error_saves_nothing_of_it(sales: Lakehouse) -> 
     assert [space.name for space in sales.namespaces()] == ["sales"]
 
 
-def test_publishing_saves_what_was_done_here_first(sales: Lakehouse) -> None:
+def test_publishing_includes_unsaved_changes(sales: Lakehouse) -> None:
     begun = sales.begin_shared("load")
     begun.create_namespace("unsaved")
     begun.publish()
     assert [space.name for space in sales.namespaces()] == ["sales", "unsaved"]
 
 
-def test_whoever_did_not_save_before_somebody_published_is_told_what_was_lost(
+def test_a_late_save_reports_the_changes_that_were_not_published(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     with sales.begin_shared("load") as begun:
@@ -294,7 +298,7 @@ def test_whoever_did_not_save_before_somebody_published_is_told_what_was_lost(
         begun.save()
 
 
-def test_what_belongs_to_other_kinds_of_transactions_is_refused(sales: Lakehouse) -> None:
+def test_commit_and_settings_are_rejected_in_a_shared_transaction(sales: Lakehouse) -> None:
     begun = sales.begin_shared("load")
     with pytest.raises(InvalidInputError, match="save it, publish it or discard it"):
         begun.commit()
@@ -302,9 +306,7 @@ def test_what_belongs_to_other_kinds_of_transactions_is_refused(sales: Lakehouse
         begun.alter_settings({"a": "b"})
 
 
-def test_names_that_changed_inside_it_survive_being_saved(
-    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
-) -> None:
+def test_renames_in_a_shared_transaction_are_saved(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
     with sales.begin_shared("rename") as begun:
         begun.rename_namespace("sales", "shop")
         begun.alter_table("shop.orders", {"a": "b"})
@@ -316,7 +318,7 @@ def test_names_that_changed_inside_it_survive_being_saved(
     assert [space.name for space in after.namespaces()] == ["shop"]
 
 
-def test_the_conflict_of_a_publication_is_found_without_publishing(sales: Lakehouse) -> None:
+def test_conflicts_are_detected_before_publishing(sales: Lakehouse) -> None:
     with sales.begin_shared("load") as begun:
         begun.alter_table("sales.orders", {"owner": "ana"})
     assert begun.find_conflict() is None

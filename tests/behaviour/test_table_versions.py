@@ -55,7 +55,7 @@ def summary(lake: Lakehouse | Snapshot) -> list[tuple[int, str, bool]]:
     return [(one.version, one.state, one.is_default) for one in lake.table("shop.orders").versions()]
 
 
-def test_a_new_version_has_what_the_current_one_has_but_no_rows(
+def test_a_new_version_copies_the_current_definition_without_rows(
     shop: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     add(shop, "first")
@@ -132,7 +132,9 @@ def test_a_version_is_created_filled_and_activated_in_one_transaction(shop: Lake
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_state_can_be_set_and_left(shop: Lakehouse, state: str, opened_again: Callable[[], Lakehouse]) -> None:
+def test_every_state_can_be_set_and_changed_again(
+    shop: Lakehouse, state: str, opened_again: Callable[[], Lakehouse]
+) -> None:
     orders(shop).create_version()
     orders(shop).version(2).set_state(state)
     assert summary(opened_again())[1] == (2, state, state == "active")
@@ -169,7 +171,7 @@ def test_a_table_without_an_active_version_serves_no_unreleased_one(shop: Lakeho
         files(orders(shop))
 
 
-def test_a_dropped_version_is_gone_with_its_rows_and_the_others_stay(
+def test_dropping_a_version_drops_its_rows_and_keeps_the_other_versions(
     shop: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     add(shop, "one")
@@ -231,7 +233,7 @@ def test_the_only_version_and_the_only_active_one_cannot_be_dropped(shop: Lakeho
     assert len(orders(shop).versions()) == 2
 
 
-def test_the_number_of_a_version_is_chosen_before_the_commit(shop: Lakehouse) -> None:
+def test_a_version_can_be_created_with_a_chosen_number(shop: Lakehouse) -> None:
     assert str(orders(shop).create_version(version=7, stream_id="main")) == "shop.orders.version_7"
     assert [one.id for one in orders(shop).version(7).streams()] == ["main"]
     assert str(orders(shop).create_version()) == "shop.orders.version_8"
@@ -244,7 +246,7 @@ def test_the_number_of_a_version_is_chosen_before_the_commit(shop: Lakehouse) ->
     assert (only.version, only.stream_id, only.is_default) == (4, "first", True)
 
 
-def test_wrong_arguments_say_what_is_expected(shop: Lakehouse) -> None:
+def test_errors_for_invalid_arguments_name_the_expected_values(shop: Lakehouse) -> None:
     with pytest.raises(InvalidInputError, match="unknown state of a table version 'live'; expected created, unr"):
         orders(shop).version(1).set_state("live")
     with pytest.raises(InvalidInputError, match=r"choose a table version of shop.orders to set its state"):
@@ -318,7 +320,7 @@ def test_a_write_to_a_chosen_version_does_not_conflict_with_an_activation(shop: 
     assert files(orders(shop).version(version)) == ["late"]
 
 
-def test_a_write_by_name_does_not_conflict_with_what_keeps_the_default(shop: Lakehouse) -> None:
+def test_a_write_by_name_does_not_conflict_with_changes_that_keep_the_default(shop: Lakehouse) -> None:
     orders(shop).create_version()
     changes: tuple[Callable[[], object], ...] = (
         lambda: orders(shop).create_version(),
@@ -336,7 +338,7 @@ def test_a_write_by_name_does_not_conflict_with_what_keeps_the_default(shop: Lak
 
 
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
-def test_of_two_concurrent_creations_of_the_next_version_one_conflicts(shop: Lakehouse, isolation: str) -> None:
+def test_concurrent_creations_of_the_next_version_conflict(shop: Lakehouse, isolation: str) -> None:
     one, two = shop.transaction(isolation), shop.transaction(isolation)
     for transaction in (one, two):
         transaction.table("shop.orders").create_version(stream_id="same")
@@ -450,7 +452,7 @@ def test_committing_a_stream_conflicts_with_concurrent_writes_to_the_one_before(
         writer.commit()
 
 
-def test_the_id_of_a_stream_is_taken_once(shop: Lakehouse) -> None:
+def test_the_id_of_a_stream_is_unique(shop: Lakehouse) -> None:
     one, two = shop.transaction(), shop.transaction()
     for transaction in (one, two):
         transaction.table("shop.orders").create_stream("reload")
@@ -473,7 +475,9 @@ def test_the_id_of_a_stream_is_taken_once(shop: Lakehouse) -> None:
 # Partitions.
 
 
-def test_rows_go_to_the_partition_whose_id_was_chosen(lake: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_rows_are_written_to_the_partition_with_the_chosen_id(
+    lake: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
     lake.create_namespace("shop")
     table = lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
     table.create_partition(("a",), "shop-a")
@@ -521,7 +525,7 @@ def test_partitions_are_listed_with_their_numbers_of_files_and_rows(
 # Deltas.
 
 
-def test_the_position_of_a_delta_is_chosen_before_the_commit(shop: Lakehouse) -> None:
+def test_a_delta_can_be_added_at_a_chosen_position(shop: Lakehouse) -> None:
     with shop.transaction() as transaction:
         assert transaction.add_delta("shop.orders", (), replace(delta("first"), position=40)).position == 40
     add(shop, "next")
@@ -530,7 +534,7 @@ def test_the_position_of_a_delta_is_chosen_before_the_commit(shop: Lakehouse) ->
         transaction.add_delta("shop.orders", (), replace(delta("late"), position=41))
 
 
-def test_a_chosen_position_is_kept_or_conflicts(shop: Lakehouse) -> None:
+def test_a_chosen_position_is_never_changed_by_a_rebase(shop: Lakehouse) -> None:
     add(shop, "first")
     writer = shop.transaction()
     writer.add_delta("shop.orders", (), replace(delta("chosen"), position=2))

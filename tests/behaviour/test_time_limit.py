@@ -14,7 +14,7 @@ HOUR_MILLIS = 60 * 60 * 1000
 REQUESTS_MAX = 20
 
 
-def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: str, strict: bool | None) -> None:
+def test_a_lost_race_is_not_retried_after_the_commit_deadline(layout: str, strict: bool | None) -> None:
     late: list[str] = []
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
@@ -43,9 +43,7 @@ def test_an_attempt_after_a_lost_race_is_not_made_when_the_time_is_over(layout: 
 
 
 @pytest.mark.parametrize("layout", ["deltacat", "deltacat-2"])
-def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revision(
-    layout: str, strict: bool | None
-) -> None:
+def test_a_commit_after_the_deadline_leaves_no_revision_files(layout: str, strict: bool | None) -> None:
     late = 0
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
@@ -68,7 +66,7 @@ def test_what_came_too_late_leaves_no_file_that_deltacat_could_take_for_a_revisi
     assert late
 
 
-def test_a_rollback_is_refused_when_its_time_is_over(layout: str, strict: bool | None) -> None:
+def test_a_rollback_after_the_deadline_is_rejected(layout: str, strict: bool | None) -> None:
     clock = Clock()
     store = HookedStore("memory://late/", clock)
     lake = create_on_store(build_deterministic_effects(store, clock), layout=layout, strict=strict)
@@ -83,14 +81,14 @@ def test_a_rollback_is_refused_when_its_time_is_over(layout: str, strict: bool |
     assert lake.version == 1
 
 
-UPKEEP: dict[str, Callable[[Lakehouse], object]] = {
+MAINTENANCE_JOBS: dict[str, Callable[[Lakehouse], object]] = {
     "compact": lambda lake: lake.maintenance.compact_metadata(),
     "upgrade": lambda lake: lake.maintenance.upgrade_format(),
 }
 
 
-@pytest.mark.parametrize("name", UPKEEP)
-def test_upkeep_that_stood_still_for_too_long_commits_nothing(name: str) -> None:
+@pytest.mark.parametrize("name", MAINTENANCE_JOBS)
+def test_maintenance_after_the_deadline_commits_nothing(name: str) -> None:
     late = 0
     for requests in range(1, REQUESTS_MAX):
         clock = Clock()
@@ -103,7 +101,7 @@ def test_upkeep_that_stood_still_for_too_long_commits_nothing(name: str) -> None
 
         store.interrupt(requests, sleep)
         try:
-            UPKEEP[name](lake)
+            MAINTENANCE_JOBS[name](lake)
         except ConflictError:
             late += 1
             assert lake.version == 1

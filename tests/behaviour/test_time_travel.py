@@ -20,7 +20,7 @@ NOVEMBER_MILLIS = 1_793_491_200_000
         datetime(2026, 11, 1),
     ],
 )
-def test_a_time_is_in_utc_unless_it_says_otherwise(said: str | datetime) -> None:
+def test_a_time_without_a_zone_is_in_utc(said: str | datetime) -> None:
     assert parse_as_of(said) == AsOfTime(NOVEMBER_MILLIS)
 
 
@@ -30,12 +30,12 @@ def test_a_number_is_a_version_and_other_text_an_exports_name() -> None:
 
 
 @pytest.mark.parametrize("said", ["2026-13-01", "2026-11-01T25:00", True, None, 1.5])
-def test_what_is_no_moment_is_refused(said: object) -> None:
+def test_an_invalid_as_of_value_is_rejected(said: object) -> None:
     with pytest.raises(InvalidInputError):
         parse_as_of(said)  # type: ignore[arg-type]
 
 
-def test_durations_have_a_unit_and_last() -> None:
+def test_durations_require_a_unit_and_are_positive() -> None:
     assert parse_duration_millis("90s") == parse_duration_millis(timedelta(seconds=90)) == 90_000
     assert parse_duration_millis("1 w") == 7 * parse_duration_millis("1d")
     for bad in ("", "6", "h", "-1h", "0h", "1.5h", timedelta(0)):

@@ -28,7 +28,7 @@ def names(lake: Lakehouse) -> list[str]:
     return [table.name for table in lake.tables("sales")]
 
 
-def test_a_transaction_sees_its_own_writes_and_nobody_else_does(
+def test_uncommitted_writes_are_visible_only_in_their_transaction(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     with sales.transaction() as transaction:
@@ -58,7 +58,7 @@ def test_nothing_is_on_storage_before_the_commit(sales: Lakehouse, store: Counti
     assert transaction.state is TransactionState.ROLLED_BACK
 
 
-def test_a_block_that_ends_by_an_error_commits_nothing(sales: Lakehouse) -> None:
+def test_a_block_that_raises_commits_nothing(sales: Lakehouse) -> None:
     transaction = sales.transaction()
 
     def fail_halfway() -> None:
@@ -72,7 +72,7 @@ def test_a_block_that_ends_by_an_error_commits_nothing(sales: Lakehouse) -> None
     assert names(sales) == ["orders", "users"]
 
 
-def test_a_statement_that_is_refused_leaves_the_rest_of_the_transaction_as_it_was(sales: Lakehouse) -> None:
+def test_a_rejected_statement_keeps_the_other_changes_of_the_transaction(sales: Lakehouse) -> None:
     with sales.transaction() as transaction:
         transaction.create_table("sales.first", "id int")
         with pytest.raises(AlreadyExistsError):
@@ -83,7 +83,7 @@ def test_a_statement_that_is_refused_leaves_the_rest_of_the_transaction_as_it_wa
     assert names(sales) == ["first", "orders", "second", "users"]
 
 
-def test_a_transaction_that_wrote_nothing_makes_no_version(sales: Lakehouse) -> None:
+def test_a_transaction_without_writes_creates_no_version(sales: Lakehouse) -> None:
     before = sales.version
     with sales.transaction("serializable") as transaction:
         assert transaction.table("sales.orders").name == "orders"
@@ -105,7 +105,7 @@ def test_a_transaction_that_has_ended_refuses_use(sales: Lakehouse, end: str) ->
             use()
 
 
-def test_what_is_committed_cannot_be_rolled_back(sales: Lakehouse) -> None:
+def test_a_committed_transaction_cannot_be_rolled_back(sales: Lakehouse) -> None:
     with sales.transaction() as transaction:
         transaction.drop_table("sales.orders")
     with pytest.raises(InvalidInputError, match="is committed"):
@@ -133,7 +133,7 @@ def test_a_transaction_can_be_ended_inside_its_block(sales: Lakehouse) -> None:
     assert sales.history()[0].message == "tidied"
 
 
-def test_a_conflict_names_the_object_the_rival_its_version_and_what_to_do(sales: Lakehouse) -> None:
+def test_a_conflict_names_the_object_the_concurrent_commit_its_version_and_what_to_do(sales: Lakehouse) -> None:
     concurrent_commit, loser = sales.transaction(), sales.transaction()
     concurrent_commit.alter_table("sales.orders", {"by": "rival"})
     loser.alter_table("sales.orders", {"by": "loser"})
@@ -146,7 +146,7 @@ def test_a_conflict_names_the_object_the_rival_its_version_and_what_to_do(sales:
     assert sales.table("sales.orders").properties == {"by": "rival"}
 
 
-def test_what_touches_different_objects_commutes(sales: Lakehouse) -> None:
+def test_changes_of_different_objects_both_commit(sales: Lakehouse) -> None:
     one, two, three = sales.transaction(), sales.transaction(), sales.transaction()
     one.alter_table("sales.orders", {"by": "one"})
     two.alter_table("sales.users", {"by": "two"})
@@ -155,7 +155,7 @@ def test_what_touches_different_objects_commutes(sales: Lakehouse) -> None:
     assert [table.properties.get("by") for table in sales.tables("sales")] == [None, "one", "two"]
 
 
-def test_only_serializable_minds_that_what_it_read_has_changed(sales: Lakehouse) -> None:
+def test_a_changed_read_object_conflicts_only_at_serializable(sales: Lakehouse) -> None:
     careless, careful = sales.transaction(), sales.transaction("serializable")
     for transaction in (careless, careful):
         assert transaction.table("sales.orders").properties == {}
@@ -166,7 +166,7 @@ def test_only_serializable_minds_that_what_it_read_has_changed(sales: Lakehouse)
         careful.commit()
 
 
-def test_only_serializable_minds_a_new_name_in_what_it_listed(sales: Lakehouse) -> None:
+def test_a_new_name_in_a_listed_range_conflicts_only_at_serializable(sales: Lakehouse) -> None:
     careless, careful = sales.transaction(), sales.transaction("serializable")
     for transaction in (careless, careful):
         assert len(list(transaction.tables("sales", "o"))) == 1
@@ -178,7 +178,7 @@ def test_only_serializable_minds_a_new_name_in_what_it_listed(sales: Lakehouse) 
 
 
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
-def test_two_that_each_read_what_the_other_writes_both_commit_only_at_snapshot(
+def test_transactions_that_read_what_the_other_writes_both_commit_only_at_snapshot(
     sales: Lakehouse, isolation: str
 ) -> None:
     one, two = sales.transaction(isolation), sales.transaction(isolation)
@@ -194,7 +194,7 @@ def test_two_that_each_read_what_the_other_writes_both_commit_only_at_snapshot(
     assert ["off" in table.properties for table in sales.tables("sales")] == [isolation == "snapshot", True]
 
 
-def test_what_lies_outside_the_listed_names_is_minded_by_nobody(sales: Lakehouse) -> None:
+def test_a_new_name_outside_a_listed_range_never_conflicts(sales: Lakehouse) -> None:
     careful = sales.transaction("serializable")
     assert len(list(careful.tables("sales", "o"))) == 1
     careful.create_namespace("mine")
@@ -203,7 +203,7 @@ def test_what_lies_outside_the_listed_names_is_minded_by_nobody(sales: Lakehouse
 
 
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
-def test_nothing_is_created_in_a_namespace_that_was_dropped_meanwhile(sales: Lakehouse, isolation: str) -> None:
+def test_creating_a_table_conflicts_with_a_concurrent_drop_of_its_namespace(sales: Lakehouse, isolation: str) -> None:
     sales.create_namespace("empty")
     transaction = sales.transaction(isolation)
     transaction.create_table("empty.orders", "id int")
@@ -213,7 +213,7 @@ def test_nothing_is_created_in_a_namespace_that_was_dropped_meanwhile(sales: Lak
 
 
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
-def test_no_namespace_is_dropped_into_which_something_came_meanwhile(sales: Lakehouse, isolation: str) -> None:
+def test_dropping_a_namespace_conflicts_with_a_concurrent_creation_in_it(sales: Lakehouse, isolation: str) -> None:
     for create in (
         lambda: sales.create_table("sales.late", "id int"),
         lambda: sales.create_view("sales.later", "select 1"),
@@ -225,7 +225,7 @@ def test_no_namespace_is_dropped_into_which_something_came_meanwhile(sales: Lake
             transaction.commit()
 
 
-def test_a_table_and_a_view_of_one_name_are_not_both_made(sales: Lakehouse) -> None:
+def test_concurrent_creations_of_a_table_and_a_view_with_the_same_name_conflict(sales: Lakehouse) -> None:
     one, two = sales.transaction(), sales.transaction()
     one.create_table("sales.same", "id int")
     two.create_view("sales.same", "select 1")
@@ -234,7 +234,7 @@ def test_a_table_and_a_view_of_one_name_are_not_both_made(sales: Lakehouse) -> N
         two.commit()
 
 
-def test_a_table_altered_while_its_namespace_was_renamed_is_a_conflict(sales: Lakehouse) -> None:
+def test_altering_a_table_conflicts_with_a_concurrent_rename_of_its_namespace(sales: Lakehouse) -> None:
     transaction = sales.transaction()
     transaction.alter_table("sales.orders", {"a": "b"})
     sales.rename_namespace("sales", "shop")
@@ -242,7 +242,7 @@ def test_a_table_altered_while_its_namespace_was_renamed_is_a_conflict(sales: La
         transaction.commit()
 
 
-def test_a_table_altered_under_the_new_name_of_its_namespace_meets_who_altered_it_under_the_old(
+def test_altering_a_table_in_a_renamed_namespace_conflicts_with_a_change_under_the_old_name(
     sales: Lakehouse,
 ) -> None:
     transaction = sales.transaction()
@@ -253,7 +253,7 @@ def test_a_table_altered_under_the_new_name_of_its_namespace_meets_who_altered_i
         transaction.commit()
 
 
-def test_work_is_repeated_from_its_start_where_a_rival_was_faster(sales: Lakehouse) -> None:
+def test_run_repeats_the_whole_function_after_a_conflict(sales: Lakehouse) -> None:
     seen = []
 
     def work(transaction: Transaction) -> None:
@@ -282,7 +282,7 @@ def test_repeating_is_bounded(sales: Lakehouse) -> None:
     assert attempts == 3
 
 
-def test_a_single_statement_that_was_overtaken_says_what_is_so_now(
+def test_a_statement_that_lost_a_race_reports_the_current_state(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:
     other = opened_again()
@@ -301,7 +301,9 @@ def test_a_single_statement_that_was_overtaken_says_what_is_so_now(
         other.create_table("sales.same", "id int")
 
 
-def test_the_history_tells_what_was_said_newest_first(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
+def test_the_history_lists_messages_and_properties_newest_first(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
     with sales.transaction(message="load", author="ana", properties={"job": "nightly"}) as transaction:
         transaction.create_table("sales.new", "id int")
     newest, *older = opened_again().history()
@@ -347,16 +349,14 @@ def test_the_time_limit_can_be_shorter_for_one_transaction_and_longer_for_the_la
         sales.alter({TIME_LIMIT_PROPERTY: "long"})
 
 
-def test_the_lakehouses_own_settings_change_like_everything_else(
-    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
-) -> None:
+def test_settings_are_versioned_like_other_changes(sales: Lakehouse, opened_again: Callable[[], Lakehouse]) -> None:
     sales.alter({"team": "sales"}, minimum_versions_to_keep=7)
     settings = opened_again().settings
     assert (settings.properties["team"], settings.minimum_versions_to_keep) == ("sales", 7)
     assert opened_again().at(1).settings.minimum_versions_to_keep == 3
 
 
-def test_the_past_is_read_and_not_changed(sales: Lakehouse) -> None:
+def test_a_snapshot_is_read_only(sales: Lakehouse) -> None:
     sales.drop_table("sales.orders")
     past = sales.at(3)
     assert [table.name for table in past.tables("sales")] == ["orders", "users"]

@@ -97,7 +97,7 @@ def test_check_reports_a_newest_version_that_is_dated_in_the_future(poisoned: La
     assert "repair-clock" in problem.rule
 
 
-def test_after_the_repair_versions_are_dated_rightly_and_found_by_time(
+def test_after_the_repair_versions_have_correct_times_and_are_found_by_time(
     poisoned: Lakehouse, clock: Clock, opened_again: Callable[[], Lakehouse]
 ) -> None:
     right = [line.created_at_millis for line in poisoned.history()][::-1][:3]
@@ -123,7 +123,7 @@ def test_after_the_repair_versions_are_dated_rightly_and_found_by_time(
         assert "repair the clock" in lines[1].message
 
 
-def test_a_clock_is_repaired_more_than_once(poisoned: Lakehouse, clock: Clock) -> None:
+def test_the_clock_can_be_repaired_repeatedly(poisoned: Lakehouse, clock: Clock) -> None:
     poisoned.maintenance.repair_clock()
     clock.now_millis += HOUR_MILLIS
     poisoned.create_namespace("e")
@@ -140,12 +140,12 @@ def test_a_clock_is_repaired_more_than_once(poisoned: Lakehouse, clock: Clock) -
     assert poisoned.at(time_of(between - HOUR_MILLIS - 100)).version == 2
 
 
-def test_there_is_nothing_to_repair_where_no_version_is_dated_in_the_future(lake: Lakehouse) -> None:
+def test_repair_clock_does_nothing_without_a_version_dated_in_the_future(lake: Lakehouse) -> None:
     assert lake.maintenance.repair_clock() == 0
     assert lake.version == 0
 
 
-def test_a_repair_follows_what_others_commit_meanwhile(poisoned: Lakehouse, effects: Effects, clock: Clock) -> None:
+def test_a_repair_is_rebased_over_concurrent_commits(poisoned: Lakehouse, effects: Effects, clock: Clock) -> None:
     tolerant = open_on_store(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
     poisoned.reading()
     tolerant.create_namespace("e")
@@ -169,7 +169,7 @@ def test_versions_that_a_wrong_clock_dated_expire_after_the_repair(poisoned: Lak
 
 
 @pytest.mark.parametrize("to", ["tree", "deltacat"])
-def test_a_repaired_history_is_converted_with_its_times(
+def test_a_conversion_keeps_the_times_of_a_repaired_history(
     poisoned: Lakehouse, clock: Clock, to: str, tmp_path: Path
 ) -> None:
     poisoned.maintenance.repair_clock()
@@ -194,7 +194,7 @@ def test_an_export_of_a_repaired_lakehouse_is_sound(poisoned: Lakehouse, clock: 
     copied.create_namespace("e")
 
 
-def test_a_search_by_time_after_a_repair_asks_for_few_versions(
+def test_a_search_by_time_after_a_repair_reads_few_versions(
     lake: Lakehouse, clock: Clock, store: CountingStore, opened_again: Callable[[], Lakehouse]
 ) -> None:
     for number in range(60):

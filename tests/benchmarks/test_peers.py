@@ -48,11 +48,11 @@ def build_report() -> Report:
     return Report("2026-01-02 03:04 UTC", {"cores": "2"}, versions, {"rows": 1_000}, [build_part()])
 
 
-def test_a_report_survives_json() -> None:
+def test_a_report_round_trips_through_json() -> None:
     assert decode_report(encode_report(build_report())) == build_report()
 
 
-def test_the_table_shows_medians_with_spread_and_marks_the_best_whoever_it_is() -> None:
+def test_the_table_lists_medians_with_spread_and_marks_the_best_system() -> None:
     lines = markdown.render_part(build_part())
     assert "| scan, ms | 20.0 (10.0–30.0) | **6.00** (5.00–7.00) | – |" in lines
     assert "| scan, ms | 2.00 (1.00–3.00) | **1.50** (1.50–1.50) | – |" in lines
@@ -130,11 +130,11 @@ def test_the_proxy_counts_requests_by_kind() -> None:
     assert proxy.requests == {"PUT": 1, "GET": 1, "LIST": 1}
 
 
-def test_requests_cost_what_the_price_list_says() -> None:
+def test_request_costs_follow_the_price_list() -> None:
     assert compute_dollars({"PUT": 3, "LIST": 1, "GET": 10, "HEAD": 5, "DELETE": 7}) == pytest.approx(26e-6)
 
 
-def test_a_growth_curve_has_each_power_of_ten_and_says_where_a_system_ends(tmp_path: Path) -> None:
+def test_a_growth_curve_has_each_power_of_ten_and_marks_where_a_system_stops(tmp_path: Path) -> None:
     worker = Worker("parquet", Path(sys.executable), Place(str(tmp_path), str(tmp_path / "data")))
     files = [write_rows(make_rows(3, first=3 * number), tmp_path / f"{number}.arrow") for number in range(2)]
     try:

@@ -29,7 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return QuickBenchmark(monkeypatch, capsys)
 
 
-def test_the_benchmark_counts_requests_and_leaves_nothing_behind(quick: QuickBenchmark, tmp_path: Path) -> None:
+def test_the_benchmark_counts_requests_and_cleans_up(quick: QuickBenchmark, tmp_path: Path) -> None:
     answer = json.loads(quick.run(str(tmp_path), "--rows", "100", "--json"))
     measured = {one["what"]: one for one in answer["measured"]}
     assert measured["small commit"]["requests_each"] >= 1
@@ -40,19 +40,19 @@ def test_the_benchmark_counts_requests_and_leaves_nothing_behind(quick: QuickBen
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_benchmark_removes_the_folders_that_it_made(quick: QuickBenchmark, tmp_path: Path) -> None:
+def test_the_benchmark_removes_the_folders_that_it_created(quick: QuickBenchmark, tmp_path: Path) -> None:
     quick.run(str(tmp_path / "new" / "place"), "--rows", "10", "--json")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_benchmark_is_a_table_for_people(quick: QuickBenchmark, tmp_path: Path) -> None:
+def test_the_benchmark_prints_a_table(quick: QuickBenchmark, tmp_path: Path) -> None:
     printed = quick.run(str(tmp_path), "--rows", "10")
     assert "small commit" in printed
     assert "requests" in printed
 
 
 @pytest.mark.parametrize("arguments", [["--rows", "0"], ["--option", "region"]])
-def test_arguments_that_make_no_sense_are_refused(quick: QuickBenchmark, tmp_path: Path, arguments: list[str]) -> None:
+def test_invalid_arguments_are_rejected(quick: QuickBenchmark, tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         quick.run(str(tmp_path), *arguments)
     assert ended.value.code == 2

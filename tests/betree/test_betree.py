@@ -128,7 +128,7 @@ def test_a_range_holds_exactly_its_keys_and_its_last(
 
 
 @given(transactions, shapes, st.sets(keys, max_size=12), st.booleans())
-def test_many_ranges_hold_what_each_of_them_does_and_no_node_is_read_twice_for_them(
+def test_a_scan_of_many_ranges_equals_single_scans_and_reads_no_node_twice(
     history: list[list[tuple[str, str | None]]],
     shape: NodeLimits,
     bounds: set[str],
@@ -151,7 +151,7 @@ def test_many_ranges_hold_what_each_of_them_does_and_no_node_is_read_twice_for_t
 
 
 @given(transactions, shapes, st.lists(keys, max_size=12))
-def test_many_keys_looked_up_together_are_what_each_is_alone(
+def test_a_lookup_of_many_keys_equals_single_lookups(
     history: list[list[tuple[str, str | None]]], shape: NodeLimits, wanted: list[str]
 ) -> None:
     nodes, root = Nodes(), Node()
@@ -177,7 +177,9 @@ def test_compaction_keeps_every_entry_and_leaves_no_message_and_no_small_node(
 
 
 @given(st.integers(0, 700), shapes, st.sampled_from([0.5, 0.75, 0.9, 1.0]))
-def test_a_tree_built_at_once_holds_its_entries_in_half_full_nodes(count: int, shape: NodeLimits, fill: float) -> None:
+def test_a_bulk_built_tree_contains_its_entries_in_at_least_half_full_nodes(
+    count: int, shape: NodeLimits, fill: float
+) -> None:
     nodes = Nodes()
     wanted = [Entry(key(number), str(number)) for number in range(count)]
     root = build_tree(iter(wanted), shape, nodes.write, fill)
@@ -196,7 +198,9 @@ def test_the_root_holds_every_message_of_the_transaction_that_wrote_it(
 
 
 @given(transactions, shapes)
-def test_earlier_roots_still_read_as_they_did(history: list[list[tuple[str, str | None]]], shape: NodeLimits) -> None:
+def test_earlier_roots_are_unchanged_by_later_commits(
+    history: list[list[tuple[str, str | None]]], shape: NodeLimits
+) -> None:
     nodes, root = Nodes(), Node()
     past = []
     for messages in history:
@@ -238,7 +242,7 @@ def test_deleting_a_pivot_does_not_lose_its_right_subtree() -> None:
     ]
 
 
-def test_a_value_that_waits_above_a_key_goes_along_when_the_key_becomes_a_pivot() -> None:
+def test_a_buffered_value_is_not_lost_when_its_key_becomes_a_pivot() -> None:
     shape = NodeLimits(order=3, root_buffer_max=1, buffer_max=64)
     nodes, root, model = Nodes(), built(Nodes(), 0, shape), dict[str, str]()
     for round_number in range(8):
@@ -248,7 +252,7 @@ def test_a_value_that_waits_above_a_key_goes_along_when_the_key_becomes_a_pivot(
     assert entries(nodes, root) == sorted(model.items())
 
 
-def test_deletes_leave_no_tombstone_for_ever() -> None:
+def test_compaction_removes_all_tombstones() -> None:
     nodes = Nodes()
     root = built(nodes, 300, SMALL)
     for number in range(300):
@@ -257,7 +261,7 @@ def test_deletes_leave_no_tombstone_for_ever() -> None:
 
 
 @pytest.mark.parametrize("shape", [NodeLimits(16, 8, 32), NodeLimits(8, 8, 64), NodeLimits(5, 5, 40), SMALL])
-def test_names_that_come_and_go_do_not_fill_the_roots_buffer(shape: NodeLimits) -> None:
+def test_deletes_do_not_fill_the_root_buffer(shape: NodeLimits) -> None:
     nodes = Nodes()
     root = built(nodes, 2000, shape)
     for number in range(2000):
@@ -328,7 +332,7 @@ def test_large_values_leave_a_root_without_children_and_come_back_after_a_compac
     assert compact_tree(root, shape, nodes.read).is_leaf
 
 
-def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:
+def test_a_large_transaction_is_flushed_by_the_following_commits() -> None:
     shape, nodes = NodeLimits(order=16, root_buffer_max=16, buffer_max=64), Nodes()
     root = built(nodes, 3000, shape, step=10)
     root = nodes.commit(root, [(key(number * 10 + 5), "x") for number in range(2000)], shape)
@@ -338,7 +342,7 @@ def test_a_large_transaction_sinks_within_the_commits_that_follow_it() -> None:
     assert len(entries(nodes, root)) == 3000 + 2000 + 40
 
 
-def test_what_a_large_transaction_left_behind_is_sunk_with_few_requests_for_many_nodes() -> None:
+def test_the_flush_of_a_large_transaction_reads_many_nodes_per_request() -> None:
     nodes, shape = Nodes(), NodeLimits()
     root = built(nodes, 20_000, shape, step=10)
     root = nodes.commit(root, [(key(number * 10 + 5), "x") for number in range(0, 20_000, 5)], shape)
@@ -356,7 +360,7 @@ def test_what_a_large_transaction_left_behind_is_sunk_with_few_requests_for_many
     assert len(entries(nodes, following)) == 20_000 + 4_000 + 1
 
 
-def test_a_lookup_reads_no_more_nodes_than_the_tree_is_high() -> None:
+def test_a_lookup_reads_at_most_one_node_per_level() -> None:
     nodes = Nodes()
     root = built(nodes, 20_000, NodeLimits())
     for number in (0, 7, 9_999, 19_999):
@@ -365,7 +369,7 @@ def test_a_lookup_reads_no_more_nodes_than_the_tree_is_high() -> None:
         assert nodes.reads <= measure_height(root, lambda pointers: [nodes.held[pointer] for pointer in pointers]) - 1
 
 
-def test_the_first_page_of_a_scan_reads_only_what_it_shows() -> None:
+def test_the_first_page_of_a_scan_reads_only_its_nodes() -> None:
     nodes = Nodes()
     root = built(nodes, 20_000, NodeLimits())
     nodes.reads = 0
@@ -392,7 +396,7 @@ def test_as_many_short_searches_as_a_buffer_has_messages_look_at_few_keys_each()
     assert many <= 3 * few
 
 
-def test_a_long_scan_asks_for_many_nodes_at_once() -> None:
+def test_a_long_scan_requests_many_nodes_at_once() -> None:
     nodes = Nodes()
     root = built(nodes, 20_000, NodeLimits())
     requests: list[int] = []
@@ -429,7 +433,7 @@ def test_ranges_in_a_hundred_leaves_are_read_in_few_requests_for_many_nodes_each
         (Node(("m",), ("v",), ("loop", "loop")), "node loop has keys .* outside its range"),
     ],
 )
-def test_a_cycle_of_pointers_ends_with_an_error_and_not_never(loop: Node, rule: str) -> None:
+def test_a_cycle_of_pointers_is_an_error(loop: Node, rule: str) -> None:
 
     def read(pointers: Sequence[str]) -> list[Node]:
         return [loop for _ in pointers]
@@ -447,7 +451,7 @@ def test_a_cycle_of_pointers_ends_with_an_error_and_not_never(loop: Node, rule: 
     assert any("two nodes point to this node" in problem.rule for problem in verify_tree(loop, SMALL, read))
 
 
-def test_a_node_that_many_pointers_share_level_after_level_ends_with_an_error_and_not_never() -> None:
+def test_a_node_shared_by_pointers_on_every_level_is_an_error() -> None:
     levels = [Node(("m",), ("v",), (f"level-{number + 1}",) * 2) for number in range(DEPTH_MAX - 2)]
     nodes = {f"level-{number}": node for number, node in enumerate(levels)} | {f"level-{DEPTH_MAX - 2}": Node()}
 
@@ -480,7 +484,7 @@ def test_verify_names_the_rule_that_a_node_breaks(child: Node, rule: str) -> Non
     ("node_keys", "values", "children"),
     [(("b", "a"), ("1", "2"), ()), (("a", "a"), ("1", "2"), ()), (("a",), (), ()), (("a",), ("1",), ("only",))],
 )
-def test_a_node_that_cannot_be_is_refused(
+def test_an_invalid_node_is_rejected(
     node_keys: tuple[str, ...], values: tuple[str, ...], children: tuple[str, ...]
 ) -> None:
     with pytest.raises(ValueError, match="keys"):

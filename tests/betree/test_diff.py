@@ -86,7 +86,7 @@ def test_any_two_versions_of_a_history_differ_as_dictionaries_do(
 
 
 @given(st.lists(writes, max_size=30), st.lists(writes, max_size=30), shapes, shapes)
-def test_trees_that_share_nothing_differ_as_dictionaries_do(
+def test_the_diff_of_unrelated_trees_equals_the_diff_of_dictionaries(
     one: list[Writes], other: list[Writes], shape: NodeLimits, other_shape: NodeLimits
 ) -> None:
     nodes = Nodes()
@@ -100,7 +100,7 @@ def test_trees_that_share_nothing_differ_as_dictionaries_do(
 
 
 @given(st.lists(writes, max_size=40), shapes)
-def test_a_compacted_tree_does_not_differ_from_what_it_was(history: list[Writes], shape: NodeLimits) -> None:
+def test_a_compacted_tree_has_no_diff_to_the_original(history: list[Writes], shape: NodeLimits) -> None:
     nodes, root = Nodes(), Node()
     for step in history:
         root = nodes.commit(root, step, shape)
@@ -111,7 +111,7 @@ def test_a_compacted_tree_does_not_differ_from_what_it_was(history: list[Writes]
 
 @pytest.mark.parametrize("place", [0, 1, 12_345, 50_000, 99_999, 100_000])
 @pytest.mark.parametrize("value", ["new", None])
-def test_one_change_among_a_hundred_thousand_reads_one_way_down(place: int, value: str | None) -> None:
+def test_a_diff_of_one_change_among_a_hundred_thousand_reads_one_path(place: int, value: str | None) -> None:
     nodes = Nodes()
     root = build_tree((Entry(key(number), f"v{number}") for number in range(100_000)), NodeLimits(), nodes.write)
     tall = measure_height(root, nodes.read)
@@ -122,7 +122,7 @@ def test_one_change_among_a_hundred_thousand_reads_one_way_down(place: int, valu
     assert nodes.reads <= tall - 1
 
 
-def test_a_change_that_has_sunk_reads_the_way_down_in_both_trees() -> None:
+def test_a_diff_of_a_flushed_change_reads_its_path_in_both_trees() -> None:
     shape, nodes = NodeLimits(), Nodes()
     root = build_tree((Entry(key(number), f"v{number}") for number in range(100_000)), shape, nodes.write)
     tall = measure_height(root, nodes.read)
@@ -135,7 +135,7 @@ def test_a_change_that_has_sunk_reads_the_way_down_in_both_trees() -> None:
     assert nodes.reads <= 2 * tall * max(1, len(written))
 
 
-def test_a_version_and_itself_read_nothing() -> None:
+def test_a_diff_of_a_version_with_itself_reads_nothing() -> None:
     nodes = Nodes()
     root = build_tree((Entry(key(number), "v") for number in range(5_000)), NodeLimits(), nodes.write)
     assert list(diff_trees(root, root, nodes.read)) == []
@@ -151,7 +151,7 @@ def test_the_same_message_above_a_shared_subtree_reads_nothing() -> None:
     assert nodes.reads == 0
 
 
-def test_a_tree_that_grew_by_a_level_is_compared_where_it_changed() -> None:
+def test_a_diff_over_a_new_tree_level_reads_only_changed_paths() -> None:
     shape, nodes = NodeLimits(order=8, root_buffer_max=4, buffer_max=16), Nodes()
     root, versions = Node(), [Node()]
     for number in range(3_000):
@@ -166,7 +166,7 @@ def test_a_tree_that_grew_by_a_level_is_compared_where_it_changed() -> None:
         assert nodes.reads <= 8 * tall
 
 
-def test_a_cycle_of_pointers_ends_with_an_error_and_not_never() -> None:
+def test_a_cycle_of_pointers_is_an_error() -> None:
     loop = Node((), (), ("loop",))
     with pytest.raises(FormatError, match="nodes deep"):
         list(diff_trees(Node(), loop, lambda pointers: [loop for _ in pointers]))

@@ -9,7 +9,7 @@ keys = st.text("abc", max_size=4)
 
 
 @given(st.lists(st.tuples(keys, keys)), st.lists(keys))
-def test_a_key_lies_in_the_ranges_together_as_in_one_of_them(
+def test_merged_ranges_contain_exactly_the_keys_of_the_ranges(
     ranges: list[tuple[str, str]], requested: list[str]
 ) -> None:
     spans = merge_ranges(ranges)
@@ -28,7 +28,7 @@ class CountedKey(str):
         return str.__lt__(self, other)
 
 
-def test_as_many_keys_as_there_are_ranges_are_compared_with_few_of_them_each() -> None:
+def test_a_membership_test_compares_few_ranges_per_key() -> None:
     spans = merge_ranges((f"{number:05d}a", f"{number:05d}b") for number in range(10_000))
     assert len(spans.firsts) == 10_000
     CountedKey.times = 0

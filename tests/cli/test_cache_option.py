@@ -49,7 +49,7 @@ def requested(run: Run, *command: str) -> tuple[Any, dict[str, int]]:
     [("ls", LAKE, "sales"), ("show", LAKE, "sales.orders"), ("read", LAKE, "sales.orders", "--where", "id < 3")],
     ids=lambda command: command[0],
 )
-def test_a_command_that_is_repeated_reads_only_what_says_whether_something_is_new(
+def test_a_repeated_command_only_checks_for_a_newer_version(
     run: Run, words: list[str], tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     cache = ["--cache", str(tmp_path / "cache")]
@@ -63,7 +63,7 @@ def test_a_command_that_is_repeated_reads_only_what_says_whether_something_is_ne
     assert spent["bytes_read"] < 10_000
 
 
-def test_the_environment_names_a_cache_and_how_much_it_holds(
+def test_the_environment_sets_the_cache_folder_and_size(
     run: Run, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "cache"
@@ -76,7 +76,7 @@ def test_the_environment_names_a_cache_and_how_much_it_holds(
     assert any(path.is_file() for path in folder.rglob("*"))
 
 
-def test_a_folder_of_this_machine_needs_no_cache(run: Run, lake: str, tmp_path: Path) -> None:
+def test_a_local_folder_is_not_cached(run: Run, lake: str, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     assert run("ls", lake, "--cache", str(folder)).code == 0
     opened = mangrove.open(lake, cache=folder, cache_bytes_max=1_000)
@@ -85,7 +85,7 @@ def test_a_folder_of_this_machine_needs_no_cache(run: Run, lake: str, tmp_path: 
     assert not folder.exists()
 
 
-def test_check_vacuum_and_export_ask_the_bucket(run: Run, words: list[str], server: S3Server, tmp_path: Path) -> None:
+def test_check_vacuum_and_export_bypass_the_cache(run: Run, words: list[str], server: S3Server, tmp_path: Path) -> None:
     cache = ["--cache", str(tmp_path / "cache")]
     rows = requested(run, "read", LAKE, "sales.orders", *words, *cache)[0]
     store = open_store(LAKE, server.options)
@@ -153,7 +153,7 @@ def test_processes_share_a_folder_and_see_each_others_commits(
     ],
     ids=str,
 )
-def test_a_cache_that_cannot_be_meant_is_refused_and_nothing_is_made(
+def test_an_invalid_cache_is_rejected_and_nothing_is_created(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -164,14 +164,14 @@ def test_a_cache_that_cannot_be_meant_is_refused_and_nothing_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_below_home_is_found_as_shells_find_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_tilde_in_the_cache_path_is_expanded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     found = build_cache_settings("~/cache")
     assert found is not None
     assert found.folder == str(tmp_path / "cache")
 
 
-def test_a_file_named_as_a_cache_is_refused_by_commands(run: Run, words: list[str]) -> None:
+def test_a_cache_path_that_is_a_file_is_rejected(run: Run, words: list[str]) -> None:
     refused = run("ls", LAKE, *words, "--cache", __file__)
     assert refused.code == 2
     assert "needs a folder" in refused.err

@@ -10,7 +10,7 @@ import mangrove
 SCHEMA = "id bigint not null, customer string comment 'who', amount decimal(10,2), ts timestamp"
 
 
-def test_init_makes_a_lakehouse_that_the_library_opens(run: Any, tmp_path: Path) -> None:
+def test_init_creates_a_lakehouse_that_the_library_opens(run: Any, tmp_path: Path) -> None:
     done = run("init", str(tmp_path / "lake"), "--name", "mine", "--order", "64", "--keep", "30d", "--json")
     assert done.code == 0
     settings = mangrove.open(tmp_path / "lake").settings
@@ -19,7 +19,7 @@ def test_init_makes_a_lakehouse_that_the_library_opens(run: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("layout", ["tree", "tree-older", "deltacat", "deltacat-2"])
-def test_every_layout_can_be_made_filled_and_listed(run: Any, tmp_path: Path, layout: str) -> None:
+def test_every_layout_can_be_created_filled_and_listed(run: Any, tmp_path: Path, layout: str) -> None:
     place = str(tmp_path / "lake")
     assert run("init", place, "--layout", layout).code == 0
     assert run("create", place, "sales").code == 0
@@ -44,12 +44,12 @@ def test_ls_lists_namespaces_and_then_tables_and_views(run: Any, lake: str) -> N
     assert run("ls", lake, "sales", "--prefix", "da", "--json").json[0]["name"] == "sales.daily"
 
 
-def test_ls_looks_back(run: Any, lake: str) -> None:
+def test_ls_lists_an_earlier_version(run: Any, lake: str) -> None:
     assert run("ls", lake, "--at", "0", "--json").json == []
     assert [entry["name"] for entry in run("ls", lake, "sales", "--at", "2", "--json").json] == ["sales.orders"]
 
 
-def test_show_tells_all_about_a_table(run: Any, lake: str) -> None:
+def test_show_describes_a_table(run: Any, lake: str) -> None:
     facts = run("show", lake, "sales.orders", "--json").json
     assert [(column["name"], column["type"]) for column in facts["columns"]] == [
         ("id", "bigint"),
@@ -64,7 +64,7 @@ def test_show_tells_all_about_a_table(run: Any, lake: str) -> None:
     assert "who" in drawn
 
 
-def test_show_tells_about_the_lakehouse_a_namespace_and_a_view(run: Any, lake: str) -> None:
+def test_show_describes_the_lakehouse_a_namespace_and_a_view(run: Any, lake: str) -> None:
     assert run("show", lake, "--json").json["version"] == 3
     assert run("show", lake, "--at", "1", "--json").json["version"] == 1
     assert "7 days" in run("show", lake).out
@@ -72,7 +72,7 @@ def test_show_tells_about_the_lakehouse_a_namespace_and_a_view(run: Any, lake: s
     assert "select count(*) from sales.orders" in run("show", lake, "sales.daily").out
 
 
-def test_a_schema_can_come_from_a_file(run: Any, lake: str, tmp_path: Path) -> None:
+def test_a_schema_is_read_from_a_file(run: Any, lake: str, tmp_path: Path) -> None:
     (tmp_path / "schema.sql").write_text(SCHEMA)
     assert run("create", lake, "sales.more", "--schema", f"@{tmp_path}/schema.sql").code == 0
     assert len(run("show", lake, "sales.more", "--json").json["columns"]) == 4
@@ -86,7 +86,7 @@ def test_an_external_table_keeps_its_location(run: Any, lake: str) -> None:
     assert done.json["table"]["kind"] == "external"
 
 
-def test_if_not_exists_leaves_what_is_there(run: Any, lake: str) -> None:
+def test_if_not_exists_keeps_the_existing_object(run: Any, lake: str) -> None:
     again: list[tuple[str, ...]] = [
         ("sales",),
         ("sales.orders", "--schema", "id int"),
@@ -98,7 +98,7 @@ def test_if_not_exists_leaves_what_is_there(run: Any, lake: str) -> None:
     assert mangrove.open(lake).version == 3
 
 
-def test_a_dropped_table_is_gone_and_can_be_brought_back(run: Any, lake: str) -> None:
+def test_a_dropped_table_remains_in_earlier_versions(run: Any, lake: str) -> None:
     done = run("drop", lake, "sales.orders", "--json")
     assert (done.json["kind"], done.json["version"]) == ("table", 4)
     assert run("show", lake, "sales.orders").code == 1
@@ -135,7 +135,7 @@ def test_names_of_namespaces_tables_and_views_can_change(run: Any, lake: str) ->
         (("bad", "--property", "novalue"), "key=value"),
     ],
 )
-def test_bad_input_is_refused_with_what_to_do_and_changes_nothing(
+def test_invalid_input_is_rejected_with_a_remedy_and_changes_nothing(
     run: Any, lake: str, words: tuple[str, ...], told: str
 ) -> None:
     done = run("create", lake, *words)
@@ -244,7 +244,7 @@ def test_alter_changes_namespaces_views_and_the_lakehouse(run: Any, lake: str) -
         (("sales.nosuch", "--property", "a=b"), "nosuch"),
     ],
 )
-def test_alter_refuses_what_cannot_be_meant_and_changes_nothing(
+def test_alter_rejects_invalid_arguments_and_changes_nothing(
     run: Any, lake: str, words: tuple[str, ...], message: str
 ) -> None:
     before = mangrove.open(lake).version

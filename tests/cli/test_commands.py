@@ -39,7 +39,7 @@ def ended(words: Sequence[str], **environment: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_every_command_shows_an_example_that_fits(run: Any, name: str) -> None:
+def test_the_help_of_every_command_has_a_valid_example(run: Any, name: str) -> None:
     done = run(name, "--help")
     assert done.code == 0
     example = done.out.partition("Example:")[2]
@@ -49,7 +49,7 @@ def test_the_help_of_every_command_shows_an_example_that_fits(run: Any, name: st
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_overview_says_of_each_command_what_its_help_says(name: str) -> None:
+def test_the_overview_summarizes_each_command_as_its_help_does(name: str) -> None:
     command = group.get_command(CONTEXT, name)
     assert command is not None
     assert command.name == name
@@ -155,9 +155,7 @@ LOOKING = {
 
 
 @pytest.mark.parametrize("words", LOOKING)
-def test_looking_takes_few_requests_and_asks_once_for_a_newer_version(
-    run: Any, lake: str, words: tuple[str, ...]
-) -> None:
+def test_reading_commands_take_few_requests_and_no_listing(run: Any, lake: str, words: tuple[str, ...]) -> None:
     opened = mangrove.open(lake)
     opened.table("sales.orders").append([{"id": 1}])
     wait_for_pending(opened.effects, 60.0)
@@ -168,7 +166,7 @@ def test_looking_takes_few_requests_and_asks_once_for_a_newer_version(
     assert counted["total"] == counted["reads"]
 
 
-def test_every_command_answers_a_person_within_80_columns_and_without_colours(
+def test_the_text_output_of_every_command_has_at_most_80_columns_and_no_colours(
     run: Any, lake: str, tmp_path: Path
 ) -> None:
     for name, words in every_command(lake, tmp_path).items():
@@ -188,14 +186,14 @@ def test_every_command_answers_a_person_within_80_columns_and_without_colours(
             assert max(map(len, done.out.splitlines())) <= 80, name
 
 
-def test_statistics_are_one_line_for_people(run: Any, lake: str) -> None:
+def test_stats_prints_one_line(run: Any, lake: str) -> None:
     done = run("ls", lake, "--stats")
     assert done.err.startswith("storage: ")
     assert "requests (" in done.err
     assert done.err.count("\n") == 1
 
 
-def test_what_a_killed_writer_left_is_seen_whether_requests_are_counted_or_not(run: Any, lake: str) -> None:
+def test_vacuum_finds_files_of_a_killed_writer_with_and_without_stats(run: Any, lake: str) -> None:
     (Path(lake) / f"{TEMPORARY_PREFIX}left").write_bytes(b"half")
     for words in ([], ["--stats"]):
         found = run("vacuum", lake, "--alone", "--dry-run", "--json", *words).json["paths"]
@@ -205,7 +203,7 @@ def test_what_a_killed_writer_left_is_seen_whether_requests_are_counted_or_not(r
     assert not (Path(lake) / f"{TEMPORARY_PREFIX}left").exists()
 
 
-def test_a_missing_lakehouse_is_one_sentence_with_what_to_do(run: Any, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_lakehouse_is_one_sentence_with_a_remedy(run: Any, tmp_path: Path) -> None:
     done = run("ls", str(tmp_path / "none"))
     assert (done.code, done.out) == (1, "")
     assert done.err.count("\n") == 1
@@ -230,14 +228,14 @@ def test_an_error_is_a_json_object_for_programs(run: Any, tmp_path: Path) -> Non
         (("completion", "tcsh"), "tcsh"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_says_what_to_do(run: Any, words: tuple[str, ...], told: str) -> None:
+def test_a_usage_error_exits_with_2_and_a_remedy(run: Any, words: tuple[str, ...], told: str) -> None:
     done = run(*words)
     assert (done.code, done.out) == (2, "")
     assert told in done.err
     assert done.err.count("\n") == 1
 
 
-def test_the_environment_can_name_the_lakehouse(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lakehouse_is_taken_from_the_environment(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MANGROVE_LAKE", lake)
     assert run("ls", "sales", "--limit", "1", "--json").json[0]["name"] == "sales.orders"
     assert run("diff", "1", "2", "--json").json["after"] == 2
@@ -246,13 +244,15 @@ def test_the_environment_can_name_the_lakehouse(run: Any, lake: str, monkeypatch
     assert run("ls", ".", "sales", "--json").json == run("ls", "sales", "--json").json
 
 
-def test_a_relative_folder_is_seen_from_here(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_resolved_from_the_working_directory(
+    run: Any, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(Path(lake).parent)
     for place in ("lake", "./lake", "../" + Path(lake).parent.name + "/lake"):
         assert run("show", place, "--json").json["uri"] == Path(lake).as_uri() + "/"
 
 
-def test_an_error_that_nobody_foresaw_is_a_sentence_too(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_reported_in_one_sentence(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by nothing")
 
@@ -262,7 +262,7 @@ def test_an_error_that_nobody_foresaw_is_a_sentence_too(run: Any, lake: str, mon
     assert "ZeroDivisionError: by nothing" in done.err
 
 
-def test_an_interrupted_command_says_so(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_command_reports_the_interruption(run: Any, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -276,7 +276,7 @@ def test_shells_can_complete_commands(run: Any, shell: str) -> None:
     assert "_MANGROVE_COMPLETE" in run("completion", shell).out
 
 
-def test_a_shell_is_offered_the_commands_that_begin_like_that() -> None:
+def test_completion_offers_commands_with_the_typed_prefix() -> None:
     code, out, _ = ended([], _MANGROVE_COMPLETE="bash_complete", COMP_WORDS="mangrove ro", COMP_CWORD="1")
     assert (code, out.split()) == (0, ["plain,rollback"])
 
@@ -326,7 +326,7 @@ def test_help_imports_nothing_heavy_and_nothing_of_the_lakehouse() -> None:
 
 
 @pytest.mark.parametrize("name", ["ls", "log", "show", "diff", "tree"])
-def test_a_command_about_no_rows_opens_a_lakehouse_with_nothing_heavy_but_arrow_and_protobuf(
+def test_a_catalog_command_imports_only_arrow_and_protobuf_of_the_heavy_modules(
     lake: str, tmp_path: Path, name: str
 ) -> None:
     words = every_command(lake, tmp_path)[name][1:]
@@ -351,20 +351,20 @@ def test_a_command_about_rows_does_not_wait_for_spark(lake: str, words: tuple[st
     assert not imported_by(name, lake, *rest) & slow
 
 
-def test_two_commands_at_once_both_do_their_work(lake: str) -> None:
+def test_concurrent_commands_both_commit(lake: str) -> None:
     started = [spawn(["create", lake, f"at_once_{number}"]) for number in range(2)]
     assert [process.communicate(timeout=120) and process.returncode for process in started] == [0, 0]
     assert {"at_once_0", "at_once_1"} <= {one.name for one in mangrove.open(lake).namespaces()}
 
 
-def test_of_two_commands_that_make_the_same_thing_one_is_told(lake: str) -> None:
+def test_one_of_two_concurrent_creations_of_the_same_object_fails(lake: str) -> None:
     started = [spawn(["create", lake, "same"]) for _ in range(2)]
     told = [process.communicate(timeout=120)[1] for process in started]
     assert sorted(process.returncode for process in started) == [0, 1]
     assert sum("already" in one for one in told) == 1
 
 
-def test_a_reader_that_has_seen_enough_causes_no_complaint(lake: str) -> None:
+def test_a_closed_standard_output_causes_no_error_message(lake: str) -> None:
     process = spawn(["log", lake, "--limit", "1"])
     assert process.stdout is not None
     assert process.stderr is not None

@@ -66,7 +66,7 @@ def shop(lake: str, run: Any) -> str:
         (("ingest", "LAKE", "sales.orders", "./old"), ["file,./old"]),
     ],
 )  # fmt: skip
-def test_a_word_is_completed_by_what_the_lakehouse_holds(
+def test_a_word_is_completed_with_names_of_the_lakehouse(
     tab: Tab, shop: str, words: tuple[str, ...], offered: list[str]
 ) -> None:
     assert tab(*(shop if word == "LAKE" else word for word in words)) == offered
@@ -83,7 +83,7 @@ def test_the_lakehouse_of_the_environment_is_completed_too(
 
 
 @pytest.mark.parametrize("place", ["/no/such/lake", "ftp://nonsense", "s3://"])
-def test_what_cannot_be_opened_is_completed_by_nothing_and_without_a_word(tab: Tab, place: str) -> None:
+def test_completion_in_an_unreadable_lakehouse_is_empty_and_silent(tab: Tab, place: str) -> None:
     assert tab("show", place, "sal") == []
     assert tab("show", place, "--option", "nonsense", "sal") == []
 
@@ -103,7 +103,7 @@ def test_completing_lists_storage_at_most_once(tab: Tab, shop: str, monkeypatch:
     assert store.requests.bytes_written == 0
 
 
-ASKING = {
+COMPLETION_COMMANDS = {
     "bash": 'COMP_WORDS=(mangrove x); COMP_CWORD=1; _mangrove_completion mangrove; printf "%s\\n" "${COMPREPLY[@]}"',
     "fish": 'complete --do-complete "mangrove $TYPED"',
     # What zsh would show is printed instead, from the lists that its script has made.
@@ -118,8 +118,8 @@ BEFORE = {
 }
 
 
-@pytest.mark.parametrize("shell", ASKING)
-def test_a_real_shell_offers_what_it_is_told_also_behind_a_comma(
+@pytest.mark.parametrize("shell", COMPLETION_COMMANDS)
+def test_real_shells_offer_the_completions_also_after_a_comma(
     tab: Tab, run: Any, shop: str, shell: str, tmp_path: Path
 ) -> None:
     if shutil.which(shell) is None:
@@ -128,7 +128,7 @@ def test_a_real_shell_offers_what_it_is_told_also_behind_a_comma(
     script.write_text(run("completion", shell).out)
     program.write_text(f"#!/bin/sh\ncat {shlex.quote(str(told))}\n")
     program.chmod(0o755)
-    command = f"{BEFORE[shell]} source {shlex.quote(str(script))}; {ASKING[shell]}"
+    command = f"{BEFORE[shell]} source {shlex.quote(str(script))}; {COMPLETION_COMMANDS[shell]}"
     quiet = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
 
     def offered(*words: str) -> list[str]:
@@ -143,5 +143,5 @@ def test_a_real_shell_offers_what_it_is_told_also_behind_a_comma(
     assert offered("sh") == ["shell", "show"]
 
 
-def test_zsh_switches_completion_on_where_nobody_has(run: Any) -> None:
+def test_the_zsh_script_enables_completion_if_necessary(run: Any) -> None:
     assert "compinit; }\n    compdef _mangrove_completion mangrove\n" in run("completion", "zsh").out

@@ -31,7 +31,7 @@ def test_a_converted_lakehouse_has_the_same_history_and_rows(run: Any, lake: str
     assert (record.code, "record of a conversion" in record.out) == (0, True)
 
 
-def test_a_layout_and_its_format_revision_can_be_asked_for(run: Any, lake: str, tmp_path: Path) -> None:
+def test_the_target_layout_and_format_revision_can_be_chosen(run: Any, lake: str, tmp_path: Path) -> None:
     copy = str(tmp_path / "copy")
     done = run("convert", lake, copy, "--layout", "deltacat", "--revision", "2", "--history", "latest")
     assert done.code == 0, done.err
@@ -43,7 +43,7 @@ def test_a_layout_and_its_format_revision_can_be_asked_for(run: Any, lake: str, 
     assert "newer, older" in refused.err
 
 
-def test_a_place_that_is_taken_is_refused(run: Any, lake: str, tmp_path: Path) -> None:
+def test_an_existing_target_is_rejected(run: Any, lake: str, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     done = run("convert", lake, str(tmp_path / "taken"))

@@ -19,13 +19,13 @@ def amounts(run: Any, lake: str) -> dict[int, str]:
     return {row["id"]: row["amount"] for row in run("read", lake, "sales.orders", "--json").json}
 
 
-def test_an_update_changes_the_rows_that_are_meant_and_counts_them(run: Any, filled: str) -> None:
+def test_update_changes_and_counts_the_matching_rows(run: Any, filled: str) -> None:
     done = run("update", filled, "sales.orders", "--set", "amount=amount * 2", "--where", "id >= 2", "--json")
     assert (done.code, done.json["updated"]) == (0, 2)
     assert amounts(run, filled) == {1: "10.00", 2: "40.00", 3: "60.00"}
 
 
-def test_a_delete_takes_the_rows_that_are_meant_and_the_past_keeps_them(run: Any, filled: str) -> None:
+def test_delete_removes_the_matching_rows_except_from_earlier_versions(run: Any, filled: str) -> None:
     before = mangrove.open(filled).version
     done = run("delete", filled, "sales.orders", "customer = 'bo'")
     assert (done.code, done.out) == (0, f"1 row deleted in sales.orders, as of version {before + 1}\n")
@@ -44,14 +44,14 @@ def test_a_delete_takes_the_rows_that_are_meant_and_the_past_keeps_them(run: Any
         ("update", "sales.orders"),
     ],
 )
-def test_a_change_that_cannot_be_meant_is_refused(run: Any, filled: str, words: tuple[str, ...]) -> None:
+def test_an_invalid_update_or_delete_is_rejected(run: Any, filled: str, words: tuple[str, ...]) -> None:
     before = mangrove.open(filled).version
     done = run(words[0], filled, *words[1:])
     assert (done.code in (1, 2), done.out, done.err.count("\n")) == (True, "", 1), done.err
     assert mangrove.open(filled).version == before
 
 
-def test_all_tables_are_compacted_that_need_it(run: Any, filled: str, tmp_path: Path) -> None:
+def test_compact_rewrites_every_table_that_needs_it(run: Any, filled: str, tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text("id,customer,amount\n2,bo,25.00\n")
     assert run("ingest", filled, "sales.orders", str(tmp_path / "more.csv"), "--mode", "upsert").code == 0
     before = amounts(run, filled)
@@ -61,7 +61,7 @@ def test_all_tables_are_compacted_that_need_it(run: Any, filled: str, tmp_path: 
     assert run("compact", filled, "sales.orders", "--tree").code == 2
 
 
-def test_a_bounded_compaction_says_what_is_left(run: Any, filled: str, tmp_path: Path) -> None:
+def test_a_bounded_compaction_reports_the_remaining_work(run: Any, filled: str, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "more.csv").write_text(f"id,customer,amount\n{number},bo,25.00\n")
         assert run("ingest", filled, "sales.orders", str(tmp_path / "more.csv"), "--mode", "upsert").code == 0

@@ -31,17 +31,17 @@ def test_a_timeline_without_rollbacks_is_one_line() -> None:
     assert drawn([line(2), line(1), line(0)]) == ["● 2", "● 1", "● 0"]
 
 
-def test_what_a_rollback_took_back_stands_beside_the_line() -> None:
+def test_rolled_back_versions_are_drawn_in_a_second_lane() -> None:
     found = drawn([line(5), line(4, to=1), line(3), line(2), line(1), line(0)])
     assert found == ["● 5", "● 4", "├─╮", "│ ● 3", "│ ● 2", "├─╯", "● 1", "● 0"]
 
 
-def test_a_rollback_that_was_itself_taken_back_stands_two_lanes_away_and_ends_with_its_lane() -> None:
+def test_a_rolled_back_rollback_is_drawn_in_a_third_lane() -> None:
     found = drawn([line(5, to=2), line(4, to=0), line(3), line(2), line(1), line(0)])
     assert found == ["● 5", "├─╮", "│ ● 4", "│ ├─╮", "│ │ ● 3", "│ ├─╯", "├─╯", "● 2", "● 1", "● 0"]
 
 
-def test_the_log_shows_every_version_newest_first(run: Any, lake: str) -> None:
+def test_the_log_lists_every_version_newest_first(run: Any, lake: str) -> None:
     found = run("log", lake, "--json").json
     assert [one["version"] for one in found] == [3, 2, 1, 0]
     assert found[1]["message"] == "create table sales.orders"
@@ -49,13 +49,13 @@ def test_the_log_shows_every_version_newest_first(run: Any, lake: str) -> None:
     assert "create table sales.orders" in run("log", lake).out
 
 
-def test_the_log_can_be_cut(run: Any, lake: str) -> None:
+def test_the_log_accepts_limit_and_before(run: Any, lake: str) -> None:
     assert [one["version"] for one in run("log", lake, "--limit", "2", "--json").json] == [3, 2]
     assert [one["version"] for one in run("log", lake, "--before", "2", "--json").json] == [1, 0]
     assert run("log", lake, "--limit", "0").code == 2
 
 
-def test_a_rollback_brings_back_what_was_dropped_and_shows_in_the_graph(run: Any, lake: str) -> None:
+def test_a_rollback_restores_dropped_objects_and_is_drawn_in_the_graph(run: Any, lake: str) -> None:
     run("drop", lake, "sales", "--cascade")
     done = run("rollback", lake, "3", "--json")
     assert done.json == {"version": 5, "to": 3, "rolled_back_from": 4}
@@ -65,14 +65,14 @@ def test_a_rollback_brings_back_what_was_dropped_and_shows_in_the_graph(run: Any
     assert "│ ●" in graph
 
 
-def test_a_rollback_can_be_looked_at_before(run: Any, lake: str) -> None:
+def test_a_rollback_can_be_previewed(run: Any, lake: str) -> None:
     done = run("rollback", lake, "1", "--dry-run", "--json")
     dropped = [one["name"] for one in done.json["changes"] if one["change"] == "dropped"]
     assert dropped == ["sales.orders", "sales.daily"]
     assert mangrove.open(lake).version == 3
 
 
-def test_a_rollback_by_the_library_shows_in_the_graph_too(run: Any, lake: str) -> None:
+def test_a_rollback_by_the_library_is_drawn_in_the_graph(run: Any, lake: str) -> None:
     mangrove.open(lake).rollback(1)
     assert "├─╮" in run("log", lake, "--graph").out
     assert run("log", lake, "--json").json[0]["rolled_back_to"] == 1
@@ -83,7 +83,7 @@ def test_a_rollback_to_the_newest_version_is_refused(run: Any, lake: str) -> Non
     assert mangrove.open(lake).version == 3
 
 
-def test_a_diff_shows_namespaces_tables_columns_and_views_that_came(run: Any, lake: str) -> None:
+def test_a_diff_lists_added_namespaces_tables_columns_and_views(run: Any, lake: str) -> None:
     found = run("diff", lake, "0", "--json").json
     assert [(one["kind"], one["change"], one["name"]) for one in found["changes"]] == [
         ("namespace", "added", "sales"),
@@ -128,18 +128,18 @@ def test_a_renamed_table_is_one_change(run: Any, lake: str) -> None:
     assert (table["change"], table["name_before"], table["name"]) == ("renamed", "sales.orders", "sales.purchases")
 
 
-def test_a_diff_of_one_version_with_itself_says_that_nothing_differs(run: Any, lake: str) -> None:
+def test_a_diff_of_a_version_with_itself_reports_no_differences(run: Any, lake: str) -> None:
     assert "no differences" in run("diff", lake, "2", "2").out
 
 
 @pytest.mark.parametrize("words", [("diff", "99"), ("diff", "1", "99"), ("rollback", "99"), ("ls", "--at", "99")])
-def test_a_version_that_is_not_there_is_named(run: Any, lake: str, words: tuple[str, ...]) -> None:
+def test_the_error_names_a_missing_version(run: Any, lake: str, words: tuple[str, ...]) -> None:
     done = run(words[0], lake, *words[1:])
     assert (done.code, done.out) == (1, "")
     assert "version 99" in done.err
 
 
-def test_a_time_that_is_none_is_refused(run: Any, lake: str) -> None:
+def test_an_invalid_time_is_rejected(run: Any, lake: str) -> None:
     done = run("show", lake, "--at", "2026-13-45")
     assert (done.code, "2026-13-45" in done.err) == (2, True)
 
@@ -153,7 +153,7 @@ def test_an_export_opens_as_a_lakehouse_and_keeps_its_version(run: Any, lake: st
     assert run("ls", lake, "sales", "--at", "year-end", "--json").json == run("ls", copy, "sales", "--json").json
 
 
-def test_a_version_can_be_named_without_a_copy_and_the_name_forgotten(run: Any, lake: str) -> None:
+def test_an_export_without_a_copy_names_a_version_until_it_is_dropped(run: Any, lake: str) -> None:
     assert run("export", lake, "before", "--at", "1").code == 0
     assert run("show", lake, "--at", "before", "--json").json["version"] == 1
     assert run("export", lake, "before", "--drop").code == 0
@@ -162,7 +162,9 @@ def test_a_version_can_be_named_without_a_copy_and_the_name_forgotten(run: Any, 
 
 
 @pytest.mark.parametrize("words", [("show", "--at", "nonsense"), ("rollback", "nonsense"), ("diff", "nonsense")])
-def test_a_word_that_is_no_moment_is_told_what_would_be_one(run: Any, lake: str, words: tuple[str, ...]) -> None:
+def test_the_error_for_an_invalid_as_of_value_lists_the_valid_forms(
+    run: Any, lake: str, words: tuple[str, ...]
+) -> None:
     done = run(words[0], lake, *words[1:])
     assert (done.code, done.out) == (1, "")
     assert "export 'nonsense' does not exist" in done.err
@@ -180,7 +182,7 @@ def test_undo_reverts_one_version_and_keeps_later_ones(run: Any, lake: str) -> N
     assert (newest["message"], newest["author"]) == ("the wrong name", "ana")
 
 
-def test_undo_refuses_what_a_later_version_changed_and_changes_nothing(run: Any, lake: str) -> None:
+def test_undo_rejects_objects_that_a_later_version_changed_and_changes_nothing(run: Any, lake: str) -> None:
     assert run("alter", lake, "sales", "--property", "owner=bo").code == 0
     before = mangrove.open(lake).version
     done = run("undo", lake, "1")
@@ -203,7 +205,7 @@ def test_a_tag_names_a_version_for_every_command_and_is_never_moved(run: Any, la
 @pytest.mark.parametrize(
     "words", [("--drop",), ("x", "--drop", "--at", "1"), ("--at", "1"), ("7up",), ("x", "--at", "99")]
 )
-def test_a_tag_that_cannot_be_meant_is_refused_and_changes_nothing(run: Any, lake: str, words: tuple[str, ...]) -> None:
+def test_an_invalid_tag_is_rejected_and_changes_nothing(run: Any, lake: str, words: tuple[str, ...]) -> None:
     before = mangrove.open(lake).version
     done = run("tag", lake, *words)
     assert (done.code in (1, 2), done.out, done.err.count("\n")) == (True, "", 1)

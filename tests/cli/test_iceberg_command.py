@@ -16,7 +16,7 @@ def test_the_command_prints_an_address_that_opens(run: Any, lake: str) -> None:
     assert "StaticTable.from_metadata" in second
 
 
-def test_the_command_shows_a_past_version(run: Any, lake: str) -> None:
+def test_the_command_publishes_an_earlier_version(run: Any, lake: str) -> None:
     opened = mangrove.open(lake)
     table = opened.create_table("sales.shown", as_=[{"id": 1}])
     before = opened.version
@@ -26,7 +26,7 @@ def test_the_command_shows_a_past_version(run: Any, lake: str) -> None:
     assert told["metadata"] == opened.at(before).table("sales.shown").iceberg()
 
 
-def test_a_table_that_is_not_there_is_told_of(run: Any, lake: str) -> None:
+def test_a_missing_table_is_reported(run: Any, lake: str) -> None:
     told = run("iceberg", lake, "sales.nothing")
     assert told.code == 1
     assert "nothing" in told.err

@@ -50,7 +50,7 @@ def test_files_of_other_programs_can_be_inspected(fixture: str) -> None:
     assert len(kinds) >= 3
 
 
-def test_a_root_node_shows_its_version_system_rows_and_messages(run: Any, lake: str) -> None:
+def test_a_root_node_is_displayed_with_version_system_rows_and_messages(run: Any, lake: str) -> None:
     root = f"{lake}/_11000000000000000000000000000000.ipc"
     drawn = run("inspect", root).out
     for wanted in ("root node of version 3", "previous_root", "create view sales.daily", "table sales orders"):
@@ -60,7 +60,7 @@ def test_a_root_node_shows_its_version_system_rows_and_messages(run: Any, lake: 
     assert facts["fields"]["commit_message"] == "create view sales.daily"
 
 
-def test_a_guard_shows_the_commit_and_the_index_in_words(run: Any, tmp_path: Path) -> None:
+def test_a_guard_is_displayed_with_its_commit_and_decoded_index(run: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "catalog")
     assert run("init", place, "--layout", "deltacat").code == 0
     assert run("create", place, "sales").code == 0
@@ -72,7 +72,7 @@ def test_a_guard_shows_the_commit_and_the_index_in_words(run: Any, tmp_path: Pat
     assert '"bytes"' not in run("inspect", guard).out
 
 
-def test_a_definition_shows_the_object_in_its_node_and_in_a_file_of_its_own(run: Any, lake: str) -> None:
+def test_a_definition_is_displayed_from_its_node_and_from_its_own_file(run: Any, lake: str) -> None:
     names = [f"a_column_with_a_long_name_{number}" for number in range(40)]
     assert run("create", lake, "sales.wide", "--schema", ", ".join(f"{name} int" for name in names)).code == 0
     rows = run("inspect", f"{lake}/_11000000000000000000000000000000.ipc", "--json").json["buffer"]
@@ -84,7 +84,7 @@ def test_a_definition_shows_the_object_in_its_node_and_in_a_file_of_its_own(run:
     assert [column["name"] for column in facts["fields"]["schema"]["columns"]] == names
 
 
-def test_a_definition_that_was_changed_is_an_error_that_names_it(run: Any, lake: str) -> None:
+def test_the_error_names_a_modified_definition(run: Any, lake: str) -> None:
     schema = ", ".join(f"a_column_with_a_long_name_{number} int" for number in range(40))
     assert run("create", lake, "sales.wide", "--schema", schema).code == 0
     (path,) = Path(lake).rglob("*tableversion*.binpb")
@@ -95,7 +95,7 @@ def test_a_definition_that_was_changed_is_an_error_that_names_it(run: Any, lake:
     assert (done.code, path.name in done.err) == (1, True)
 
 
-def test_a_hint_that_cannot_be_read_is_called_harmless(run: Any, tmp_path: Path) -> None:
+def test_an_unreadable_hint_is_reported_as_harmless(run: Any, tmp_path: Path) -> None:
     (tmp_path / "_latest_hint.txt").write_text("?")
     assert "harmless" in run("inspect", f"{tmp_path}/_latest_hint.txt").out
 
@@ -107,7 +107,7 @@ def test_a_damaged_node_is_an_error_that_names_it(run: Any, lake: str) -> None:
     assert (done.code, path.name in done.err) == (1, True)
 
 
-def test_what_is_no_file_of_a_layout_is_refused(run: Any, tmp_path: Path) -> None:
+def test_a_file_that_belongs_to_no_layout_is_rejected(run: Any, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert run("inspect", str(tmp_path / "notes.txt")).code == 2
     assert run("inspect", str(tmp_path / "missing.ipc")).code == 1
@@ -116,7 +116,7 @@ def test_what_is_no_file_of_a_layout_is_refused(run: Any, tmp_path: Path) -> Non
         inspect_file("/lake/data/x.parquet", b"PAR1....PAR1")
 
 
-def test_a_message_of_another_program_is_shown_by_its_fields() -> None:
+def test_a_message_of_another_program_is_displayed_by_its_fields() -> None:
     inner = bytes([0x0A, 0x01, 0x00])
     data = bytes([0x08, 0x05, 0x12, len(inner)]) + inner + bytes([0x1D, 1, 2, 3, 4])
     assert decode_wire_fields(data, "here") == [

@@ -41,7 +41,7 @@ OPENING = [name for name in COMMANDS if name not in WITHOUT_LAKE | {"init"}]
 
 
 @pytest.mark.parametrize("name", OPENING)
-def test_a_place_without_a_lakehouse_is_said_to_be_one(run: Any, tmp_path: Path, name: str) -> None:
+def test_a_location_without_a_lakehouse_is_reported(run: Any, tmp_path: Path, name: str) -> None:
     done = run(name, str(tmp_path / "none"), *REST.get(name, []))
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1), done.err
     assert "no lakehouse" in done.err
@@ -58,7 +58,7 @@ def test_a_file_in_the_place_of_a_folder_is_named(run: Any, tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_option_that_nobody_knows_is_refused_with_the_way_to_the_help(run: Any, lake: str, name: str) -> None:
+def test_the_error_for_an_unknown_option_refers_to_the_help(run: Any, lake: str, name: str) -> None:
     before = mangrove.open(lake).version
     done = run(name, lake, *REST.get(name, []), "--nosuch")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
@@ -85,7 +85,9 @@ def test_an_option_that_nobody_knows_is_refused_with_the_way_to_the_help(run: An
         ("inspect", "{lake}"), ("inspect", "/"), ("inspect", "nosuch"), ("log", "{lake}", "--before", "x"),
     ],
 )  # fmt: skip
-def test_nonsense_is_one_sentence_and_changes_nothing(run: Any, lake: str, words: tuple[str, ...]) -> None:
+def test_an_invalid_argument_is_reported_in_one_sentence_and_changes_nothing(
+    run: Any, lake: str, words: tuple[str, ...]
+) -> None:
     before = mangrove.open(lake).version
     done = run(*(word.format(lake=lake) for word in words))
     assert done.code in (1, 2)

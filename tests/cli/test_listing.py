@@ -37,9 +37,7 @@ def terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("words", [[], ["s"]])
-def test_a_terminal_shows_the_first_of_many_and_says_how_to_see_more(
-    large: str, terminal: Any, words: list[str]
-) -> None:
+def test_a_terminal_lists_the_first_entries_and_how_to_see_more(large: str, terminal: Any, words: list[str]) -> None:
     shown = terminal("ls", large, *words).out.splitlines()
     assert f"the first {LINES_MAX}; there are more: use --limit" in shown[-1]
     assert sum("0" in line for line in shown[:-1]) == LINES_MAX
@@ -55,14 +53,14 @@ def test_a_pipe_gets_every_name(large: str, run: Any) -> None:
     assert "there are more" not in shown
 
 
-def test_a_limit_says_that_there_is_more_only_where_there_is(large: str, run: Any) -> None:
+def test_a_limit_reports_more_entries_only_if_they_exist(large: str, run: Any) -> None:
     assert "the first 2; there are more" in run("ls", large, "s", "--limit", "2").out
     assert len(run("ls", large, "s", "--limit", "2", "--json").json) == 2
     assert "there are more" not in run("ls", large, "s", "--limit", "1", "--prefix", "v").out
     assert "there are more" in run("ls", large, "s", "--limit", "0").out
 
 
-def test_the_log_shows_fifty_versions_and_gives_all_of_them_as_json(tmp_path: Path, run: Any) -> None:
+def test_the_log_lists_fifty_versions_as_text_and_all_as_json(tmp_path: Path, run: Any) -> None:
     lake = mangrove.create(tmp_path / "lake")
     for number in range(55):
         lake.create_namespace(f"n{number}")
@@ -75,7 +73,7 @@ def test_the_log_shows_fifty_versions_and_gives_all_of_them_as_json(tmp_path: Pa
     assert len(run("log", place, "--json", "--limit", "3").json) == 3
 
 
-def test_a_diff_of_very_much_is_cut_on_a_terminal_alone(large: str, terminal: Any) -> None:
+def test_a_long_diff_is_truncated_only_on_a_terminal(large: str, terminal: Any) -> None:
     shown = terminal("diff", large, "0").out.splitlines()
     every = terminal("diff", large, "0", "--json").json["changes"]
     assert len(every) == 2 * MANY + 2
@@ -83,7 +81,7 @@ def test_a_diff_of_very_much_is_cut_on_a_terminal_alone(large: str, terminal: An
     assert len(shown) == LINES_MAX + 2
 
 
-def test_a_check_that_finds_very_much_still_ends_with_its_verdict(tmp_path: Path, terminal: Any) -> None:
+def test_a_check_with_many_problems_still_ends_with_its_result(tmp_path: Path, terminal: Any) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     with lake.transaction() as transaction:

@@ -17,7 +17,7 @@ def test_a_sound_lakehouse_passes_the_check(run: Any, lake: str) -> None:
     assert "no problem" in run("check", lake, "--sample", "2").out
 
 
-def test_a_missing_file_is_found_and_the_exit_code_says_so(run: Any, lake: str) -> None:
+def test_check_finds_a_missing_file_and_fails(run: Any, lake: str) -> None:
     # Short definitions lie in the tree itself.
     assert run("create", lake, "sales.long", "--schema", "id bigint", "--property", f"note={'x' * 2000}").code == 0
     definitions = [path for path in Path(lake).rglob("*.binpb") if not path.name.startswith("_lakehouse_def")]
@@ -29,7 +29,7 @@ def test_a_missing_file_is_found_and_the_exit_code_says_so(run: Any, lake: str) 
     assert run("check", lake, "--json").json["problems"]
 
 
-def test_a_lakehouse_that_cannot_be_opened_is_checked_all_the_same(run: Any, lake: str) -> None:
+def test_check_works_on_a_lakehouse_that_cannot_be_opened(run: Any, lake: str) -> None:
     (definition,) = Path(lake).glob("_lakehouse_def_*")
     definition.unlink()
     assert run("ls", lake).code == 1
@@ -52,13 +52,13 @@ def test_a_wrong_hint_is_repaired(run: Any, lake: str, tmp_path: Path) -> None:
     assert hint.read_text() == "3"
 
 
-def test_a_store_can_be_raced(run: Any, lake: str) -> None:
+def test_check_can_test_the_store_for_exclusive_creates(run: Any, lake: str) -> None:
     done = run("check", lake, "--store", "--json")
     assert (done.code, done.json["is_sound"]) == (0, True)
     assert list(Path(lake).rglob("*probe*")) == []
 
 
-def test_old_versions_expire_and_vacuum_deletes_what_only_they_needed(run: Any, tmp_path: Path) -> None:
+def test_vacuum_deletes_files_that_only_expired_versions_reference(run: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "lake")
     assert run("init", place, "--keep", "1ms").code == 0
     for number in range(6):
@@ -96,9 +96,7 @@ def test_an_older_lakehouse_is_upgraded_once(run: Any, tmp_path: Path) -> None:
     assert [one["name"] for one in run("ls", place, "--json").json] == ["sales"]
 
 
-def test_an_export_that_is_repeated_after_a_commit_says_which_version_it_is(
-    run: Any, lake: str, tmp_path: Path
-) -> None:
+def test_repeating_an_export_after_a_commit_reports_its_version(run: Any, lake: str, tmp_path: Path) -> None:
     words = ("export", lake, "year-end", "--to", str(tmp_path / "copy"))
     held = run(*words, "--json").json["export"]["version"]
     assert run(*words).code == 0
@@ -109,7 +107,7 @@ def test_an_export_that_is_repeated_after_a_commit_says_which_version_it_is(
     assert run(*words, "--at", str(held)).code == 0
 
 
-def test_a_clock_that_was_ahead_is_reported_and_repaired(run: Any, lake: str) -> None:
+def test_versions_dated_in_the_future_are_reported_and_repaired(run: Any, lake: str) -> None:
     assert "nothing to repair" in run("repair-clock", lake).out
     ahead = Clock(now_millis=8_000_000_000_000)
     open_on_store(build_deterministic_effects(open_store(lake), ahead, first_id=10**9)).create_namespace("later")

@@ -32,7 +32,7 @@ def orders(lake: str, run: Any, tmp_path: Path) -> str:
     return lake
 
 
-def test_rows_of_every_kind_of_file_come_out_as_they_went_in(run: Any, orders: str, tmp_path: Path) -> None:
+def test_rows_of_every_file_format_round_trip(run: Any, orders: str, tmp_path: Path) -> None:
     for name, rows in (("a.csv", 2), ("c.parquet", 2)):
         assert run("ingest", orders, "sales.rows", str(tmp_path / name), "--json").json["rows"] == rows
     assert run("ingest", orders, "sales.rows", str(tmp_path / "b.jsonl"), "--mode", "upsert").code == 0
@@ -44,7 +44,7 @@ def test_rows_of_every_kind_of_file_come_out_as_they_went_in(run: Any, orders: s
     assert (found[3]["name"], found[7]["name"], sorted(found)) == ("cy", "x", [1, 2, 3, 7, 8])
 
 
-def test_a_number_that_is_none_stays_so_in_csv_and_is_text_in_json(run: Any, lake: str, tmp_path: Path) -> None:
+def test_nan_round_trips_in_csv_and_is_text_in_json(run: Any, lake: str, tmp_path: Path) -> None:
     assert run("create", lake, "sales.lab", "--schema", "id int, x double, y float, n int, name string").code == 0
     (tmp_path / "x.csv").write_text(
         "id,x,y,n,name\n1,NaN,nan,1,NaN\n2,,,,\n3,NA,NULL,NaN,NA\n4,inf, -Infinity,2,x\n5, 1.5 ,-2.5, 3,y\n"
@@ -61,7 +61,7 @@ def test_a_number_that_is_none_stays_so_in_csv_and_is_text_in_json(run: Any, lak
     ]  # fmt: skip
 
 
-def test_a_moment_without_a_zone_in_csv_is_in_utc(run: Any, orders: str, tmp_path: Path) -> None:
+def test_a_timestamp_without_a_zone_in_csv_is_in_utc(run: Any, orders: str, tmp_path: Path) -> None:
     (tmp_path / "ts.csv").write_text(
         "id,ts\n1,2026-01-01 10:00:00\n2,2026-01-01T10:00:00+01:00\n3,\n4, 2026-01-01 \n5,2026-01-01T10:00:00.5Z\n"
     )
@@ -94,7 +94,7 @@ def test_several_files_are_one_commit(run: Any, orders: str, tmp_path: Path) -> 
     assert change["rows_added"] == 4
 
 
-def test_a_file_takes_the_place_of_the_partitions_that_its_rows_lie_in(run: Any, lake: str, tmp_path: Path) -> None:
+def test_an_overwrite_replaces_the_partitions_of_the_rows_in_the_file(run: Any, lake: str, tmp_path: Path) -> None:
     assert run("create", lake, "sales.days", "--schema", "day date, n int", "--partition-by", "day").code == 0
     (tmp_path / "all.csv").write_text("day,n\n2026-01-01,1\n2026-01-02,2\n2026-01-02,3\n")
     (tmp_path / "new.csv").write_text("day,n\n2026-01-02,20\n")
@@ -115,7 +115,7 @@ def test_read_chooses_columns_rows_and_versions(run: Any, orders: str, tmp_path:
     assert "ana" in run("read", orders, "sales.rows").out
 
 
-def test_a_table_is_compacted_and_holds_the_same(run: Any, orders: str, tmp_path: Path) -> None:
+def test_compact_keeps_the_rows_of_a_table(run: Any, orders: str, tmp_path: Path) -> None:
     run("ingest", orders, "sales.rows", str(tmp_path / "a.csv"))
     run("ingest", orders, "sales.rows", str(tmp_path / "b.jsonl"), "--mode", "upsert")
     before = run("read", orders, "sales.rows", "--json").json
@@ -142,7 +142,7 @@ def test_a_table_is_compacted_and_holds_the_same(run: Any, orders: str, tmp_path
         ("x.txt", b"1", ".parquet"),
     ],
 )
-def test_a_file_that_does_not_fit_changes_nothing(
+def test_a_file_with_an_incompatible_schema_changes_nothing(
     run: Any, orders: str, tmp_path: Path, name: str, content: bytes, told: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -152,7 +152,7 @@ def test_a_file_that_does_not_fit_changes_nothing(
     assert mangrove.open(orders).version == before
 
 
-def test_a_predicate_that_cannot_be_meant_is_refused(run: Any, orders: str) -> None:
+def test_an_invalid_predicate_is_rejected(run: Any, orders: str) -> None:
     assert run("read", orders, "sales.rows", "--where", "amount >").code == 2
     assert run("read", orders, "sales.nothing").code == 1
 
@@ -186,9 +186,7 @@ def test_a_folder_as_spark_lays_it_out_is_ingested_with_the_values_of_its_folder
         ("", "has no file with suffix"),
     ],
 )
-def test_a_folder_that_cannot_be_meant_changes_nothing(
-    run: Any, orders: str, tmp_path: Path, folders: str, told: str
-) -> None:
+def test_an_invalid_folder_changes_nothing(run: Any, orders: str, tmp_path: Path, folders: str, told: str) -> None:
     before = mangrove.open(orders).version
     folder = tmp_path / "old" / folders
     folder.mkdir(parents=True)
@@ -228,7 +226,7 @@ def test_times_outside_the_years_of_the_calendar_are_read_as_text(lake: str, run
         ("a.pq", b"PAR1 nothing PAR1", "smaller than the size reported by footer"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused_by_row_column_and_remedy(
+def test_the_error_for_an_unreadable_file_names_row_column_and_remedy(
     orders: str, run: Any, tmp_path: Path, name: str, data: bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
@@ -239,7 +237,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_row_column_and_remedy(
     assert mangrove.open(orders).version == before
 
 
-def test_what_is_no_file_or_lies_below_one_is_said_to_be_so(orders: str, run: Any, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_reported(orders: str, run: Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     assert "is neither a file nor a folder; copy" in run("ingest", orders, "sales.rows", str(tmp_path / "pipe.csv")).err
     for command in (["ingest", orders, "sales.rows"], ["inspect"], ["sql", orders, "--file"]):
@@ -249,7 +247,7 @@ def test_what_is_no_file_or_lies_below_one_is_said_to_be_so(orders: str, run: An
         assert "a.csv is a file, not a folder" in done.err
 
 
-def test_damaged_rows_are_told_in_one_line(orders: str, run: Any, tmp_path: Path) -> None:
+def test_damaged_rows_are_reported_in_one_line(orders: str, run: Any, tmp_path: Path) -> None:
     assert run("ingest", orders, "sales.rows", str(tmp_path / "a.csv")).code == 0
     (file,) = Path(orders).rglob("*.parquet")
     whole = file.read_bytes()

@@ -68,7 +68,7 @@ def test_a_table_without_rows_is_valid_in_every_format(run: Any, lake: str, tmp_
         (("--format", "xml"), "xml"),
     ],
 )
-def test_an_output_that_cannot_be_written_is_one_sentence(
+def test_an_unwritable_output_is_reported_in_one_sentence(
     run: Any, typed: str, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     done = run("read", typed, "sales.typed", *(word.format(tmp=tmp_path) for word in words))

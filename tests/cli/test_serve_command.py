@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 
-def test_a_served_lakehouse_answers_on_the_announced_address_and_stops_on_ctrl_c(lake: str) -> None:
+def test_serve_listens_on_the_printed_address_and_stops_on_ctrl_c(lake: str) -> None:
     command = [
         sys.executable,
         "-c",
@@ -38,7 +38,7 @@ PROGRAMS = ("from mangrove.cli.main import main; main()", "from mangrove.server.
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_people_are_told_both_addresses(lake: str, program: str) -> None:
+def test_serve_prints_the_explorer_and_catalog_addresses(lake: str, program: str) -> None:
     words = ["serve", lake] if "cli" in program else [lake]
     command = [sys.executable, "-c", program, *words, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
@@ -64,7 +64,7 @@ def test_people_are_told_both_addresses(lake: str, program: str) -> None:
         (("--max-connections-per-peer", "0"), 2, "max-connections-per-peer"),
     ],
 )
-def test_what_cannot_be_served_is_refused(run: Any, lake: str, words: tuple[str, ...], code: int, told: str) -> None:
+def test_invalid_serve_options_are_rejected(run: Any, lake: str, words: tuple[str, ...], code: int, told: str) -> None:
     done = run("serve", lake, *words)
     assert (done.code, done.out) == (code, "")
     assert told in done.err

@@ -52,9 +52,7 @@ def filled(place: str, **options: Any) -> mangrove.Lakehouse:
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
 @pytest.mark.parametrize("mode", ["minimal", "partial"])
-def test_an_export_that_is_not_full_is_served_on_top_of_where_it_came_from(
-    tmp_path: Path, layout: str, mode: str
-) -> None:
+def test_a_partial_export_is_served_together_with_its_source(tmp_path: Path, layout: str, mode: str) -> None:
     tables = ["sales.orders"] if mode == "partial" else []
     lake = filled(str(tmp_path / "lake"), layout=layout)
     lake.maintenance.export(str(tmp_path / "copy"), name="copy", mode=mode, tables=tables)
@@ -66,7 +64,7 @@ def test_an_export_that_is_not_full_is_served_on_top_of_where_it_came_from(
         assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 
-def test_a_server_remembers_in_its_cache_and_counts_what_the_bucket_was_asked(tmp_path: Path) -> None:
+def test_a_server_uses_its_cache_and_counts_the_requests_to_the_bucket(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     with S3Server() as bucket:
         filled("s3://bucket/lake", storage_options=bucket.options)

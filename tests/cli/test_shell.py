@@ -54,7 +54,7 @@ def test_return_ends_the_input_only_where_a_statement_ends(text: str, whole: boo
     assert is_input_complete(text) is whole
 
 
-def test_a_short_command_that_is_none_is_refused_with_the_way_to_the_list() -> None:
+def test_the_error_for_an_unknown_meta_command_refers_to_the_list() -> None:
     with pytest.raises(InvalidInputError, match=r"\\\? lists"):
         parse_meta_command("\\nosuch")
 
@@ -74,7 +74,7 @@ def test_completion_offers_names_columns_of_named_tables_and_keywords() -> None:
     assert offered("") == []
 
 
-def test_the_prompt_shows_an_open_transaction(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_prompt_marks_an_open_transaction(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     assert format_prompt(shell.sql_session.namespace, shell.sql_session.isolation) == "default> "
     assert shell.answer("begin isolation level serializable;")
     assert format_prompt(shell.sql_session.namespace, shell.sql_session.isolation) == "default*serializable> "
@@ -87,7 +87,7 @@ def test_the_prompt_shows_an_open_transaction(shell: Shell, capsys: pytest.Captu
     assert "more" not in {one.name for one in shell.sql_session.lake.namespaces()}
 
 
-def test_short_commands_answer(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_meta_commands_print_results(shell: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "make.sql").write_text("create namespace made;\ncreate table made.t (id bigint);\n")
     for line in (
         "\\d",
@@ -113,13 +113,13 @@ def test_short_commands_answer(shell: Shell, tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     "line", ["\\nosuch", "\\use", "\\use nosuch", "\\t nosuch", "\\d nosuch.x", "drop table nosuch.x;"]
 )
-def test_the_conversation_goes_on_after_an_error(shell: Shell, capsys: pytest.CaptureFixture[str], line: str) -> None:
+def test_the_session_continues_after_an_error(shell: Shell, capsys: pytest.CaptureFixture[str], line: str) -> None:
     assert shell.answer(line)
     told = capsys.readouterr()
     assert (told.out, bool(told.err)) == ("", True)
 
 
-def test_a_cancelled_statement_leaves_nothing_behind(
+def test_a_cancelled_statement_changes_nothing(
     shell: Shell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> Any:
@@ -194,7 +194,7 @@ def test_a_statement_is_cancelled_again_until_it_has_ended() -> None:
 
 
 @pytest.mark.usefixtures("keys_interrupt")
-def test_a_second_ctrl_c_returns_at_once_from_work_that_does_not_end() -> None:
+def test_a_second_ctrl_c_abandons_a_statement_that_does_not_end() -> None:
     end = threading.Event()
 
     def work() -> None:
@@ -209,7 +209,7 @@ def test_a_second_ctrl_c_returns_at_once_from_work_that_does_not_end() -> None:
 
 
 @pytest.mark.usefixtures("keys_interrupt")
-def test_no_statement_of_a_script_begins_after_ctrl_c(shell: Shell) -> None:
+def test_ctrl_c_stops_the_remaining_statements_of_a_script(shell: Shell) -> None:
     conversation = shell.conversation
 
     def work() -> None:
@@ -225,7 +225,7 @@ def test_no_statement_of_a_script_begins_after_ctrl_c(shell: Shell) -> None:
 
 
 @dataclass(frozen=True)
-class HeldSession(CommandContext):
+class BlockedSession(CommandContext):
     """Presses Ctrl-C twice when a statement is about to commit, and lets it go on when it was abandoned."""
 
     holds_behind_gate: bool = False
@@ -253,10 +253,10 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.usefixtures("keys_interrupt")
 @pytest.mark.parametrize("behind_gate", [False, True])
-def test_a_statement_that_was_abandoned_before_its_commit_never_commits_and_a_later_one_is_reported_as_unknown(
+def test_a_statement_abandoned_before_its_commit_never_commits_and_later_its_outcome_is_unknown(
     lake: str, capsys: pytest.CaptureFixture[str], behind_gate: bool
 ) -> None:
-    session = HeldSession(holds_behind_gate=behind_gate)
+    session = BlockedSession(holds_behind_gate=behind_gate)
     shell = shell_on(session, lake)
     abandoned = shell.conversation
     session.begun.append(abandoned.cancelling)
@@ -274,7 +274,7 @@ def test_a_statement_that_was_abandoned_before_its_commit_never_commits_and_a_la
     assert capsys.readouterr().out.count("late") == 0
 
 
-def test_the_shell_wants_a_terminal_and_programs_are_sent_to_sql(run: Any, lake: str) -> None:
+def test_the_shell_requires_a_terminal_and_refers_programs_to_sql(run: Any, lake: str) -> None:
     done = run("shell", lake)
     assert (done.code, "mangrove sql" in done.err) == (2, True)
     assert run("shell", lake, "--json").code == 2
@@ -291,7 +291,7 @@ def duck_shell(lake: str) -> Iterator[Shell]:
     shell.conversation.cancelling.stop()
 
 
-def test_modes_change_the_format_of_results(duck_shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_mode_sets_the_result_format(duck_shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     query = "select id, customer from sales.orders where id < 1;"
     for mode, expected in (
         ("csv", "id,customer\n0,ana\n"),
@@ -347,9 +347,7 @@ def test_copy_writes_queries_to_files_and_appends_files_to_tables(
 @pytest.mark.parametrize(
     "argument", ["", "sales.orders", "sales.orders to x.txt", "(select 1) from x.csv", "sales.orders from none.csv"]
 )
-def test_a_copy_that_cannot_be_meant_is_refused(
-    duck_shell: Shell, capsys: pytest.CaptureFixture[str], argument: str
-) -> None:
+def test_an_invalid_copy_is_rejected(duck_shell: Shell, capsys: pytest.CaptureFixture[str], argument: str) -> None:
     assert duck_shell.answer(f"\\copy {argument}")
     printed = capsys.readouterr()
     assert (printed.out, bool(printed.err)) == ("", True)

@@ -83,7 +83,7 @@ def test_the_state_of_a_version_is_set_by_its_name_or_canonical_string(run: Any,
     assert "[VERSION=]STATE..." in run("set-state", "--help").out
 
 
-def test_a_table_without_an_active_version_is_described_with_what_to_do(run: Any, lake: str) -> None:
+def test_a_table_without_an_active_version_is_described_with_a_remedy(run: Any, lake: str) -> None:
     run("create-version", lake, "sales.orders")
     run("set-state", lake, "sales.orders", "1=beta")
     statement = (

@@ -68,14 +68,14 @@ def test_no_line_is_wider_than_the_terminal(lake: str, words: list[str], columns
     assert [line for line in shown.splitlines() if cell_len(line) > columns and uri not in line] == []
 
 
-def test_a_terminal_shows_colours_unless_nobody_wants_them(lake: str) -> None:
+def test_a_terminal_has_colours_unless_they_are_disabled(lake: str) -> None:
     words = ["ls", lake]
     assert "\x1b[" in on_terminal(words, 80)
     assert "\x1b[" not in on_terminal(words, 80, NO_COLOR="1")
     assert "\x1b[" not in on_terminal(words, 80, TERM="dumb")
 
 
-def test_a_stream_without_unicode_shows_everything_and_json_stays_json(lake: str) -> None:
+def test_an_output_without_unicode_loses_nothing_and_json_stays_valid(lake: str) -> None:
     subprocess.run([*COMMAND, "create", lake, "straße"], check=True, capture_output=True, env=environment())
     plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     for words in (["ls", lake], ["log", lake, "--graph"], ["tree", lake], ["show", lake, "sales.orders"]):
@@ -87,14 +87,14 @@ def test_a_stream_without_unicode_shows_everything_and_json_stays_json(lake: str
 
 
 @pytest.mark.parametrize("words", [["log"], ["read", "sales.orders"], ["show", "sales.orders", "--json"]], ids=" ".join)
-def test_a_pipe_that_closes_early_causes_no_complaint(lake: str, words: list[str]) -> None:
+def test_a_pipe_that_closes_early_causes_no_error_message(lake: str, words: list[str]) -> None:
     line = " ".join(["exec", '"$@"', "|", "head", "-c", "1"])
     script = ["bash", "-c", line, "bash", *COMMAND, words[0], lake, *words[1:]]
     done = subprocess.run(script, capture_output=True, text=True, env=environment(), check=False)
     assert done.stderr == ""
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence_with_what_to_do() -> None:
+def test_an_unwritable_folder_is_reported_in_one_sentence_with_a_remedy() -> None:
     done = subprocess.run(
         [*COMMAND, "init", "/proc/lake"], capture_output=True, text=True, env=environment(), check=False
     )

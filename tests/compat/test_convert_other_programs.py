@@ -44,7 +44,7 @@ def _sound(report: ConvertReport) -> ConvertReport:
         ("trinitylake-java", 3, {"namespace": 1, "table": 2}),
     ],
 )
-def test_what_another_program_wrote_becomes_ours_version_by_version(
+def test_lakehouses_of_other_programs_are_converted_version_by_version(
     name: str, versions: int, held: dict[str, int], layout: str
 ) -> None:
     store = MemoryStore("memory://converted/")
@@ -61,7 +61,7 @@ def test_what_another_program_wrote_becomes_ours_version_by_version(
 
 
 @pytest.mark.parametrize("name", ["olympia-java", "trinitylake-java"])
-def test_a_lakehouse_that_can_only_be_read_is_exported_without_a_trace_in_it(name: str) -> None:
+def test_exporting_a_read_only_lakehouse_writes_nothing_to_it(name: str) -> None:
     source = _source(name)
     before = sorted(path for path in (FIXTURES / name).rglob("*") if path.is_file())
     store = MemoryStore("memory://copy/")

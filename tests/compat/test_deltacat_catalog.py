@@ -95,7 +95,7 @@ def _rows(root: Path, snapshot: MetastoreSnapshot, name: TableLocator) -> list[d
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
 
 
-def test_the_current_state_is_what_deltacat_left(root: Path, catalog: DeltaCatMetastore) -> None:
+def test_the_current_state_equals_the_one_of_deltacat(root: Path, catalog: DeltaCatMetastore) -> None:
     newest = catalog.latest()
     assert (catalog.revision.name, newest.version) == ("2", _RENAMED)
     assert [str(way) for way, _ in newest.children(Kind.NAMESPACE, None)] == ["default", "sales2"]
@@ -112,7 +112,7 @@ def test_the_current_state_is_what_deltacat_left(root: Path, catalog: DeltaCatMe
     ]
 
 
-def test_every_version_is_what_deltacat_had_then(root: Path, catalog: DeltaCatMetastore) -> None:
+def test_every_version_equals_the_state_of_deltacat_at_that_time(root: Path, catalog: DeltaCatMetastore) -> None:
     names = {
         _DEFAULT: [],
         _SALES: [],
@@ -203,7 +203,9 @@ def _append(snapshot: MetastoreSnapshot, name: TableLocator, position: int) -> t
     return way, Delta(DeltaType.APPEND, Manifest((DataFile("data/new.parquet", 10, 1),)))
 
 
-def test_the_first_commit_of_ours_adds_one_version_to_those_of_deltacat(root: Path, catalog: DeltaCatMetastore) -> None:
+def test_the_first_commit_of_mangrove_adds_one_version_to_those_of_deltacat(
+    root: Path, catalog: DeltaCatMetastore
+) -> None:
     purchases = TableLocator("sales2", "purchases")
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     base = catalog.latest()
@@ -223,7 +225,7 @@ def test_the_first_commit_of_ours_adds_one_version_to_those_of_deltacat(root: Pa
     assert all(path.read_bytes() == data for path, data in before.items())
 
 
-def test_what_deltacat_wrote_into_a_body_stays_when_we_change_it(catalog: DeltaCatMetastore) -> None:
+def test_unmapped_fields_of_deltacat_are_preserved_by_a_change(catalog: DeltaCatMetastore) -> None:
     base = catalog.latest()
     old = TableLocator("sales2", "users")
     (before,) = base.bodies([old])
@@ -240,7 +242,7 @@ def test_what_deltacat_wrote_into_a_body_stays_when_we_change_it(catalog: DeltaC
     assert body.fields["nativeObject"] == before.fields["nativeObject"]
 
 
-def test_a_commit_on_an_old_version_of_deltacats_is_checked_against_what_deltacat_did_since(
+def test_a_commit_based_on_an_old_version_detects_conflicts_with_later_transactions_of_deltacat(
     catalog: DeltaCatMetastore,
 ) -> None:
     old = catalog.at_version(_USERS)

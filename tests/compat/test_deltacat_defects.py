@@ -8,16 +8,16 @@ import mangrove
 
 TESTS = Path(__file__).parents[1]
 PROVEN = {
-    "lost concurrent appends": "test_appends_of_four_processes_at_once_lose_nothing",
-    "an orphan file hiding a committed one": "test_an_orphan_file_does_not_hide_a_committed_one",
-    "unstable as-of": "test_as_of_a_time_gives_the_same_answer_for_ever",
-    "ADD across a replace": "test_an_add_across_a_replace_is_refused",
-    "append across a drop": "test_an_append_across_a_drop_is_refused",
+    "lost concurrent appends": "test_concurrent_appends_of_four_processes_lose_nothing",
+    "an orphan file hiding a committed one": "test_an_orphan_file_does_not_replace_a_committed_one",
+    "unstable as-of": "test_time_travel_by_time_is_repeatable",
+    "ADD across a replace": "test_an_add_conflicts_with_a_concurrent_replace_of_the_stream",
+    "append across a drop": "test_an_append_conflicts_with_a_concurrent_drop",
     "an uncommitted rename breaking other readers": "test_an_uncommitted_rename_is_not_seen_by_others",
     "as-of before a rename": "test_as_of_before_renames_finds_the_old_names",
-    "a crashed writer's leftovers never cleaned": "test_what_a_crashed_writer_left_is_cleaned",
-    "partial-column upsert mixing rows up": "test_an_upsert_of_some_columns_does_not_mix_rows_up",
-    "composite-key delete removing too much": "test_a_delete_by_a_key_of_two_columns_removes_those_rows_alone",
+    "a crashed writer's leftovers never cleaned": "test_files_of_a_crashed_writer_are_cleaned_up",
+    "partial-column upsert mixing rows up": "test_a_partial_upsert_does_not_mix_up_rows",
+    "composite-key delete removing too much": "test_a_delete_by_a_two_column_key_removes_only_the_matching_rows",
     "keys used as column positions": "test_keys_stay_the_same_columns_after_a_column_before_them_is_dropped",
     "999 revisions of one object": "test_an_object_can_have_more_than_999_revisions",
     "reading a partitioned table": "test_a_partitioned_table_is_read_whole_and_by_its_partitions",
@@ -41,7 +41,7 @@ def test_each_defect_has_a_test_of_its_own(defect: str) -> None:
     assert sum(f"def {PROVEN[defect]}(" in file.read_text("utf-8") for file in files) == 1
 
 
-def test_what_a_crashed_writer_left_is_cleaned(lake: mangrove.Lakehouse, tmp_path: Path) -> None:
+def test_files_of_a_crashed_writer_are_cleaned_up(lake: mangrove.Lakehouse, tmp_path: Path) -> None:
     table = lake.create_table("sales.orders", schema="id bigint")
     table.append([{"id": 1}])
     written = [path for path in (tmp_path / "lake").rglob("*_create_*.mpk") if "/mangrove/" not in str(path)]
@@ -59,7 +59,7 @@ def test_what_a_crashed_writer_left_is_cleaned(lake: mangrove.Lakehouse, tmp_pat
     assert list(lake.maintenance.check()) == []
 
 
-def test_an_upsert_of_some_columns_does_not_mix_rows_up(lake: mangrove.Lakehouse) -> None:
+def test_a_partial_upsert_does_not_mix_up_rows(lake: mangrove.Lakehouse) -> None:
     table = lake.create_table("sales.users", schema="uid bigint not null, name string, age bigint", keys=["uid"])
     table.append([{"uid": 1, "name": "a", "age": 10}, {"uid": 2, "name": "b", "age": 20}])
     table.upsert([{"uid": 2, "age": 21}])
@@ -69,7 +69,7 @@ def test_an_upsert_of_some_columns_does_not_mix_rows_up(lake: mangrove.Lakehouse
     assert name in ("b", None), "the other column is kept or null, and never another row's"
 
 
-def test_a_delete_by_a_key_of_two_columns_removes_those_rows_alone(lake: mangrove.Lakehouse) -> None:
+def test_a_delete_by_a_two_column_key_removes_only_the_matching_rows(lake: mangrove.Lakehouse) -> None:
     table = lake.create_table("sales.lines", schema="a bigint not null, b bigint not null, v string", keys=["a", "b"])
     table.append([{"a": a, "b": b, "v": f"{a}{b}"} for a in (1, 2) for b in (1, 2)])
     table.delete_keys([{"a": 1, "b": 2}, {"a": 2, "b": 1}])

@@ -114,7 +114,7 @@ def test_concurrent_writes_that_rewrite_the_same_rows_conflict(lake: mangrove.La
     assert read_rows(lake.table("sales.orders")) == [(1, "second"), (2, "b")]
 
 
-def test_the_change_feed_has_the_rows_that_changed_and_no_others(lake: mangrove.Lakehouse) -> None:
+def test_the_change_feed_contains_exactly_the_changed_rows(lake: mangrove.Lakehouse) -> None:
     before = lake.version
     lake.table("sales.orders").upsert([{"id": 1, "item": "z"}])
     lake.table("sales.orders").compact()
@@ -148,7 +148,7 @@ def test_a_view_is_refused(lake: mangrove.Lakehouse) -> None:
     assert lake.version == before
 
 
-def test_what_deltacat_reads_is_written(lake: mangrove.Lakehouse) -> None:
+def test_objects_that_deltacat_can_read_are_accepted(lake: mangrove.Lakehouse) -> None:
     lake.table("sales.orders").append([{"id": 3, "item": "c"}])
     lake.rename_table("sales.orders", "sales.purchases")
     lake.create_namespace("finance")
@@ -158,20 +158,20 @@ def test_what_deltacat_reads_is_written(lake: mangrove.Lakehouse) -> None:
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_a_layout_that_deltacat_does_not_read_cannot_promise_it(tmp_path: Path, layout: str) -> None:
+def test_deltacat_compatibility_is_rejected_for_other_layouts(tmp_path: Path, layout: str) -> None:
     with pytest.raises(mangrove.InvalidInputError, match="deltacat-2"):
         mangrove.create(tmp_path / "lake", layout=layout, properties=READABLE)
     assert not (tmp_path / "lake").exists() or not any((tmp_path / "lake").iterdir())
 
 
-def test_the_promise_is_left_out_where_it_means_nothing(lake: mangrove.Lakehouse, tmp_path: Path) -> None:
+def test_a_conversion_to_the_tree_drops_the_compatibility_property(lake: mangrove.Lakehouse, tmp_path: Path) -> None:
     report = lake.maintenance.convert(tmp_path / "tree")
     assert report.is_sound, str(report)
     assert any("deltacat.readable" in note for note in report.notes)
     assert "deltacat.readable" not in mangrove.open(tmp_path / "tree").settings.properties
 
 
-def test_without_the_promise_everything_is_written(lake: mangrove.Lakehouse) -> None:
+def test_without_the_compatibility_property_every_write_is_accepted(lake: mangrove.Lakehouse) -> None:
     lake.alter(remove=("deltacat.readable",))
     lake.table("sales.orders").upsert([{"id": 1, "item": "z"}])
     assert {row["item"] for row in lake.table("sales.orders").to_arrow().to_pylist()} == {"z", "b"}

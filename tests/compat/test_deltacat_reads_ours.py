@@ -191,7 +191,7 @@ class Lake:
         return found
 
 
-def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: Peer) -> None:
+def test_deltacat_and_mangrove_read_each_others_appends(tmp_path: Path, peer: Peer) -> None:
     lake = Lake(tmp_path / "catalog")
     lake.append(1, (1, "a"), (2, "b"))
     lake.append(2, (3, "c"))
@@ -230,7 +230,7 @@ def test_deltacat_reads_appends_and_is_read(tmp_path: Path, peer: Peer) -> None:
     assert lake.rows(lake.catalog.at_version(before.version)) == expected
 
 
-def test_both_append_to_a_table_of_deltacats_in_turn_and_nothing_is_lost(tmp_path: Path, peer: Peer) -> None:
+def test_alternating_appends_of_deltacat_and_mangrove_lose_nothing(tmp_path: Path, peer: Peer) -> None:
     root = tmp_path / "catalog"
     shutil.copytree(_FIXTURE, root)
     mangrove.open(root).table("sales2.purchases").append([{"id": 101, "item": "ours", "qty": 2, "city": "V"}])
@@ -248,7 +248,7 @@ def test_both_append_to_a_table_of_deltacats_in_turn_and_nothing_is_lost(tmp_pat
     assert list(lake.maintenance.check()) == []
 
 
-def test_a_lakehouse_that_promises_it_is_read_by_deltacat_whole(tmp_path: Path, peer: Peer) -> None:
+def test_deltacat_reads_every_state_of_a_compatible_lakehouse(tmp_path: Path, peer: Peer) -> None:
     root = tmp_path / "lake"
     lake = mangrove.create(root, compatible_with="deltacat")
     lake.create_namespace("sales")
@@ -316,7 +316,7 @@ def test_deltacat_lists_and_reads_every_table_version_and_its_current_stream(tmp
     assert ["reload", "committed"] in found["streams"]
 
 
-def test_deltacats_table_interface_reads_no_partitioned_table_not_even_its_own(tmp_path: Path, peer: Peer) -> None:
+def test_the_table_interface_of_deltacat_cannot_read_partitioned_tables(tmp_path: Path, peer: Peer) -> None:
     days = TableLocator("sales", "days")
     peer.write_partitioned(tmp_path / "theirs", days)
     assert sorted(row["id"] for row in peer.read_by_partition(tmp_path / "theirs", days)) == [10, 20]

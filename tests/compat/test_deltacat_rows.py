@@ -30,25 +30,25 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> mangrove.Lakehouse:
     return mangrove.open(tmp_path / "converted")
 
 
-def test_the_rows_are_those_that_deltacat_left(lake: mangrove.Lakehouse) -> None:
+def test_the_rows_equal_those_of_deltacat(lake: mangrove.Lakehouse) -> None:
     assert _rows(lake, "sales2.purchases") == [(100, "z", 1, "W")]
     assert _rows(lake, "sales2.users") == USERS_AT_THE_END
 
 
-def test_the_rows_of_earlier_versions_are_those_that_were_there_then(lake: mangrove.Lakehouse) -> None:
+def test_the_rows_of_earlier_versions_are_unchanged(lake: mangrove.Lakehouse) -> None:
     assert _rows(lake.at(2), "sales.orders") == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
     assert [row[0] for row in _rows(lake.at(10), "sales.purchases")] == [1, 2, 3, 4, 5, 6, 7]
     assert _rows(lake.at(7), "sales.users") == [(1, "n1", 10), (2, "n2b", 21), (3, "n3", 30), (4, "n4", 40)]
 
 
-def test_what_deltacat_staged_and_never_committed_is_not_read(lake: mangrove.Lakehouse) -> None:
+def test_uncommitted_staged_deltas_of_deltacat_are_not_read(lake: mangrove.Lakehouse) -> None:
     metastore = lake.maintenance.context().maintenance
     partitions = [one for _, one in metastore.objects(lake.reading(), Kind.PARTITION) if isinstance(one, Partition)]
     assert [one.state for one in partitions].count(StreamState.STAGED) == 1
     assert _rows(lake, "sales2.users") == USERS_AT_THE_END
 
 
-def test_a_catalog_of_deltacat_to_which_we_added_rows_is_sound_and_has_one_partition_as_before(tmp_path: Path) -> None:
+def test_an_append_to_a_catalog_of_deltacat_is_sound_and_adds_no_partition(tmp_path: Path) -> None:
     shutil.copytree(FIXTURE, tmp_path / "catalog")
     lake = mangrove.open(tmp_path / "catalog")
     lake.table("sales2.purchases").append([{"id": 101, "item": "ours", "qty": 2, "city": "V"}])

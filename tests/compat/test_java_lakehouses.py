@@ -44,7 +44,7 @@ def objects(lakehouse: Path, dialect: JavaDialect, version: int) -> Iterator[Nam
 
 
 @pytest.mark.parametrize(("lakehouse", "dialect"), [(TRINITYLAKE, TRINITYLAKE_JAVA), (OLYMPIA, OLYMPIA_JAVA)])
-def test_the_lakehouse_tells_by_itself_which_program_made_it(lakehouse: Path, dialect: JavaDialect) -> None:
+def test_the_program_that_created_a_lakehouse_is_detected(lakehouse: Path, dialect: JavaDialect) -> None:
     file = root(lakehouse, dialect, 2)
     assert file.revision == dialect.revision
     assert decode_hint((lakehouse / dialect.revision.hint_path).read_bytes()) == 2
@@ -53,7 +53,7 @@ def test_the_lakehouse_tells_by_itself_which_program_made_it(lakehouse: Path, di
     }
 
 
-def test_our_own_lakehouses_are_not_taken_for_those_of_other_programs() -> None:
+def test_lakehouses_of_mangrove_are_not_mistaken_for_those_of_other_programs() -> None:
     assert list_java_revisions(NEWER.roots) == (NEWER, OLDER)
 
 
@@ -69,7 +69,7 @@ def test_each_version_of_trinitylakes_lakehouse_has_its_objects(version: int, na
     assert file.created_at_millis == [1794723619175, 1794723619976, 1794723620008][version]
 
 
-def test_trinitylakes_definitions_say_what_was_written() -> None:
+def test_definitions_of_trinitylake_are_decoded() -> None:
     namespace, a, table = objects(TRINITYLAKE, TRINITYLAKE_JAVA, 2)
     assert isinstance(namespace, NamespaceEntry)
     assert (namespace.name, dict(namespace.properties)) == ("default", {"k": "v"})
@@ -119,7 +119,7 @@ def test_the_definition_of_the_lakehouse_gives_its_sizes(
 
 
 @pytest.mark.parametrize("dialect", [TRINITYLAKE_JAVA, OLYMPIA_JAVA])
-def test_nothing_is_written_as_the_java_programs_would(dialect: JavaDialect) -> None:
+def test_writing_in_the_format_of_a_java_program_is_rejected(dialect: JavaDialect) -> None:
     with pytest.raises(InvalidInputError, match="is read-only"):
         encode_node(Node(), {"created_at_millis": "1"}, dialect.revision, 128)
 

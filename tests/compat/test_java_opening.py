@@ -64,7 +64,7 @@ def test_every_version_has_the_namespaces_and_tables_that_it_had(name: str, meta
         metastore.at_version(3)
 
 
-def test_objects_are_found_by_name_and_say_it(name: str, metastore: TreeMetastore) -> None:
+def test_objects_are_found_by_name(name: str, metastore: TreeMetastore) -> None:
     newest = metastore.latest()
     for space, tables in CONTENTS[name][2].items():
         found = newest.get(NamespaceLocator(space))
@@ -77,7 +77,7 @@ def test_objects_are_found_by_name_and_say_it(name: str, metastore: TreeMetastor
     assert newest.get(TableLocator("nowhere", "none")) is None
 
 
-def test_time_travel_works_as_in_lakehouses_of_our_own(metastore: TreeMetastore) -> None:
+def test_time_travel_works_as_in_lakehouses_of_mangrove(metastore: TreeMetastore) -> None:
     times = {line.version: line.created_at_millis for line in metastore.history()}
     assert sorted(times) == [0, 1, 2]
     for version, millis in times.items():
@@ -85,7 +85,7 @@ def test_time_travel_works_as_in_lakehouses_of_our_own(metastore: TreeMetastore)
     assert [line.version for line in metastore.list_retained()] == [0, 1, 2]
 
 
-def test_differences_say_what_each_commit_did(name: str, metastore: TreeMetastore) -> None:
+def test_differences_list_the_changes_of_each_commit(name: str, metastore: TreeMetastore) -> None:
     found = [str(item.locator) for item in metastore.differences(metastore.at_version(1), metastore.at_version(2))]
     assert found == {TRINITYLAKE: ["default.a"], OLYMPIA: ["ns1.a"]}[name]
 
@@ -105,7 +105,7 @@ def test_a_wrong_hint_does_not_hide_the_newest_version(name: str, store: MemoryS
     assert open_tree(build_deterministic_effects(store)).latest().version == 2
 
 
-def test_nothing_can_be_changed_and_the_error_says_what_to_do(store: MemoryStore, metastore: TreeMetastore) -> None:
+def test_a_write_is_rejected_with_a_remedy(store: MemoryStore, metastore: TreeMetastore) -> None:
     before, newest = contents(store), metastore.latest()
     attempts: list[Callable[[], object]] = [
         lambda: metastore.commit(newest, Changes("x", puts=dict([make_namespace("n")])), Isolation.SNAPSHOT),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".build" / "environments"
-_OURS = re.compile(r"(mangrove-lake(?:\[[a-z,]+\])?)")
+_MANGROVE_REQUIREMENT = re.compile(r"(mangrove-lake(?:\[[a-z,]+\])?)")
 
 
 def make_environment(requirements: Sequence[str]) -> Path:
@@ -24,7 +24,9 @@ def make_environment(requirements: Sequence[str]) -> Path:
 
 @cache
 def _make(requirements: tuple[str, ...]) -> Path:
-    given = [f"{one} @ {_build_wheel().as_uri()}" if _OURS.fullmatch(one) else one for one in requirements]
+    given = [
+        f"{one} @ {_build_wheel().as_uri()}" if _MANGROVE_REQUIREMENT.fullmatch(one) else one for one in requirements
+    ]
     if given == list(requirements):
         raise ValueError(f"an install line names mangrove-lake, and this one does not: {requirements}")
     folder = FOLDER / re.sub(r"[^a-z0-9]+", "-", " ".join(requirements)).strip("-")

@@ -98,7 +98,7 @@ def may_follow(layout: str, first: Statement, second: Statement, key: int = 1) -
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
 @pytest.mark.parametrize("first", STATEMENTS)
-def test_each_cell_says_whether_the_second_may_commit(layout: str, first: str) -> None:
+def test_each_cell_states_whether_the_second_transaction_commits(layout: str, first: str) -> None:
     said = cells_of_the_page()
     for second in STATEMENTS:
         pairs = itertools.product(STATEMENTS[first].items(), STATEMENTS[second].items())
@@ -136,7 +136,9 @@ def call(statement: Statement, txn: Transaction) -> object:
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
 @pytest.mark.parametrize("first", FIRST_INTO_AN_EMPTY_TABLE)
 @pytest.mark.parametrize("second", BLIND)
-def test_a_table_that_was_empty_is_met_as_one_with_rows(layout: str, first: str, second: str) -> None:
+def test_blind_writes_to_an_initially_empty_table_conflict_only_with_rewrites(
+    layout: str, first: str, second: str
+) -> None:
     lake = mangrove.create(f"memory://meeting-{next(NUMBERS)}", layout=layout)
     lake.create_namespace("s")
     table = lake.create_table("s.t", schema="k bigint not null, v bigint, w int", keys=["k"])
@@ -157,5 +159,5 @@ def test_a_table_that_was_empty_is_met_as_one_with_rows(layout: str, first: str,
 
 
 @pytest.mark.parametrize("name", sorted(AGREEING))
-def test_two_that_change_a_column_in_the_same_way_agree(name: str) -> None:
+def test_concurrent_equal_column_changes_do_not_conflict(name: str) -> None:
     assert may_follow("tree", STATEMENTS["columns"][name], STATEMENTS["columns"][name])

@@ -57,13 +57,13 @@ def test_the_start_page_lists_every_extra() -> None:
     ],
     ids=lambda given: given if "import" not in given else "",
 )
-def test_an_extra_is_enough_for_what_no_page_runs(extra: str, code: str, tmp_path: Path) -> None:
+def test_an_extra_is_sufficient_for_features_without_an_executed_page(extra: str, code: str, tmp_path: Path) -> None:
     done = run_python(extra, code, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.interop
-def test_python_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
+def test_the_error_in_python_names_the_missing_extra(tmp_path: Path) -> None:
     calls = {
         "orders.to_duckdb()": "duckdb",
         "orders.to_polars()": "polars",
@@ -90,7 +90,7 @@ for call in {list(calls)!r}:
 
 
 @pytest.mark.interop
-def test_a_command_that_lacks_an_extra_names_it(tmp_path: Path) -> None:
+def test_the_error_of_a_command_names_the_missing_extra(tmp_path: Path) -> None:
     assert run_python("", SHOP, tmp_path).returncode == 0
     commands = {
         "serve ./lake": "server",

@@ -64,7 +64,7 @@ def test_tree_keys_of_the_older_revision_end_with_their_kind(tree: Any) -> None:
         assert OLDER_KEYS.key_of(KINDS[one["kind"]], one["parts"], NameSizes(8, 8)) == one["key"]
 
 
-def test_a_definition_is_sealed_by_its_kind_and_bytes(tree: Any) -> None:
+def test_the_checksum_of_a_definition_covers_its_kind_and_bytes(tree: Any) -> None:
     for one in tree["seals"]:
         definition = bytes.fromhex(one["definition"])
         assert append_checksum(definition, KINDS[one["kind"]]).hex() == one["file"]
@@ -84,19 +84,19 @@ def test_names_of_a_catalog_are_mapped_under_their_sha1(deltacat: Any) -> None:
         assert digest_of(canonical) == digest == hashlib.sha1(canonical.encode()).hexdigest()
 
 
-def test_numbers_of_revision_2_lie_two_folders_deeper(deltacat: Any) -> None:
+def test_numbered_files_of_revision_2_are_stored_two_folders_deeper(deltacat: Any) -> None:
     found = {number: DELTACAT_2.numbered_path("rev", int(number), "x") for number in deltacat["fan_out"]}
     assert found == deltacat["fan_out"]
 
 
-def test_the_log_of_a_transaction_lies_where_its_form_says(deltacat: Any) -> None:
+def test_the_path_of_a_transaction_log_depends_on_its_revision(deltacat: Any) -> None:
     paths = {"seed": flat_log_path, "2": minute_log_path}
     assert {one["revision"] for one in deltacat["logs"]} == set(paths)
     for one in deltacat["logs"]:
         assert paths[one["revision"]](one["transaction"], one["end"]) == one["path"]
 
 
-def test_guards_are_numbered_and_sealed(deltacat: Any) -> None:
+def test_guards_are_numbered_and_have_checksums(deltacat: Any) -> None:
     assert {version: guard_path(int(version)) for version in deltacat["guards"]} == deltacat["guards"]
     for one in deltacat["sealed"]:
         outer = msgpack.unpackb(bytes.fromhex(one["file"]))
@@ -106,7 +106,7 @@ def test_guards_are_numbered_and_sealed(deltacat: Any) -> None:
     assert {data: compute_checksum(bytes.fromhex(data)) for data in deltacat["checksums"]} == deltacat["checksums"]
 
 
-def test_every_system_row_of_a_root_is_told() -> None:
+def test_every_system_row_of_a_root_is_documented() -> None:
     page = (FORMATS / "tree.md").read_text("utf-8")
     told = set(re.findall(r"`([a-z_]+)`", "".join(re.findall(r"^\| (`.+?) \|", page, re.MULTILINE))))
     made = {

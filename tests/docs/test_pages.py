@@ -63,7 +63,7 @@ def variables(path_without_java: str) -> dict[str, str]:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("page", pages())
-def test_the_code_of_a_page_runs_with_what_it_says_to_install(
+def test_the_code_of_a_page_runs_with_the_packages_that_it_installs(
     page: Path, tmp_path: Path, variables: dict[str, str]
 ) -> None:
     run_page(page, tmp_path, variables)
@@ -71,7 +71,7 @@ def test_the_code_of_a_page_runs_with_what_it_says_to_install(
 
 @pytest.mark.interop
 @pytest.mark.parametrize("page", pages("s3"))
-def test_the_code_of_a_page_about_buckets_runs_with_what_it_says_to_install(
+def test_the_code_of_a_page_about_buckets_runs_with_the_packages_that_it_installs(
     page: Path, tmp_path: Path, variables: dict[str, str]
 ) -> None:
     with S3Server("my-bucket") as server:
@@ -87,12 +87,12 @@ def test_the_code_of_a_page_about_buckets_runs_with_what_it_says_to_install(
 
 
 @pytest.mark.interop
-def test_the_python_of_the_readme_runs_with_the_bare_package(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_the_python_code_of_the_readme_runs_without_extras(tmp_path: Path, variables: dict[str, str]) -> None:
     run_page(README, tmp_path, variables, "python")
 
 
 @pytest.mark.parametrize("page", pages(run=False))
-def test_what_a_page_shows_and_nobody_runs_can_be_read(page: Path, tmp_path: Path) -> None:
+def test_code_blocks_that_are_not_executed_can_be_parsed(page: Path, tmp_path: Path) -> None:
     Reader(page, tmp_path, environment()).follow()
 
 
@@ -103,7 +103,7 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_within_the_repository_leads_somewhere(page: Path) -> None:
+def test_every_link_within_the_repository_has_a_target(page: Path) -> None:
     for target, anchor in _LINK.findall(page.read_text("utf-8")):
         there = page.parent / target if target else page
         assert there.exists(), f"{page.name} links to {target}, which is not there"
@@ -127,7 +127,7 @@ def test_a_block_knows_its_language_and_its_line() -> None:
         "```brainfuck\n+\n```\n",
     ],
 )
-def test_code_that_does_not_do_what_its_page_says_is_noticed(page: str, tmp_path: Path) -> None:
+def test_code_with_other_output_than_documented_fails(page: str, tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(page, "utf-8")
     with pytest.raises((AssertionError, SystemExit, ValueError)):
@@ -164,7 +164,7 @@ def test_an_install_line_that_is_not_alone_and_first_is_refused(page: str) -> No
 
 
 @pytest.mark.interop
-def test_a_page_that_needs_more_than_it_says_to_install_fails(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_a_page_that_needs_more_packages_than_it_installs_fails(tmp_path: Path, variables: dict[str, str]) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\n>>> import pyspark\n```\n", "utf-8")
     with pytest.raises(AssertionError, match="No module named 'pyspark'"):

@@ -57,7 +57,7 @@ def test_every_setting_has_its_default_and_meaning(reference: ModuleType) -> Non
     assert "| `transaction.time-limit-millis` | How long" in page
 
 
-def test_a_property_without_a_word_is_refused(
+def test_a_property_without_a_docstring_is_rejected(
     reference: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "module.py").write_text('LIMIT = "table.limit"\n', "utf-8")

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 _LOADING = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
-_ELSEWHERE = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
+_EXTERNAL_URL = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
 _STYLE_URL = re.compile(r"url\(\s*['\"]?(?:https?:)?//|@import\s+['\"]?https?:")
 
 
@@ -67,14 +67,14 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
         loads = Loads()
         loads.feed(page.read_text("utf-8"))
         assert loads.addresses
-        elsewhere = [address for address in loads.addresses if _ELSEWHERE.match(address)]
+        elsewhere = [address for address in loads.addresses if _EXTERNAL_URL.match(address)]
         assert not elsewhere, f"{page.relative_to(site)} loads {elsewhere}"
     for style in [*site.rglob("*.css"), *site.rglob("*.svg")]:
         assert not _STYLE_URL.search(style.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "pictures").glob("*.svg")), ids=lambda path: path.stem)
-def test_a_picture_has_words_for_those_who_do_not_see_it_and_colours_for_the_dark(picture: Path) -> None:
+def test_a_picture_has_alternative_text_and_dark_mode_colours(picture: Path) -> None:
     drawn = picture.read_text("utf-8")
     assert '<title id="name">' in drawn
     assert "prefers-color-scheme: dark" in drawn

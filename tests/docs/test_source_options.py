@@ -8,7 +8,7 @@ from mangrove.spark import source_options
 GUIDES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-def test_every_option_of_the_format_is_told() -> None:
+def test_every_option_of_the_format_is_documented() -> None:
     pages = "".join((GUIDES / f"{name}.md").read_text("utf-8") for name in ("spark", "streaming"))
     rows = re.findall(r"^\| (`.+?) \|", pages, re.MULTILINE)
     # Names of SQL statements are in upper case; options begin in lower case.

@@ -34,7 +34,7 @@ def rows_below(heading: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("kind", "text"), examples())
-def test_an_example_is_the_statement_that_the_page_says(kind: str, text: str) -> None:
+def test_an_example_parses_as_the_documented_statement(kind: str, text: str) -> None:
     assert type(parse_statement(text)).__name__.removesuffix("Statement") == kind
 
 
@@ -42,12 +42,12 @@ def test_every_statement_has_an_example() -> None:
     assert {kind for kind, _ in examples()} == {one.__name__.removesuffix("Statement") for one in get_args(Statement)}
 
 
-def test_every_procedure_is_told_with_its_arguments() -> None:
+def test_every_procedure_is_documented_with_its_arguments() -> None:
     listed = {name: tuple(re.findall(r"`(\w+)`", arguments)) for name, arguments in rows_below("Procedures").items()}
     expected = {name: procedure.arguments for name, procedure in PROCEDURES.items()}
     expected |= {name: procedure.arguments for name, procedure in TABLE_PROCEDURES.items()}
     assert listed == expected
 
 
-def test_every_function_is_told() -> None:
+def test_every_function_is_documented() -> None:
     assert set(rows_below("Functions in the place of a table")) == set(TABLE_FUNCTIONS)

@@ -53,10 +53,10 @@ def refusal(cloud: str, given: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(("cloud", "name"), options())
-def test_an_option_of_the_page_is_known(cloud: str, name: str) -> None:
+def test_every_documented_option_is_known(cloud: str, name: str) -> None:
     assert UNKNOWN not in refusal(cloud, {name: VALUES.get(name, "text")})
 
 
 @pytest.mark.parametrize("cloud", ROOTS)
-def test_an_option_that_nobody_knows_is_noticed(cloud: str) -> None:
+def test_an_unknown_option_is_detected(cloud: str) -> None:
     assert UNKNOWN in refusal(cloud, {"no_such_option": "text"})

@@ -30,7 +30,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return refused
 
 
-def test_a_folder_with_something_in_it_is_left_alone(refuse: Refuse, tmp_path: Path) -> None:
+def test_a_nonempty_folder_is_not_changed(refuse: Refuse, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     for options in ([], ["--replace"]):
         code, error = refuse(str(tmp_path), *options)
@@ -46,14 +46,14 @@ def test_a_lakehouse_that_is_not_the_demos_is_not_replaced(refuse: Refuse, tmp_p
 
 
 @pytest.mark.parametrize("place", ["s3://bucket/lake", "{folder}/file"])
-def test_a_place_that_is_no_folder_is_refused(refuse: Refuse, tmp_path: Path, place: str) -> None:
+def test_a_location_that_is_not_a_folder_is_rejected(refuse: Refuse, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("mine")
     code, error = refuse(place.format(folder=tmp_path), "--replace")
     assert code == 2
     assert "name a folder" in error
 
 
-def test_without_spark_the_demo_says_what_to_install(
+def test_without_spark_the_demo_names_the_package_to_install(
     refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_spec = importlib.util.find_spec
@@ -64,7 +64,7 @@ def test_without_spark_the_demo_says_what_to_install(
     assert not (tmp_path / "shop").exists()
 
 
-def test_the_longest_bar_fills_the_room_and_nothing_has_none() -> None:
+def test_the_longest_bar_fills_the_width_and_zero_has_no_bar() -> None:
     format_bar = runpy.run_path(str(DEMO / "presenter.py"))["format_bar"]
     assert format_bar(7, 7, 10) == "█" * 10
     assert format_bar(0, 0, 10) == ""

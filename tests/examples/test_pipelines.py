@@ -43,14 +43,14 @@ def printed_by(example: str, *arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("example", PRINTED)
-def test_a_pipeline_does_what_it_says(example: str, tmp_path: Path) -> None:
+def test_each_pipeline_produces_its_documented_result(example: str, tmp_path: Path) -> None:
     printed = printed_by(example, str(tmp_path))
     for wanted in PRINTED[example]:
         assert wanted in printed
     assert mangrove.open(tmp_path / "lake").maintenance.check().is_sound
 
 
-def test_a_lakehouse_moves_from_disk_to_a_bucket_with_its_past(tmp_path: Path) -> None:
+def test_a_lakehouse_is_moved_from_disk_to_a_bucket_with_its_history(tmp_path: Path) -> None:
     with S3Server("my-bucket") as server:
         printed = printed_by(
             "disk_to_s3",

@@ -26,7 +26,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @given(st.sampled_from(sorted(PACKED)), st.binary(max_size=2_000), st.integers(0, 2_000))
-def test_a_block_is_unpacked_if_it_is_small_enough(codec: str, data: bytes, size_max: int) -> None:
+def test_a_block_within_the_size_limit_is_decompressed(codec: str, data: bytes, size_max: int) -> None:
     block = PACKED[codec](data)
     if len(data) <= size_max:
         assert decompress_block(codec, block, size_max) == data
@@ -37,12 +37,12 @@ def test_a_block_is_unpacked_if_it_is_small_enough(codec: str, data: bytes, size
             decompress_block(codec, block, size_max)
 
 
-def test_a_block_that_says_of_itself_that_it_is_too_large_is_refused() -> None:
+def test_a_block_that_declares_a_too_large_size_is_rejected() -> None:
     with pytest.raises(ValueError, match="decompresses to more"):
         decompress_block("snappy", b"\xff\xff\xff\xff\x0f" + bytes(10), 1_000)
 
 
-def test_a_codec_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_codec_is_rejected() -> None:
     with pytest.raises(ValueError, match="unknown Avro codec 'lzma'"):
         decompress_block("lzma", b"", 1_000)
 
@@ -57,7 +57,7 @@ def number(value: int) -> bytes:
     return bytes([*found, value])
 
 
-def test_a_list_of_manifests_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+def test_a_manifest_list_that_decompresses_beyond_the_limit_is_rejected(tmp_path: Path) -> None:
     lake = mangrove.create(f"memory://{tmp_path.parent.name}-{tmp_path.name}")
     lake.create_namespace("shop")
     lake.create_table("shop.orders", "id bigint not null")

@@ -36,7 +36,7 @@ VERSION = TableVersion(
 )
 
 
-def shown_fields() -> dict[str, NestedField]:
+def published_fields() -> dict[str, NestedField]:
     return {field.name: field for field in to_iceberg_schema(SCHEMA, VERSION.keys).fields}
 
 
@@ -46,19 +46,19 @@ def changed(fields: Sequence[NestedField], keys: Sequence[int] = (1,)) -> TableV
 
 def with_field(changed_name: str, **other: Any) -> list[NestedField]:
     found: list[NestedField] = []
-    for field in shown_fields().values():
+    for field in published_fields().values():
         told: dict[str, Any] = {"name": field.name, "field_type": field.field_type, "required": field.required}
         told |= other if field.name == changed_name else {}
         found.append(NestedField(field.field_id, told["name"], told["field_type"], required=told["required"]))
     return found
 
 
-def test_the_same_columns_change_nothing() -> None:
-    assert changed(list(shown_fields().values())) is VERSION
+def test_an_equal_schema_changes_nothing() -> None:
+    assert changed(list(published_fields().values())) is VERSION
 
 
 def test_columns_are_added_renamed_reordered_and_dropped_by_their_ids() -> None:
-    fields = shown_fields()
+    fields = published_fields()
     t = fields["t"]
     found = changed(
         [
@@ -76,7 +76,7 @@ def test_columns_are_added_renamed_reordered_and_dropped_by_their_ids() -> None:
     assert (found.schema.schema_id, found.earlier_schemas) == (SCHEMA.schema_id + 1, (SCHEMA,))
 
 
-def test_a_type_grows_where_no_value_is_touched() -> None:
+def test_a_type_is_widened_without_rewriting_values() -> None:
     found = changed(with_field("n", field_type=LongType())).schema
     assert found is not None
     assert found.column("n").type == Int64()
@@ -84,7 +84,7 @@ def test_a_type_grows_where_no_value_is_touched() -> None:
 
 def test_a_new_struct_may_have_required_columns_inside() -> None:
     inner = StructType(NestedField(10, "inner", LongType(), required=True))
-    found = changed([*shown_fields().values(), NestedField(9, "s", inner, required=False)]).schema
+    found = changed([*published_fields().values(), NestedField(9, "s", inner, required=False)]).schema
     assert found is not None
     assert not found.column("s", "inner").nullable
 
@@ -98,7 +98,7 @@ def test_a_new_struct_may_have_required_columns_inside() -> None:
         ("place", LongType(), "cannot become"),
     ],
 )
-def test_a_type_that_does_not_hold_all_values_is_refused(name: str, wanted: IcebergType, told: str) -> None:
+def test_narrowing_a_type_is_rejected(name: str, wanted: IcebergType, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         changed(with_field(name, field_type=wanted))
 
@@ -107,14 +107,14 @@ def test_a_type_that_does_not_hold_all_values_is_refused(name: str, wanted: Iceb
     ("name", "use"), [("id", "a key"), ("day", "is a partition column"), ("n", "is a sort column")]
 )
 def test_a_column_that_is_needed_is_not_dropped(name: str, use: str) -> None:
-    left = [field for field in shown_fields().values() if field.name != name]
+    left = [field for field in published_fields().values() if field.name != name]
     with pytest.raises(InvalidInputError, match="identifier fields" if name == "id" else use):
         changed(left, [1] if name != "id" else [])
 
 
-def test_keys_stay_as_they_are() -> None:
+def test_changing_the_identifier_fields_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="identifier fields are the table's keys"):
-        changed(list(shown_fields().values()), [])
+        changed(list(published_fields().values()), [])
 
 
 def test_a_key_does_not_become_optional() -> None:
@@ -127,22 +127,22 @@ def test_a_column_does_not_become_required() -> None:
         changed(with_field("t", required=True))
 
 
-def test_an_added_column_is_optional() -> None:
+def test_adding_a_required_column_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="make it optional"):
-        changed([*shown_fields().values(), NestedField(9, "more", LongType(), required=True)])
+        changed([*published_fields().values(), NestedField(9, "more", LongType(), required=True)])
 
 
-def test_an_id_is_never_given_twice() -> None:
-    fields = [field for field in shown_fields().values() if field.name != "t"]
+def test_reusing_a_column_id_is_rejected() -> None:
+    fields = [field for field in published_fields().values() if field.name != "t"]
     dropped = changed(fields)
-    t = shown_fields()["t"]
+    t = published_fields()["t"]
     again = IcebergSchema(*fields, t, schema_id=8, identifier_field_ids=[1])
     with pytest.raises(InvalidInputError, match="are already assigned"):
         apply_schema_update(dropped, again)
 
 
 def test_a_column_is_not_moved_out_of_its_struct() -> None:
-    fields = shown_fields()
+    fields = published_fields()
     place = fields["place"]
     assert isinstance(place.field_type, StructType)
     city, code = place.field_type.fields

@@ -47,7 +47,7 @@ def differing(before: Manifests, after: Manifests) -> tuple[FileChanges, list[st
 
 
 @given(st.data())
-def test_what_is_alive_before_and_after_tells_what_changed_however_manifests_were_merged(data: st.DataObject) -> None:
+def test_file_changes_are_derived_from_live_files_however_manifests_were_merged(data: st.DataObject) -> None:
     names = [f"f{number}" for number in range(8)]
     kept = data.draw(st.sets(st.sampled_from(names)))
     was = data.draw(st.sets(st.sampled_from(names))) - kept
@@ -73,7 +73,7 @@ def test_a_file_that_is_listed_twice_is_refused() -> None:
         differing({}, {"a": {"f": added}, "b": {"f": added}})
 
 
-def test_changes_are_told_by_what_the_rows_of_a_file_are() -> None:
+def test_file_changes_are_selected_by_content_type() -> None:
     kinds = list(DataFileContent)
     found, _ = differing({}, {"a": {kind.name: ManifestEntryStatus.ADDED for kind in kinds}})
     assert len(found.of(DataFileContent.DATA).added) == len(kinds)

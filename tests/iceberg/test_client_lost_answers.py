@@ -12,7 +12,7 @@ from mangrove.errors import ConflictError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.tables.iceberg_names import CLIENT_SNAPSHOT, parse_client_snapshots
 
-REMEMBERED = 20
+RECOGNIZED_COMMITS = 20
 
 
 @pytest.fixture(params=["tree", "deltacat"])
@@ -49,7 +49,7 @@ def test_a_commit_is_known_after_its_deltas_were_replaced(orders: Client, replac
 
 
 def test_the_last_commits_of_clients_are_known_and_older_ones_conflict(orders: Client) -> None:
-    requests = [committed(orders, 2 + number) for number in range(REMEMBERED + 1)]
+    requests = [committed(orders, 2 + number) for number in range(RECOGNIZED_COMMITS + 1)]
     orders.lake.maintenance.compact("shop.orders")
     before = orders.lake.version
     for request in requests[1:]:
@@ -57,10 +57,10 @@ def test_the_last_commits_of_clients_are_known_and_older_ones_conflict(orders: C
     with pytest.raises(ConflictError):
         orders.send(requests[0])
     assert orders.lake.version == before
-    assert len(parse_client_snapshots(orders.lake.table("shop.orders").state().properties)) == REMEMBERED
+    assert len(parse_client_snapshots(orders.lake.table("shop.orders").state().properties)) == RECOGNIZED_COMMITS
 
 
-def test_a_table_that_has_the_name_of_another_does_not_know_its_commits(orders: Client) -> None:
+def test_a_recreated_table_does_not_recognize_commits_of_the_dropped_one(orders: Client) -> None:
     request = committed(orders, 2)
     orders.lake.drop_table("shop.orders")
     orders.lake.create_table("shop.orders", "id bigint not null, name string")
@@ -68,6 +68,6 @@ def test_a_table_that_has_the_name_of_another_does_not_know_its_commits(orders: 
         orders.send(request)
 
 
-def test_which_commits_are_known_is_not_shown(orders: Client) -> None:
+def test_the_property_of_recognized_commits_is_not_published(orders: Client) -> None:
     committed(orders, 2)
     assert CLIENT_SNAPSHOT not in orders.shown.metadata.properties

@@ -11,7 +11,7 @@ from tests.iceberg.iceberg_client import Client
 import mangrove
 from mangrove.errors import InvalidInputError
 
-SAID = st.none() | st.integers(-3, 5) | st.sampled_from([77, 2**31 - 1, 2**31, 10**20])
+CLIENT_SCHEMA_IDS = st.none() | st.integers(-3, 5) | st.sampled_from([77, 2**31 - 1, 2**31, 10**20])
 
 
 def client_of_new_table(**options: Any) -> Client:
@@ -63,8 +63,8 @@ def names_of(client: Client) -> Any:
     return client.lake.table("shop.t").to_arrow().column_names
 
 
-@given(st.lists(SAID, min_size=1, max_size=3))
-def test_columns_are_added_whatever_number_a_client_gives_their_schema(said: list[int | None]) -> None:
+@given(st.lists(CLIENT_SCHEMA_IDS, min_size=1, max_size=3))
+def test_columns_are_added_with_any_schema_id_of_the_client(said: list[int | None]) -> None:
     client = client_of_new_table()
     for number, one in enumerate(said):
         client.send(columns_added(client, one, f"c{number}"))
@@ -72,22 +72,22 @@ def test_columns_are_added_whatever_number_a_client_gives_their_schema(said: lis
     assert client.shown.metadata.current_schema_id == len(said)
 
 
-@given(SAID)
-def test_a_schema_that_is_there_is_not_added_again(said: int | None) -> None:
+@given(CLIENT_SCHEMA_IDS)
+def test_an_existing_schema_is_not_added_again(said: int | None) -> None:
     client = client_of_new_table()
     before = client.lake.version
     client.send(columns_added(client, said))
     assert client.lake.version == before
 
 
-def test_of_two_schemas_the_last_that_was_added_is_meant_by_minus_one() -> None:
+def test_schema_id_minus_one_refers_to_the_last_added_schema() -> None:
     client = client_of_new_table()
     first, last = columns_added(client, 9, "a"), columns_added(client, 3, "b")
     client.send({"requirements": [], "updates": [*first["updates"], *last["updates"]]})
     assert names_of(client) == ["id", "part", "b"]
 
 
-def test_a_number_that_a_client_gave_is_understood_where_it_meant_nothing_before() -> None:
+def test_a_schema_id_of_the_client_is_used_unless_it_exists() -> None:
     client = client_of_new_table()
     client.send(columns_added(client, 9, "a", current=9))
     assert names_of(client) == ["id", "part", "a"]
@@ -96,8 +96,8 @@ def test_a_number_that_a_client_gave_is_understood_where_it_meant_nothing_before
     assert client.lake.version == before
 
 
-@given(st.lists(st.tuples(SAID, st.sampled_from(["asc", "desc"])), min_size=1, max_size=3))
-def test_the_order_that_was_added_last_counts_whatever_number_it_has(said: list[tuple[int | None, str]]) -> None:
+@given(st.lists(st.tuples(CLIENT_SCHEMA_IDS, st.sampled_from(["asc", "desc"])), min_size=1, max_size=3))
+def test_the_last_added_sort_order_is_current_with_any_id(said: list[tuple[int | None, str]]) -> None:
     client = client_of_new_table()
     for number, direction in said:
         client.send(ordered(number, direction))
@@ -105,8 +105,8 @@ def test_the_order_that_was_added_last_counts_whatever_number_it_has(said: list[
     assert len(client.shown.metadata.sort_orders) == 1 + len({direction for _, direction in said})
 
 
-@given(SAID)
-def test_partitions_that_are_there_are_known_by_what_they_divide(said: int | None) -> None:
+@given(CLIENT_SCHEMA_IDS)
+def test_an_equal_partition_spec_is_accepted_and_another_one_is_rejected(said: int | None) -> None:
     client = client_of_new_table(partition_by=["part"])
     before = client.lake.version
     field = {"source-id": 2, "field-id": 1000, "name": "part", "transform": "identity"}
@@ -116,7 +116,7 @@ def test_partitions_that_are_there_are_known_by_what_they_divide(said: int | Non
         client.send(divided(said, [{**field, "transform": "truncate[2]", "name": "p"}]))
 
 
-def test_the_last_added_is_refused_where_nothing_was_added() -> None:
+def test_schema_id_minus_one_without_an_added_schema_is_rejected() -> None:
     client = client_of_new_table()
     with pytest.raises(InvalidInputError, match="are inconsistent"):
         client.send({"requirements": [], "updates": [{"action": "set-current-schema", "schema-id": -1}]})

@@ -77,7 +77,7 @@ def requested(*updates: dict[str, Any], requirements: tuple[dict[str, Any], ...]
     return parse_commit_request({"requirements": list(requirements), "updates": list(updates)})
 
 
-def test_a_snapshot_that_follows_the_shown_one_is_wanted() -> None:
+def test_a_snapshot_on_top_of_the_published_one_is_accepted() -> None:
     request = requested(
         added_snapshot(8),
         main_at(8),
@@ -90,7 +90,7 @@ def test_a_snapshot_that_follows_the_shown_one_is_wanted() -> None:
     assert (request.snapshot_ids, request.creates) == ((8,), False)
 
 
-def test_of_several_snapshots_the_last_is_wanted() -> None:
+def test_the_last_of_several_snapshots_is_requested() -> None:
     request = requested(added_snapshot(8), main_at(8), added_snapshot(9, 8, 5), main_at(9))
     check_requirements(request, SHOWN)
     found = resolve_requested_changes(SHOWN, request).snapshot
@@ -110,7 +110,7 @@ def test_of_several_snapshots_the_last_is_wanted() -> None:
         {"type": "assert-create"},
     ],
 )
-def test_what_was_asked_of_another_state_is_a_conflict(requirement: dict[str, Any]) -> None:
+def test_a_violated_requirement_is_a_conflict(requirement: dict[str, Any]) -> None:
     with pytest.raises(ConflictError, match="reload the table"):
         check_requirements(requested(requirements=(requirement,)), SHOWN)
 
@@ -120,7 +120,7 @@ def test_a_snapshot_that_follows_another_is_a_conflict_also_where_nothing_is_req
         check_requirements(requested(added_snapshot(8, 6), main_at(8)), SHOWN)
 
 
-def test_columns_and_properties_differ_as_the_updates_say() -> None:
+def test_updates_change_columns_and_properties() -> None:
     schema = IcebergSchema(*SHOWN.schema().fields, NestedField(3, "more", LongType()), schema_id=1)
     request = requested(
         {"action": "add-schema", "schema": schema.model_dump(mode="json", by_alias=True), "last-column-id": 3},
@@ -134,7 +134,7 @@ def test_columns_and_properties_differ_as_the_updates_say() -> None:
     assert (found.put, found.removed, found.snapshot) == ({"owner": "bo", "new": "1"}, ("old",), None)
 
 
-def test_a_table_that_begins_anew_is_told_by_its_branch() -> None:
+def test_removing_the_main_branch_replaces_the_table() -> None:
     gone = {"action": "remove-snapshot-ref", "ref-name": "main"}
     request = requested(gone, added_snapshot(8, None), main_at(8))
     check_requirements(request, SHOWN)
@@ -144,7 +144,7 @@ def test_a_table_that_begins_anew_is_told_by_its_branch() -> None:
     assert resolve_requested_changes(SHOWN, requested(gone)).snapshot is None
 
 
-def test_statistics_that_a_client_sends_along_are_taken_and_not_kept() -> None:
+def test_statistics_files_of_a_client_are_accepted_and_ignored() -> None:
     file = {
         "snapshot-id": 8, "statistics-path": "file:///lake/data/t1/metadata/a.stats", "file-size-in-bytes": 1,
         "file-footer-size-in-bytes": 1, "blob-metadata": [],
@@ -157,7 +157,7 @@ def test_statistics_that_a_client_sends_along_are_taken_and_not_kept() -> None:
     assert requested({"action": "remove-statistics", "snapshot-id": 7}).updates == ()
 
 
-def test_updates_that_change_nothing_want_nothing() -> None:
+def test_updates_without_effect_request_no_changes() -> None:
     request = requested(
         {"action": "set-properties", "updates": {"owner": "ana"}},
         {"action": "assign-uuid", "uuid": UUID_OF_TABLE},
@@ -191,7 +191,7 @@ def test_updates_that_change_nothing_want_nothing() -> None:
         ),
     ],
 )
-def test_updates_that_have_no_place_here_are_refused(updates: list[dict[str, Any]], told: str) -> None:
+def test_unsupported_updates_are_rejected(updates: list[dict[str, Any]], told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         resolve_requested_changes(SHOWN, requested(*updates))
 
@@ -205,12 +205,12 @@ def test_updates_that_have_no_place_here_are_refused(updates: list[dict[str, Any
         {"updates": [{"action": "add-snapshot", "snapshot": {"snapshot-id": "one"}}]},
     ],
 )
-def test_a_request_that_is_none_is_refused(document: dict[str, Any]) -> None:
+def test_an_invalid_request_is_rejected(document: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match="invalid requirements or updates"):
         parse_commit_request(document)
 
 
-def test_what_begins_a_table_is_told_by_its_updates() -> None:
+def test_a_table_creation_is_built_from_its_updates() -> None:
     schema = SHOWN.schema().model_dump(mode="json", by_alias=True)
     request = requested(
         {"action": "assign-uuid", "uuid": UUID_OF_TABLE},
@@ -231,19 +231,19 @@ def test_what_begins_a_table_is_told_by_its_updates() -> None:
     assert (found.schema(), found.properties, found.current_snapshot_id) == (SHOWN.schema(), {"owner": "ana"}, None)
 
 
-def test_who_asks_for_a_state_of_a_table_that_is_not_there_is_told_of_a_conflict() -> None:
+def test_a_requirement_on_a_missing_table_is_a_conflict() -> None:
     with pytest.raises(ConflictError):
         check_requirements(
             requested(requirements=({"type": "assert-current-schema-id", "current-schema-id": 0},)), None
         )
 
 
-def test_a_table_whose_updates_lack_its_columns_is_refused() -> None:
+def test_a_table_creation_without_a_schema_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="are inconsistent"):
         build_new_metadata(requested({"action": "set-properties", "updates": {"owner": "ana"}}).updates)
 
 
-def test_a_branch_of_its_own_is_refused_for_what_it_is_and_not_as_a_conflict() -> None:
+def test_another_branch_than_main_is_invalid_input_and_not_a_conflict() -> None:
     request = requested(
         added_snapshot(8, None),
         main_at(8, "dev"),

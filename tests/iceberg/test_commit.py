@@ -34,7 +34,7 @@ def numbered(*ids: int, name: str = "n") -> list[dict[str, Any]]:
     return [{"id": one, "name": name} for one in ids]
 
 
-def test_rows_are_hidden_by_their_numbers_in_old_files_and_in_new_ones(shop: Lakehouse) -> None:
+def test_position_deletes_apply_to_old_and_new_files(shop: Lakehouse) -> None:
     client = client_of(shop)
     first = client.rows(numbered(1, 2, 3))
     client.commit([first])
@@ -47,7 +47,7 @@ def test_rows_are_hidden_by_their_numbers_in_old_files_and_in_new_ones(shop: Lak
 
 
 @pytest.mark.parametrize("inline", ["0", "2000"])
-def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse, inline: str) -> None:
+def test_restoring_deleted_rows_is_rejected(shop: Lakehouse, inline: str) -> None:
     client = client_of(shop, keys=["id"], properties={"write.inline-rows-max-bytes": inline})
     shop.table("shop.orders").append(numbered(1, 2, 3))
     shop.table("shop.orders").upsert(numbered(2, name="new"))
@@ -66,7 +66,7 @@ def test_rows_that_are_hidden_do_not_come_back(shop: Lakehouse, inline: str) -> 
 
 
 @pytest.mark.parametrize("inline", ["0", "2000"])
-def test_the_files_of_hidden_rows_go_with_the_file_that_they_are_about(shop: Lakehouse, inline: str) -> None:
+def test_delete_files_are_removed_with_their_data_file(shop: Lakehouse, inline: str) -> None:
     client = client_of(shop, keys=["id"], properties={"write.inline-rows-max-bytes": inline})
     shop.table("shop.orders").append(numbered(1, 2, 3))
     shop.table("shop.orders").upsert(numbered(2, name="new"))
@@ -76,7 +76,7 @@ def test_the_files_of_hidden_rows_go_with_the_file_that_they_are_about(shop: Lak
     assert client.ids() == client.seen_ids() == [1, 2, 3]
 
 
-def test_rows_are_hidden_by_their_values_and_not_those_of_the_same_commit(shop: Lakehouse) -> None:
+def test_equality_deletes_apply_only_to_rows_of_earlier_commits(shop: Lakehouse) -> None:
     client = client_of(shop)
     client.commit([client.rows(numbered(1, 2, 3, 3))])
     client.commit([client.keys([{"id": 3}, {"id": 2}, {"id": 3}], ["id"]), client.rows(numbered(3, 4))])
@@ -94,7 +94,7 @@ def test_rows_are_hidden_by_their_values_and_not_those_of_the_same_commit(shop: 
         ("id bigint, x double", {"x": 1.0}, "inexact type"),
     ],
 )
-def test_values_that_cannot_be_compared_hide_nothing(
+def test_equality_deletes_by_incomparable_values_are_rejected(
     shop: Lakehouse, columns: str, key: dict[str, Any], told: str
 ) -> None:
     shop.create_table("shop.orders", columns)
@@ -106,7 +106,7 @@ def test_values_that_cannot_be_compared_hide_nothing(
     assert shop.version == before
 
 
-def test_rows_hidden_by_values_stay_in_their_partition(shop: Lakehouse) -> None:
+def test_equality_deletes_apply_only_to_their_partition(shop: Lakehouse) -> None:
     client = client_of(shop, partition_by=["name"])
     client.commit([client.rows(numbered(1, 2, name="a"), ["a"]), client.rows(numbered(1, name="b"), ["b"])])
     client.commit([client.keys([{"id": 1}], ["id"], ["a"])])
@@ -116,7 +116,7 @@ def test_rows_hidden_by_values_stay_in_their_partition(shop: Lakehouse) -> None:
         together.commit([together.keys([{"id": 1}], ["id"], ["a"])])
 
 
-def test_a_commit_that_comes_again_is_answered_and_not_made_twice(shop: Lakehouse) -> None:
+def test_a_repeated_commit_succeeds_and_is_not_applied_twice(shop: Lakehouse) -> None:
     client = client_of(shop)
     request = client.request([client.rows(numbered(1, 2))])
     client.send(request)
@@ -129,7 +129,7 @@ def test_a_commit_that_comes_again_is_answered_and_not_made_twice(shop: Lakehous
     assert (shop.version, client.ids()) == (version, [1, 2, 3])
 
 
-def test_several_tables_change_together_or_not_at_all(shop: Lakehouse) -> None:
+def test_a_commit_over_several_tables_is_atomic(shop: Lakehouse) -> None:
     first, second = client_of(shop, "shop.a"), client_of(shop, "shop.b")
     requested = [
         TableCommit(TableLocator("shop", one.table[-1]), parse_commit_request(one.request([one.rows(numbered(1))])))
@@ -148,7 +148,7 @@ def test_several_tables_change_together_or_not_at_all(shop: Lakehouse) -> None:
             commit_tables(shop, wrong)
 
 
-def test_writers_at_the_same_time_all_get_their_rows_in(shop: Lakehouse) -> None:
+def test_concurrent_client_appends_lose_no_rows(shop: Lakehouse) -> None:
     client_of(shop)
     gate = threading.Barrier(4)
     conflicts: list[int] = []
@@ -174,7 +174,7 @@ def test_writers_at_the_same_time_all_get_their_rows_in(shop: Lakehouse) -> None
     assert shop.maintenance.check().problems == ()
 
 
-def test_a_rival_between_loading_and_committing_is_a_conflict(shop: Lakehouse) -> None:
+def test_a_concurrent_commit_after_the_load_is_a_conflict(shop: Lakehouse) -> None:
     client = client_of(shop)
     request = client.request([client.rows(numbered(1))])
     shop.table("shop.orders").append(numbered(2))
@@ -184,7 +184,7 @@ def test_a_rival_between_loading_and_committing_is_a_conflict(shop: Lakehouse) -
 
 
 @pytest.mark.parametrize("goes", [False, True])
-def test_an_append_of_ours_that_began_before_a_client_committed_follows_it(shop: Lakehouse, goes: bool) -> None:
+def test_an_append_of_mangrove_is_rebased_over_a_client_commit(shop: Lakehouse, goes: bool) -> None:
     client = client_of(shop)
     first = client.rows(numbered(1))
     client.commit([first])
@@ -194,7 +194,7 @@ def test_an_append_of_ours_that_began_before_a_client_committed_follows_it(shop:
     assert client.ids() == client.seen_ids() == ([2, 3] if goes else [1, 2, 3])
 
 
-def test_a_client_does_not_commit_beside_a_rewrite_of_ours(shop: Lakehouse) -> None:
+def test_a_client_commit_conflicts_with_a_concurrent_compaction(shop: Lakehouse) -> None:
     client = client_of(shop)
     client.commit([client.rows(numbered(1)), client.rows(numbered(2))])
     request = client.request([client.rows(numbered(3))])
@@ -219,7 +219,7 @@ def replacing(client: Client, columns: str, added: list[Written], keys: Sequence
     return request
 
 
-def test_a_table_begins_anew_with_other_columns_and_rows(shop: Lakehouse) -> None:
+def test_a_client_replaces_a_table_with_other_columns_and_rows(shop: Lakehouse) -> None:
     client = client_of(shop, keys=["id"])
     shop.table("shop.orders").upsert(numbered(1, 2, name="old"))
     shop.table("shop.orders").upsert(numbered(2, 3, name="old"))
@@ -242,7 +242,7 @@ def test_a_table_begins_anew_with_other_columns_and_rows(shop: Lakehouse) -> Non
     assert shop.maintenance.check().problems == ()
 
 
-def test_a_rival_who_writes_by_the_old_columns_meanwhile_is_told_of_a_conflict(shop: Lakehouse) -> None:
+def test_a_concurrent_write_with_the_replaced_columns_conflicts(shop: Lakehouse) -> None:
     client = client_of(shop)
     client.commit([client.rows(numbered(1))])
     ours = shop.transaction()
@@ -253,7 +253,7 @@ def test_a_rival_who_writes_by_the_old_columns_meanwhile_is_told_of_a_conflict(s
     assert shop.table("shop.orders").to_arrow().to_pylist() == [{"id": "x"}]
 
 
-def test_a_table_with_checks_or_without_its_partitions_does_not_begin_anew(shop: Lakehouse) -> None:
+def test_replacing_a_table_with_checks_or_other_partitions_is_rejected(shop: Lakehouse) -> None:
     checked = client_of(shop, "shop.checked", checks={"small": "id < 10"})
     divided = client_of(shop, "shop.divided", partition_by=["name"])
     together = client_of(shop, "shop.together", partition_by=["name"], keys=["id"])
@@ -271,7 +271,7 @@ def test_a_table_with_checks_or_without_its_partitions_does_not_begin_anew(shop:
     assert shop.version == before
 
 
-def test_a_staged_table_takes_no_place_of_another(shop: Lakehouse) -> None:
+def test_a_staged_table_cannot_use_the_location_or_name_of_another_table(shop: Lakehouse) -> None:
     other = client_of(shop)
     metadata = other.shown.metadata
     schema = metadata.schema().model_dump(mode="json", by_alias=True)

@@ -80,7 +80,7 @@ def client_takes_files_away(history: History) -> None:
     history.model = {one: name for one, name in history.model.items() if one not in rows} | stay
 
 
-def client_hides_by_number(history: History) -> None:
+def client_deletes_by_position(history: History) -> None:
     new, commit = history.fresh(), []
     for address, rows in history.shown():
         deleted_rows = [number for number in rows if history.data.draw(st.booleans(), label="hidden")]
@@ -132,7 +132,7 @@ def we_compact(history: History) -> None:
 STEPS: list[Step] = [
     client_appends,
     client_takes_files_away,
-    client_hides_by_number,
+    client_deletes_by_position,
     client_changes_by_values,
     we_append,
     we_upsert,
@@ -155,7 +155,7 @@ def test_all_agree_on_the_rows_after_any_commits(layout: str, data: st.DataObjec
     assert history.client.lake.maintenance.check().problems == ()
 
 
-def test_a_commit_costs_the_same_requests_however_many_files_there_are(tmp_path: Any) -> None:
+def test_the_requests_of_a_commit_are_independent_of_the_file_count(tmp_path: Any) -> None:
     costs = []
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")

@@ -45,7 +45,7 @@ def row(**values: Any) -> dict[str, Any]:
     return {"id": 1, "code": "abc", "small": 1, "fixed_text": "xy", "inner": {"a": 1}, **values}
 
 
-def test_rows_that_fit_are_taken(client: Client) -> None:
+def test_valid_rows_are_accepted(client: Client) -> None:
     client.commit([client.rows([row(), row(id=2, code=None, small=None, fixed_text=None, inner=None)])])
     assert client.ids() == client.seen_ids() == [1, 2]
 
@@ -65,7 +65,7 @@ WIDE = parse_schema("id bigint, code string, small int, fixed_text string, inner
         ({"inner": {"a": None}}, "null"),
     ],
 )
-def test_rows_that_our_own_append_refuses_are_refused(client: Client, values: dict[str, Any], told: str) -> None:
+def test_rows_that_append_rejects_are_rejected(client: Client, values: dict[str, Any], told: str) -> None:
     is_refused(client, client.rows([row(), row(**values)], schema=WIDE), told)
 
 
@@ -80,7 +80,9 @@ def test_rows_that_our_own_append_refuses_are_refused(client: Client, values: di
         ({"path": "metadata/rows.parquet"}, "in the metadata folder"),
     ],
 )
-def test_a_file_is_what_its_manifest_says(client: Client, told_of_it: dict[str, Any], refusal: str) -> None:
+def test_a_file_that_contradicts_its_manifest_is_rejected(
+    client: Client, told_of_it: dict[str, Any], refusal: str
+) -> None:
     is_refused(client, client.rows([row()], **told_of_it), refusal)
 
 
@@ -94,14 +96,14 @@ def test_a_file_keeps_the_ids_of_its_columns(client: Client) -> None:
     is_refused(client, client.rows([row()], data=without_ids([row()])), "without field ids")
 
 
-def test_what_lies_inside_a_column_has_an_id_too(client: Client) -> None:
+def test_a_file_without_field_ids_of_nested_columns_is_rejected(client: Client) -> None:
     sink = pa.BufferOutputStream()
     inner = pa.field("inner", pa.struct([pa.field("a", pa.int32())]), metadata={b"PARQUET:field_id": b"5"})
     pq.write_table(pa.Table.from_pylist([{"inner": {"a": 1}}], schema=pa.schema([inner])), sink)
     is_refused(client, client.rows([row()], data=sink.getvalue().to_pybytes()), "without field ids")
 
 
-def test_a_column_that_is_yet_to_come_is_refused(client: Client) -> None:
+def test_a_file_with_an_unknown_column_is_rejected(client: Client) -> None:
     known = parse_schema(COLUMNS).columns
     later = Column(99, "later", Int64())
     inside = replace(known[-1], type=Struct((*inner_columns(known[-1].type), later)))
@@ -115,7 +117,7 @@ def test_columns_of_other_types_are_refused(client: Client) -> None:
     is_refused(client, client.rows([{"id": "1", "code": "a"}], schema=schema), "id")
 
 
-def test_statistics_that_cannot_be_are_refused(client: Client) -> None:
+def test_invalid_statistics_are_rejected(client: Client) -> None:
     written = client.rows([row()])
     written.file[10] = {1: b"\x01"}
     assert written.file.lower_bounds == {1: b"\x01"}
@@ -142,12 +144,12 @@ def test_a_file_outside_of_the_table_is_never_opened(client: Client, address_of:
         ClientFileIO(client.lake.effects.store, place).manifests(written.file.file_path)
 
 
-def test_a_file_that_is_not_there_is_refused(client: Client) -> None:
+def test_a_missing_file_is_rejected(client: Client) -> None:
     written = client.rows([row()], address=f"{client.shown.location}/data/nowhere.parquet")
     is_refused(client, written, "does not exist")
 
 
-def test_a_file_that_counts_already_is_refused(client: Client) -> None:
+def test_a_file_that_the_table_already_contains_is_rejected(client: Client) -> None:
     written = client.rows([row()])
     client.commit([written])
     request = client.request([], removed=[written.address])
@@ -158,7 +160,7 @@ def test_a_file_that_counts_already_is_refused(client: Client) -> None:
     assert client.ids() == [1]
 
 
-def test_a_file_that_is_none_of_the_table_cannot_go(client: Client) -> None:
+def test_position_deletes_out_of_range_are_rejected(client: Client) -> None:
     first = client.rows([row()])
     client.commit([first])
     with pytest.raises(InvalidInputError, match="out of range"):
@@ -174,12 +176,12 @@ def test_row_numbers_of_files_that_are_none_of_the_table_are_refused(client: Cli
 
 
 @pytest.mark.parametrize("name", ["a#b.parquet", "a?b=c.parquet"])
-def test_a_name_that_iceberg_readers_cut_is_refused(client: Client, name: str) -> None:
+def test_a_file_name_that_iceberg_readers_truncate_is_rejected(client: Client, name: str) -> None:
     is_refused(client, client.rows([row()], path=f"data/{name}"), "contains '#' or")
 
 
 @pytest.mark.parametrize("data", [b"", b"Obj\x01", b"Obj\x01" + bytes(100), b"x" * 1000])
-def test_a_list_of_manifests_that_is_no_avro_is_refused(client: Client, data: bytes) -> None:
+def test_a_manifest_list_that_is_not_avro_is_rejected(client: Client, data: bytes) -> None:
     lake: Lakehouse = client.lake
     request = client.request([client.rows([row()])])
     listed = request["updates"][0]["snapshot"]["manifest-list"]
@@ -192,7 +194,7 @@ def test_a_list_of_manifests_that_is_no_avro_is_refused(client: Client, data: by
     assert lake.version == before
 
 
-def test_spellings_of_other_clients_mean_the_same_folder() -> None:
+def test_uri_schemes_of_other_clients_resolve_to_the_same_location() -> None:
     place = TableLocation("s3://bucket/lake/data/t1", "t1")
     for spelled in ("s3a://bucket/lake/data/t1/data/a.parquet", "s3n://bucket/lake/data/t1/data/a.parquet"):
         assert place.path_of(spelled) == "data/t1/data/a.parquet"

@@ -59,7 +59,9 @@ def anything() -> Client:
 
 
 @given(st.lists(ROWS, max_size=12), st.integers(1, 12))
-def test_the_footer_tells_what_the_rows_would(anything: Client, rows: list[dict[str, Any]], group_size: int) -> None:
+def test_footer_statistics_equal_computed_statistics(
+    anything: Client, rows: list[dict[str, Any]], group_size: int
+) -> None:
     state = anything.lake.table("shop.t").state()
     table = pa.Table.from_pylist(rows, schema=schema_to_arrow(state.schema))
     sink = pa.BufferOutputStream()
@@ -80,7 +82,7 @@ def test_the_footer_tells_what_the_rows_would(anything: Client, rows: list[dict[
         assert (one.minimum, one.maximum) == (known.minimum, known.maximum), column.name
 
 
-def test_a_manifest_that_lies_about_bounds_and_counts_hides_no_rows(tmp_path: Path) -> None:
+def test_wrong_bounds_and_counts_in_a_manifest_prune_no_rows(tmp_path: Path) -> None:
     client = client_with("id bigint not null, s string", tmp_path.name)
     lies = (
         ColumnStatistics(1, null_count=0, value_count=1, minimum=1, maximum=2),
@@ -93,7 +95,7 @@ def test_a_manifest_that_lies_about_bounds_and_counts_hides_no_rows(tmp_path: Pa
     assert [one.null_value_counts for one in told] == [{1: 0, 2: 0}]
 
 
-def test_a_manifest_that_lies_about_deleted_keys_still_hides_their_rows(tmp_path: Path) -> None:
+def test_wrong_bounds_of_equality_deletes_do_not_restore_rows(tmp_path: Path) -> None:
     client = client_with("id bigint not null, s string", tmp_path.name)
     client.commit([client.rows([{"id": 7, "s": "x"}, {"id": 8, "s": "y"}])])
     keys = client.keys([{"id": 7}], ["id"])
@@ -118,7 +120,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("transform", "row", "said"), WRONG)
-def test_rows_of_another_partition_than_the_manifest_says_are_refused(
+def test_rows_outside_the_partition_of_the_manifest_are_rejected(
     tmp_path: Path, transform: str, row: dict[str, Any], said: list[Any]
 ) -> None:
     client = client_with(COLUMNS, tmp_path.name, partition_by=[transform])
@@ -143,7 +145,7 @@ TRANSFORMS = [
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_rows_that_lie_where_the_manifest_says_are_taken(tmp_path: Path, transform: str) -> None:
+def test_rows_in_the_partition_of_the_manifest_are_accepted(tmp_path: Path, transform: str) -> None:
     client = client_with(COLUMNS, tmp_path.name, partition_by=[transform])
     state = client.lake.table("shop.t").state()
     scheme = state.version.partition_scheme
@@ -163,7 +165,7 @@ def test_rows_that_lie_where_the_manifest_says_are_taken(tmp_path: Path, transfo
     assert client.lake.table("shop.t").to_arrow().num_rows == 2
 
 
-def test_bounds_settle_partitions_where_order_is_kept() -> None:
+def test_bounds_prove_the_partition_for_monotonic_transforms() -> None:
     client = client_with(COLUMNS, "settled-by-bounds", partition_by=["truncate(10, id)"])
     state = client.lake.table("shop.t").state()
 

@@ -136,7 +136,7 @@ def matches(schema: Schema, rows: Rows, predicate: BooleanExpression) -> list[bo
 
 @pytest.mark.parametrize("told_of", [file_of, footer_file_of])
 @given(data=st.data())
-def test_a_file_with_a_matching_row_is_never_skipped_nor_one_with_another_row_deleted(
+def test_statistics_never_prune_a_matching_row_or_delete_a_non_matching_one(
     told_of: Callable[[Rows, Schema], DataFile], data: st.DataObject
 ) -> None:
     text, rows = data.draw(rows_of_a_type())
@@ -152,7 +152,7 @@ def test_a_file_with_a_matching_row_is_never_skipped_nor_one_with_another_row_de
 
 @pytest.mark.parametrize("rows", [[math.nan], [1.0, math.nan], [math.nan, None]])
 @pytest.mark.parametrize("text", ["float", "double"])
-def test_engines_that_take_nan_for_the_greatest_number_do_not_miss_it(text: str, rows: Rows) -> None:
+def test_files_with_nan_are_not_pruned_by_engines_that_order_nan_last(text: str, rows: Rows) -> None:
     schema = column_of(text)
     told = to_iceberg_data_file(file_of(rows, schema), ADDRESS, Record(), schema, 0)
     for predicate in (E.GreaterThan("c", 5.0), E.GreaterThanOrEqual("c", 5.0)):
@@ -167,7 +167,7 @@ def test_bounds_rule_files_out_where_they_can() -> None:
 
 
 @given(rows_of_a_type())
-def test_statistics_come_back_the_same(case: tuple[str, Rows]) -> None:
+def test_statistics_round_trip(case: tuple[str, Rows]) -> None:
     text, rows = case
     schema = column_of(text)
     ours = replace(file_of(rows, schema), schema_id=schema.schema_id)
@@ -178,7 +178,7 @@ def test_statistics_come_back_the_same(case: tuple[str, Rows]) -> None:
         assert back == ours
 
 
-def test_a_column_inside_a_struct_is_told_of_and_one_that_is_gone_is_not() -> None:
+def test_statistics_are_published_for_nested_columns_and_not_for_dropped_ones() -> None:
     schema = parse_schema("a int, s struct<x: int, y: string>")
     inside = schema.column("s", "x").id
     known = (
@@ -193,14 +193,14 @@ def test_a_column_inside_a_struct_is_told_of_and_one_that_is_gone_is_not() -> No
     assert (told.spec_id, told.sort_order_id, told.split_offsets) == (3, 2, None)
 
 
-def test_a_bound_from_before_a_column_was_widened_has_the_form_of_today() -> None:
+def test_a_bound_written_before_a_widening_is_encoded_in_the_current_type() -> None:
     known = ColumnStatistics(1, null_count=0, value_count=5, minimum=1, maximum=9)
     told = to_iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), column_of("bigint"), 0)
     assert told.lower_bounds == {1: (1).to_bytes(8, "little")}
 
 
 @pytest.mark.parametrize("text", ["bigint", "double"])
-def test_bounds_are_not_told_where_nulls_or_nan_were_not_counted(text: str) -> None:
+def test_bounds_without_null_or_nan_counts_are_not_published(text: str) -> None:
     bound = 1 if text == "bigint" else 1.0
     known = ColumnStatistics(1, value_count=5, null_count=None if text == "bigint" else 0, minimum=bound, maximum=bound)
     told = to_iceberg_data_file(replace(DATA, statistics=(known,)), ADDRESS, Record(), column_of(text), 0)
@@ -251,7 +251,7 @@ def test_deletes_by_keys_are_equality_deletes_of_the_same_columns() -> None:
 
 
 @pytest.mark.parametrize("key_ids", [None, [], [9], [1, 1], [3]])
-def test_equality_deletes_by_what_is_no_column_of_the_table_are_refused(key_ids: list[int] | None) -> None:
+def test_equality_deletes_by_unknown_columns_are_rejected(key_ids: list[int] | None) -> None:
     schema = parse_schema("a int not null, s struct<x: int>")
     deletes = client_file(content=DataFileContent.EQUALITY_DELETES, equality_ids=key_ids)
     with pytest.raises(InvalidInputError, match="distinct ids of top-level columns"):
@@ -270,7 +270,7 @@ def client_file(**facts: Any) -> IcebergFile:
     return IcebergFile.from_args(**{**plain, **facts})
 
 
-def test_a_file_of_which_a_client_tells_nothing_has_no_statistics() -> None:
+def test_a_client_file_without_metrics_has_no_statistics() -> None:
     assert from_iceberg_data_file(client_file(), DATA.location, column_of("int")) == replace(DATA, schema_id=0)
 
 
@@ -290,12 +290,12 @@ def test_long_bounds_of_a_client_are_shortened_so_that_they_still_bound() -> Non
         ({"key_metadata": b"key"}, "is encrypted"),
     ],
 )
-def test_what_cannot_be_true_of_a_clients_file_is_refused(facts: dict[str, Any], words: str) -> None:
+def test_invalid_metadata_of_a_client_file_is_rejected(facts: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         from_iceberg_data_file(client_file(**facts), "f.parquet", column_of("int"))
 
 
-def test_a_file_that_is_no_parquet_says_what_it_is() -> None:
+def test_a_client_file_of_another_format_keeps_its_content_type() -> None:
     told = client_file(file_format=FileFormat.ORC)
     assert from_iceberg_data_file(told, "f.orc", column_of("int")).content_type == "application/orc"
 
@@ -306,7 +306,7 @@ INSIDE = st.none() | st.fixed_dictionaries({"x": st.none() | st.integers(-3, 3)}
 @given(
     st.lists(INSIDE, min_size=1, max_size=4), st.sampled_from(["IsNull", "NotNull", *COMPARISONS]), st.integers(-3, 3)
 )
-def test_a_file_with_a_matching_row_is_never_skipped_by_a_column_inside_a_struct(
+def test_statistics_of_nested_columns_never_prune_a_matching_row(
     rows: list[dict[str, int | None] | None], word: str, value: int
 ) -> None:
     schema = parse_schema("s struct<x: int>")

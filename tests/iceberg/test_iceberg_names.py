@@ -28,7 +28,7 @@ def of(*deltas: Delta) -> TableState:
 STATE = of(APPENDED, UPSERTED)
 
 
-def test_a_state_has_one_name_whatever_the_table_is_called() -> None:
+def test_the_published_name_of_a_state_is_independent_of_the_table_name() -> None:
     assert compute_published_name(replace(STATE, name="shop.renamed"), ROOT) == compute_published_name(STATE, ROOT)
 
 
@@ -48,11 +48,11 @@ def test_a_state_has_one_name_whatever_the_table_is_called() -> None:
     ],
     ids=["id", "properties", "keys", "columns", "partitions", "fewer", "more", "hides less", "deletes", "positions"],
 )
-def test_another_state_has_another_name(other: TableState) -> None:
+def test_different_states_have_different_published_names(other: TableState) -> None:
     assert compute_published_name(other, ROOT).digest != compute_published_name(STATE, ROOT).digest
 
 
-def test_another_root_is_another_name_since_addresses_are_whole() -> None:
+def test_different_roots_have_different_published_names() -> None:
     assert compute_published_name(STATE, "s3://bucket/copy/").digest != compute_published_name(STATE, ROOT).digest
 
 
@@ -62,7 +62,7 @@ def test_a_state_to_which_nothing_was_written_has_no_snapshot() -> None:
     assert name.metadata_path == f"data/t/metadata/{name.digest}-0.metadata.json"
 
 
-def test_the_id_that_a_client_gave_its_snapshot_counts_for_the_state_that_it_made_and_no_other() -> None:
+def test_the_snapshot_id_of_a_client_is_used_only_for_its_state() -> None:
     digest = compute_published_name(STATE, ROOT).digest
     given = replace(STATE, properties={CLIENT_SNAPSHOT: f"{digest} 4711"})
     assert compute_published_name(given, ROOT).digest == digest
@@ -75,7 +75,7 @@ def test_the_id_that_a_client_gave_its_snapshot_counts_for_the_state_that_it_mad
 @pytest.mark.parametrize(
     "told", ["", "nonsense", " 5", "x y", "{digest} -5", "{digest} ٤", "{digest} 0", "{digest} 9223372036854775808"]
 )
-def test_a_property_that_says_no_snapshot_of_this_state_is_passed_over(told: str) -> None:
+def test_a_snapshot_property_of_another_state_is_ignored(told: str) -> None:
     digest = compute_published_name(STATE, ROOT).digest
     given = replace(STATE, properties={CLIENT_SNAPSHOT: told.format(digest=digest)})
     assert compute_published_name(given, ROOT).snapshot_id == snapshot_id_of(digest)

@@ -58,7 +58,7 @@ def test_pyiceberg_reads_the_rows_that_the_table_has(
     assert in_order(opened(table).scan().to_arrow()) == in_order(table.to_arrow())
 
 
-def test_a_lakehouse_converted_to_the_other_layout_is_shown_with_the_same_rows(lake: Lakehouse, tmp_path: Path) -> None:
+def test_a_converted_lakehouse_is_published_with_the_same_rows(lake: Lakehouse, tmp_path: Path) -> None:
     names = ["every type", "upserted in partitions", "deleted by position", "evolved"]
     tables = [CASES[name](lake) for name in names]
     lake.maintenance.convert(tmp_path / "other", layout="deltacat" if lake.layout == "tree" else "tree")
@@ -68,7 +68,7 @@ def test_a_lakehouse_converted_to_the_other_layout_is_shown_with_the_same_rows(l
         assert in_order(opened(found).scan().to_arrow()) == in_order(table.to_arrow())
 
 
-def test_a_copied_lakehouse_shows_its_own_files(lake: Lakehouse, tmp_path: Path) -> None:
+def test_a_copied_lakehouse_publishes_its_own_files(lake: Lakehouse, tmp_path: Path) -> None:
     table = CASES["upserted"](lake)
     rows = in_order(opened(table).scan().to_arrow())
     shutil.copytree(tmp_path / "a lake", tmp_path / "copy")

@@ -59,7 +59,7 @@ def has_names_of_its_own(schema: Schema) -> bool:
     return len(set(names)) == len(names)
 
 
-def test_every_plain_type_has_the_one_that_iceberg_reads_its_files_by() -> None:
+def test_every_primitive_type_maps_to_an_iceberg_type() -> None:
     types = {field.name: str(field.field_type) for field in shown(ALL_TYPES).fields}
     assert types == {
         "a": "boolean", "b": "int", "c": "int", "d": "long", "e": "decimal(9, 2)", "f": "float", "g": "double",
@@ -78,13 +78,13 @@ def test_nested_columns_keep_their_ids_and_whether_they_may_be_null() -> None:
 
 
 @given(schemas())
-def test_a_schema_that_went_through_iceberg_is_the_same_to_whoever_knows_the_old_one(schema: Schema) -> None:
+def test_a_schema_round_trips_through_iceberg_if_the_previous_one_is_known(schema: Schema) -> None:
     assume(schema.last_column_id <= FIELD_ID_MAX and has_names_of_its_own(schema))
     assert from_iceberg_schema(shown(schema), [schema]) == (schema, ())
 
 
 @given(schemas())
-def test_a_schema_from_iceberg_is_shown_again_as_it_came(schema: Schema) -> None:
+def test_a_schema_from_iceberg_is_published_unchanged(schema: Schema) -> None:
     assume(schema.last_column_id <= FIELD_ID_MAX and has_names_of_its_own(schema))
     found = shown(schema)
     assert shown(from_iceberg_schema(found)[0]).model_dump_json() == found.model_dump_json()
@@ -97,11 +97,11 @@ def test_keys_are_identifier_fields() -> None:
 
 
 @pytest.mark.parametrize("columns", ["k bigint", "k double not null", "k struct<a: int> not null"])
-def test_keys_that_iceberg_would_refuse_are_not_shown(columns: str) -> None:
+def test_keys_that_iceberg_rejects_are_not_published(columns: str) -> None:
     assert shown(parse_schema(columns), (1,)).identifier_field_ids == []
 
 
-def test_half_of_a_key_is_not_shown_as_a_key() -> None:
+def test_a_partially_supported_key_is_not_published() -> None:
     assert shown(parse_schema("a bigint not null, b bigint"), (1, 2)).identifier_field_ids == []
 
 
@@ -112,21 +112,21 @@ def test_an_identifier_inside_a_struct_is_refused() -> None:
         from_iceberg_schema(found)
 
 
-def test_what_iceberg_does_not_know_of_a_column_stays_when_a_client_adds_another() -> None:
+def test_column_attributes_unknown_to_iceberg_survive_a_schema_change_of_a_client() -> None:
     known = Schema((Column(1, "n", Int16(), default="7", properties={"unit": "kg"}), Column(2, "t", Varchar(3))))
     found = in_iceberg(*shown(known).fields, NestedField(3, "more", LongType()), schema_id=1)
     schema, _ = from_iceberg_schema(found, [known])
     assert schema.columns == (*known.columns, Column(3, "more", Int64()))
 
 
-def test_a_column_that_a_client_widened_or_renamed_is_what_the_client_says() -> None:
+def test_a_client_can_widen_and_rename_columns() -> None:
     known = Schema((Column(1, "n", Int16(), default="7"), Column(2, "t", Varchar(3), default="'x'")))
     found = in_iceberg(NestedField(1, "n", LongType()), NestedField(2, "text", StringType(), doc="new"))
     schema, _ = from_iceberg_schema(found, [known])
     assert schema.columns == (Column(1, "n", Int64()), Column(2, "text", Varchar(3), comment="new", default="'x'"))
 
 
-def test_a_struct_keeps_what_is_known_of_it_when_a_field_is_added_inside() -> None:
+def test_a_struct_keeps_its_attributes_when_a_client_adds_a_field() -> None:
     struct = Struct((Column(2, "n", Int16()),))
     known = Schema((Column(1, "s", struct, properties={"unit": "kg"}),))
     inner = StructType(NestedField(2, "n", IntegerType()), NestedField(3, "m", LongType()))
@@ -135,26 +135,26 @@ def test_a_struct_keeps_what_is_known_of_it_when_a_field_is_added_inside() -> No
     assert schema.columns == (Column(1, "s", wider, properties={"unit": "kg"}),)
 
 
-def test_the_newest_of_several_known_schemas_counts() -> None:
+def test_attributes_are_taken_from_the_newest_known_schema() -> None:
     old = Schema((Column(1, "n", Int32(), default="1"),))
     new = Schema((Column(1, "n", Int32(), default="2"),), 1)
     assert from_iceberg_schema(shown(new), [old, new])[0].columns == new.columns
 
 
-def test_ids_that_were_given_once_are_not_given_again() -> None:
+def test_the_last_column_id_never_decreases() -> None:
     known = Schema((Column(1, "a", Int32()),), last_column_id=9)
     assert from_iceberg_schema(shown(known), [known])[0].last_column_id == 9
     assert from_iceberg_schema(shown(replace(known, last_column_id=1)), last_column_id=12)[0].last_column_id == 12
 
 
-def test_a_uuid_is_kept_in_sixteen_bytes_and_shown_as_a_uuid_again() -> None:
+def test_a_uuid_is_stored_in_16_bytes_and_published_as_a_uuid() -> None:
     schema, _ = from_iceberg_schema(in_iceberg(NestedField(1, "u", UUIDType()), NestedField(2, "f", FixedType(16))))
     assert schema.columns == (Column(1, "u", Fixed(16), properties={TYPE_PROPERTY: "uuid"}), Column(2, "f", Fixed(16)))
     assert [str(field.field_type) for field in shown(schema).fields] == ["uuid", "fixed[16]"]
 
 
 @pytest.mark.parametrize("newer", [TimestampNanoType(), TimestamptzNanoType(), UnknownType()])
-def test_types_of_version_3_are_refused_wherever_they_are(newer: object) -> None:
+def test_types_of_format_version_3_are_rejected_at_any_depth(newer: object) -> None:
     for found in (newer, ListType(2, newer), MapType(2, StringType(), 3, newer)):  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError, match="use a type of format version 2"):
             from_iceberg_schema(in_iceberg(NestedField(1, "t", found)))  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_defaults_of_version_3_are_refused() -> None:
             from_iceberg_schema(in_iceberg(field))
 
 
-def test_what_no_table_can_have_is_refused() -> None:
+def test_invalid_table_definitions_are_rejected() -> None:
     for fields, words in (
         ((), "at least one column"),
         ((NestedField(1, "a", IntegerType()), NestedField(2, "A", IntegerType())), "treats them as equal"),
@@ -189,22 +189,22 @@ def test_a_dot_in_a_name_is_refused_only_where_two_columns_would_have_one_name()
         to_iceberg_schema(Schema((Column(1, "a", struct), Column(3, "a.b", Int32()))))
 
 
-def test_ids_that_iceberg_keeps_for_itself_are_refused() -> None:
+def test_reserved_iceberg_ids_are_rejected() -> None:
     assert shown(Schema((Column(FIELD_ID_MAX, "a", Int32()),))).highest_field_id == FIELD_ID_MAX
     with pytest.raises(InvalidInputError, match="copy the rows into a new table"):
         to_iceberg_schema(Schema((Column(1, "a", Int32()),), last_column_id=FIELD_ID_MAX + 1))
 
 
-def test_files_without_ids_are_found_by_the_names_of_today() -> None:
+def test_the_name_mapping_has_the_current_column_names() -> None:
     names = build_name_mapping(NESTED).root
     assert [(field.field_id, field.names) for field in names] == [(1, ["id"]), (2, ["place"]), (3, ["tags"])]
     assert [(field.field_id, field.names) for field in names[1].fields] == [(4, ["city"]), (5, ["at"])]
 
 
-def test_comments_inside_lists_and_maps_stay_though_iceberg_has_no_place_for_them() -> None:
+def test_comments_inside_lists_and_maps_are_preserved() -> None:
     known = Schema((Column(1, "l", List(Column(2, "element", Int32(), comment="each"))),))
     assert from_iceberg_schema(shown(known), [known])[0] == known
 
 
-def test_a_time_with_a_zone_is_shown_as_the_time_in_utc_that_files_hold() -> None:
+def test_a_time_with_a_zone_is_published_as_a_time_in_utc() -> None:
     assert shown(parse_schema("t timetz")).find_field("t").field_type == TimeType()

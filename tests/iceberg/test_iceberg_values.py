@@ -54,7 +54,7 @@ SIZED = [
 ]
 
 
-def held_values(data_type: DataType) -> st.SearchStrategy[Value]:
+def values_of_type(data_type: DataType) -> st.SearchStrategy[Value]:
     """Return values that a column of the type can hold."""
     match data_type:
         case Decimal(precision, scale):
@@ -72,16 +72,16 @@ def held_values(data_type: DataType) -> st.SearchStrategy[Value]:
 @st.composite
 def typed_values(draw: st.DrawFn) -> tuple[DataType, Value]:
     data_type = draw(plain_types() | st.builds(Fixed, st.integers(1, 64)))
-    return data_type, draw(held_values(data_type))
+    return data_type, draw(values_of_type(data_type))
 
 
-def shown_type(data_type: DataType) -> object:
+def published_type(data_type: DataType) -> object:
     return to_iceberg_primitive(Column(1, "c", data_type))
 
 
 @given(typed_values())
 @example((Decimal(30, 0), decimal.Decimal(999999999999999999999999999950)))  # which 28 digits would round up
-def test_a_bound_comes_back_from_its_bytes_the_same(case: tuple[DataType, Value]) -> None:
+def test_a_bound_round_trips_through_bytes(case: tuple[DataType, Value]) -> None:
     data_type, value = case
     data = encode_bound(value, data_type)
     assert data is not None
@@ -91,17 +91,15 @@ def test_a_bound_comes_back_from_its_bytes_the_same(case: tuple[DataType, Value]
 
 
 @given(typed_values(), st.booleans())
-def test_pyiceberg_reads_a_bound_as_the_value_that_it_takes_itself(
-    case: tuple[DataType, Value], is_upper: bool
-) -> None:
+def test_pyiceberg_decodes_a_bound_to_the_same_value(case: tuple[DataType, Value], is_upper: bool) -> None:
     data_type, value = case
     data = encode_bound(value, data_type, is_upper=is_upper)
     assert data is not None
-    assert from_bytes(shown_type(data_type), data) == to_iceberg_value(value, data_type)  # type: ignore[arg-type]
+    assert from_bytes(published_type(data_type), data) == to_iceberg_value(value, data_type)  # type: ignore[arg-type]
 
 
 @given(st.one_of(texts(50), st.binary(max_size=50), st.text(st.sampled_from("a\ud7ff\ue000\U0010ffff"), max_size=50)))
-def test_shortened_bounds_still_bound_by_their_bytes(value: str | bytes) -> None:
+def test_truncated_bounds_remain_valid(value: str | bytes) -> None:
     data_type = Varchar() if isinstance(value, str) else Binary()
     whole = value.encode() if isinstance(value, str) else value
     low, high = truncate_lower_bound(value), truncate_upper_bound(value)
@@ -116,7 +114,7 @@ def test_shortened_bounds_still_bound_by_their_bytes(value: str | bytes) -> None
 
 @pytest.mark.parametrize("data_type", [Float32(), Float64()])
 @pytest.mark.parametrize("zero", [0.0, -0.0])
-def test_both_zeros_lie_between_bounds_of_either(data_type: DataType, zero: float) -> None:
+def test_bounds_of_zero_include_both_zeros(data_type: DataType, zero: float) -> None:
     form = "<f" if isinstance(data_type, Float32) else "<d"
     assert encode_bound(zero, data_type) == struct.pack(form, -0.0)
     assert encode_bound(zero, data_type, is_upper=True) == struct.pack(form, 0.0)
@@ -139,7 +137,7 @@ def test_both_zeros_lie_between_bounds_of_either(data_type: DataType, zero: floa
         ("array<int>", 1),
     ],
 )
-def test_a_bound_that_its_column_cannot_hold_is_not_told(text: str, value: Value) -> None:
+def test_a_bound_outside_the_column_type_is_not_published(text: str, value: Value) -> None:
     assert encode_bound(value, parse_type(text)) is None
 
 
@@ -174,7 +172,7 @@ def test_bounds_from_before_a_column_was_widened_are_read(narrow: DataType, wide
         (b"\x01", parse_type("array<int>")),
     ],
 )
-def test_a_bound_that_no_value_here_can_be_bounds_nothing(data: bytes, data_type: DataType) -> None:
+def test_an_unrepresentable_bound_is_ignored(data: bytes, data_type: DataType) -> None:
     assert decode_bound(data, data_type, "a file") is None
 
 
@@ -186,7 +184,7 @@ def test_a_uuid_is_its_16_bytes_in_both_directions() -> None:
     assert encode_bound(one.bytes, column.type) == one.bytes
 
 
-def test_decimals_have_the_digits_that_their_type_says() -> None:
+def test_decimals_have_the_scale_of_their_type() -> None:
     (column,) = parse_schema("e decimal(9, 2)").columns
     held = to_iceberg_value(decimal.Decimal("1E+2"), column.type)
     assert held.as_tuple() == decimal.Decimal("100.00").as_tuple()

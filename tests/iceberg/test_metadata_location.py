@@ -26,7 +26,7 @@ def _ids(address: str) -> list[Any]:
     return sorted(found)
 
 
-def test_a_table_gives_the_address_of_its_metadata_now_and_at_past_versions(lake: Lakehouse) -> None:
+def test_a_table_returns_its_metadata_location_now_and_at_earlier_versions(lake: Lakehouse) -> None:
     before = lake.version
     sales = lake.table("shop.sales")
     sales.append([{"id": 3}])
@@ -35,7 +35,7 @@ def test_a_table_gives_the_address_of_its_metadata_now_and_at_past_versions(lake
     assert sales.iceberg() == lake.at(lake.version).table("shop.sales").iceberg()
 
 
-def test_a_state_that_comes_back_has_the_address_that_it_had(lake: Lakehouse) -> None:
+def test_a_restored_state_has_the_same_metadata_location(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     address, before = sales.iceberg(), lake.version
     sales.append([{"id": 3}])
@@ -44,7 +44,7 @@ def test_a_state_that_comes_back_has_the_address_that_it_had(lake: Lakehouse) ->
     assert lake.rename_table("shop.sales", "shop.sold").iceberg() == address
 
 
-def test_a_full_export_shows_its_own_files(lake: Lakehouse, tmp_path: Path) -> None:
+def test_a_full_export_publishes_its_own_files(lake: Lakehouse, tmp_path: Path) -> None:
     lake.table("shop.sales").iceberg()
     lake.maintenance.export(tmp_path / "copy", "copied")
     address = mangrove.open(tmp_path / "copy").table("shop.sales").iceberg()
@@ -54,23 +54,23 @@ def test_a_full_export_shows_its_own_files(lake: Lakehouse, tmp_path: Path) -> N
     assert _ids(address) == [1, 2]
 
 
-def test_the_metadata_says_when_the_version_was_committed(lake: Lakehouse) -> None:
+def test_the_metadata_contains_the_commit_time_of_the_version(lake: Lakehouse) -> None:
     found = StaticTable.from_metadata(lake.table("shop.sales").iceberg())
     assert found.metadata.last_updated_ms == lake.reading().commit.created_at_millis
 
 
-def test_showing_a_table_makes_no_version(lake: Lakehouse) -> None:
+def test_publishing_a_table_creates_no_version(lake: Lakehouse) -> None:
     before = lake.version
     lake.table("shop.sales").iceberg()
     assert mangrove.open(lake.uri).version == before
 
 
-def test_what_a_transaction_has_yet_to_commit_is_not_shown(lake: Lakehouse) -> None:
+def test_uncommitted_changes_are_not_published(lake: Lakehouse) -> None:
     with pytest.raises(InvalidInputError, match="commit it"), lake.transaction() as transaction:
         transaction.table("shop.sales").iceberg()
 
 
-def test_a_table_in_the_memory_of_this_process_is_not_shown_to_others() -> None:
+def test_publishing_an_in_memory_table_is_rejected() -> None:
     lake = mangrove.create("memory://shown-address")
     lake.create_namespace("shop")
     table = lake.create_table("shop.sales", as_=[{"id": 1}])
@@ -78,7 +78,7 @@ def test_a_table_in_the_memory_of_this_process_is_not_shown_to_others() -> None:
         table.iceberg()
 
 
-def test_a_table_that_others_keep_is_not_shown(lake: Lakehouse) -> None:
+def test_publishing_an_external_or_dropped_table_is_rejected(lake: Lakehouse) -> None:
     outside = lake.create_table(
         "shop.outside", "id int", table_type="external", table_format="PARQUET", location="s3://other/folder/"
     )
@@ -90,7 +90,7 @@ def test_a_table_that_others_keep_is_not_shown(lake: Lakehouse) -> None:
 
 
 @pytest.mark.parametrize("character", ["?", "#"])
-def test_a_folder_whose_name_engines_would_cut_is_refused(tmp_path: Path, character: str) -> None:
+def test_publishing_below_a_path_that_engines_truncate_is_rejected(tmp_path: Path, character: str) -> None:
     lake = mangrove.create(tmp_path / f"a{character}b")
     lake.create_namespace("shop")
     table = lake.create_table("shop.sales", as_=[{"id": 1}])
@@ -99,7 +99,7 @@ def test_a_folder_whose_name_engines_would_cut_is_refused(tmp_path: Path, charac
     assert not any("metadata" in str(path) for path in tmp_path.rglob("*"))
 
 
-def test_without_pyiceberg_the_error_says_what_to_install(lake: Lakehouse) -> None:
+def test_without_pyiceberg_the_error_names_the_package_to_install(lake: Lakehouse) -> None:
     program = (
         "import sys; sys.modules['pyiceberg'] = None; import mangrove\n"
         f"mangrove.open({lake.uri!r}).table('shop.sales').iceberg()"

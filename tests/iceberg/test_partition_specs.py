@@ -117,7 +117,7 @@ def test_partition_values_are_those_that_pyiceberg_computes(case: tuple[Column, 
 
 
 @given(transformed_values())
-def test_partition_values_come_back_from_a_manifest_the_same(case: tuple[Column, Transform, Value | None]) -> None:
+def test_partition_values_round_trip_through_a_manifest(case: tuple[Column, Transform, Value | None]) -> None:
     column, transform, value = case
     scheme = scheme_of(column, transform)
     ours = transform_value(transform, column.type, value)
@@ -127,7 +127,7 @@ def test_partition_values_come_back_from_a_manifest_the_same(case: tuple[Column,
 
 
 @given(transformed_columns())
-def test_every_transform_fits_in_iceberg_where_it_fits_here(case: tuple[Column, Transform]) -> None:
+def test_every_valid_transform_round_trips_through_an_iceberg_spec(case: tuple[Column, Transform]) -> None:
     column, transform = case
     scheme = scheme_of(column, transform)
     spec = through_json(to_iceberg_spec(scheme, 3, COLUMNS))
@@ -135,7 +135,7 @@ def test_every_transform_fits_in_iceberg_where_it_fits_here(case: tuple[Column, 
     assert (spec.spec_id, from_iceberg_spec(spec, COLUMNS)) == (3, scheme)
 
 
-def test_a_value_cut_below_the_smallest_of_its_type_has_no_record() -> None:
+def test_a_truncated_value_below_the_minimum_of_its_type_has_no_partition_record() -> None:
     scheme = scheme_of(COLUMNS.column("c"), Truncate(10))
     assert has_partition_record([-10], scheme, COLUMNS)
     assert not has_partition_record([-(2**31) - 2], scheme, COLUMNS)
@@ -167,7 +167,7 @@ def test_values_that_do_not_fit_the_scheme_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("column", "held"), [("o", 2**62), ("k", "x"), ("c", 2**40), ("j", 7)])
-def test_a_partition_value_that_no_row_can_have_is_refused(column: str, held: object) -> None:
+def test_an_impossible_partition_value_is_rejected(column: str, held: object) -> None:
     scheme = scheme_of(COLUMNS.column(column), Identity())
     with pytest.raises(InvalidInputError, match=r"a file has the value .* in partition field 'field'"):
         from_partition_record(Record(held), to_iceberg_spec(scheme, 1), scheme, COLUMNS, "a file")
@@ -177,7 +177,7 @@ def test_fields_are_numbered_from_1000() -> None:
     assert [field.field_id for field in to_iceberg_spec(SCHEME, 1).fields] == [1000, 1001, 1002, 1003, 1004]
 
 
-def test_a_field_is_renamed_where_a_column_that_it_is_not_has_its_name() -> None:
+def test_a_partition_field_is_renamed_if_another_column_has_its_name() -> None:
     columns = parse_schema("o timestamp, o_days int, o_days_days int, region string")
     scheme = parse_partition_scheme(["days(o)", "region"], columns)
     spec = to_iceberg_spec(scheme, 1, columns)
@@ -189,14 +189,14 @@ def test_a_field_is_renamed_where_a_column_that_it_is_not_has_its_name() -> None
     assert from_iceberg_spec(spec, columns, known=[scheme]) is scheme
 
 
-def test_a_renamed_field_takes_no_name_of_another_field() -> None:
+def test_a_renamed_partition_field_does_not_collide_with_another_field() -> None:
     columns = parse_schema("a int, b int")
     fields = (PartitionField(1, Bucket(2), "b"), PartitionField(2, Bucket(2), "b_bucket"))
     spec = to_iceberg_spec(PartitionScheme(fields), 1, columns)
     assert [field.name for field in spec.fields] == ["b_bucket_bucket", "b_bucket"]
 
 
-def test_a_field_with_letters_beyond_ascii_is_shown_by_their_numbers() -> None:
+def test_a_partition_field_with_non_ascii_letters_is_published_with_escapes() -> None:
     columns = parse_schema("größe int, gr_xF6_xDFe int, `a b` int")
     scheme = parse_partition_scheme(["größe", "`a b`"], columns)
     spec = to_iceberg_spec(scheme, 1, columns)
@@ -204,7 +204,7 @@ def test_a_field_with_letters_beyond_ascii_is_shown_by_their_numbers() -> None:
     assert from_iceberg_spec(spec, columns, known=[scheme]) is scheme
 
 
-def test_a_field_that_is_always_null_is_left_out_with_its_values() -> None:
+def test_void_partition_fields_are_omitted_with_their_values() -> None:
     spec = PartitionSpec(
         partitioning.PartitionField(3, 1000, VoidTransform(), "gone"),
         partitioning.PartitionField(4, 1001, BucketTransform(8), "d_bucket"),
@@ -214,7 +214,7 @@ def test_a_field_that_is_always_null_is_left_out_with_its_values() -> None:
     assert from_partition_record(Record(None, 5), spec, scheme, COLUMNS, "a file") == (5,)
 
 
-def test_a_transform_that_is_not_known_is_refused() -> None:
+def test_an_unknown_transform_is_rejected() -> None:
     spec = PartitionSpec(partitioning.PartitionField(3, 1000, UnknownTransform("zorder"), "z"))
     with pytest.raises(InvalidInputError, match=r"'z' has the unsupported transform"):
         from_iceberg_spec(spec, COLUMNS)
@@ -233,7 +233,7 @@ def version_with(*schemes: PartitionScheme, schema: Schema = COLUMNS) -> TableVe
     return TableVersion(1, schema, partition_scheme=schemes[-1], earlier_partition_schemes=schemes[:-1])
 
 
-def test_schemes_over_a_tables_life_are_numbered_by_age_and_spec_0_has_no_fields() -> None:
+def test_partition_specs_are_numbered_by_age_and_spec_0_is_unpartitioned() -> None:
     first = parse_partition_scheme(["days(o)", "j"], COLUMNS, "first")
     second = parse_partition_scheme(["j", "bucket(4, d)"], COLUMNS, "second")
     none = replace(UNPARTITIONED, id="none")
@@ -242,7 +242,7 @@ def test_schemes_over_a_tables_life_are_numbered_by_age_and_spec_0_has_no_fields
     assert [[field.field_id for field in one.spec.fields] for one in shown] == [[], [1000, 1001], [1001, 1002]]
 
 
-def test_a_scheme_of_a_dropped_column_is_not_shown_and_changes_no_number() -> None:
+def test_a_scheme_of_a_dropped_column_is_not_published_but_keeps_its_number() -> None:
     first = parse_partition_scheme(["days(o)"], COLUMNS, "first")
     second = parse_partition_scheme(["j"], COLUMNS, "second")
     left = replace(COLUMNS, columns=tuple(column for column in COLUMNS.columns if column.name != "o"))
@@ -251,13 +251,13 @@ def test_a_scheme_of_a_dropped_column_is_not_shown_and_changes_no_number() -> No
     assert shown[1].spec.fields[0].field_id == 1001
 
 
-def test_two_fields_of_one_scheme_that_are_the_same_are_refused() -> None:
+def test_duplicate_partition_fields_are_rejected() -> None:
     fields = (PartitionField(4, Identity(), "x"), PartitionField(4, Identity(), "y"))
     with pytest.raises(InvalidInputError, match="are the same"):
         list_published_specs(version_with(PartitionScheme(fields)))
 
 
-def test_a_table_without_a_schema_has_nothing_to_show() -> None:
+def test_publishing_a_schemaless_table_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="has no schema"):
         list_published_specs(TableVersion(1, None))
 
@@ -267,7 +267,7 @@ def test_a_table_without_a_schema_has_nothing_to_show() -> None:
         st.tuples(transformed_columns(), st.sampled_from(Direction), st.sampled_from(Nulls)), min_size=1, max_size=3
     )
 )
-def test_sort_orders_come_back_the_same(cases: list[tuple[tuple[Column, Transform], Direction, Nulls]]) -> None:
+def test_sort_orders_round_trip(cases: list[tuple[tuple[Column, Transform], Direction, Nulls]]) -> None:
     fields = tuple(SortField(column.id, order, nulls, transform) for (column, transform), order, nulls in cases)
     scheme = SortScheme(fields)
     order = SortOrder.model_validate_json(to_iceberg_sort_order(scheme, 4, COLUMNS).model_dump_json())
@@ -285,7 +285,7 @@ def test_a_sort_scheme_that_is_known_keeps_its_id_and_name() -> None:
     assert from_iceberg_sort_order(to_iceberg_sort_order(known, 1), COLUMNS, known=[SortScheme(), known]) is known
 
 
-def test_orders_over_a_tables_life_are_numbered_by_age() -> None:
+def test_sort_orders_are_numbered_by_age() -> None:
     first = parse_sort_scheme(["o"], COLUMNS, "first")
     second = parse_sort_scheme(["j"], COLUMNS, "second")
     version = TableVersion(1, COLUMNS, sort_scheme=second, earlier_sort_schemes=(first, SortScheme()))

@@ -54,7 +54,7 @@ def _counted(lake: Lakehouse, what: str) -> str | None:
     return summary[what]
 
 
-def test_an_appended_table_is_read_by_pyiceberg_from_the_metadata_file_alone(lake: Lakehouse) -> None:
+def test_pyiceberg_reads_a_table_from_its_metadata_file_alone(lake: Lakehouse) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null, what string")
     sales.append([{"id": 1, "what": "lamp"}, {"id": 2, "what": None}])
     sales.append([{"id": 3, "what": "rug"}])
@@ -64,7 +64,7 @@ def test_an_appended_table_is_read_by_pyiceberg_from_the_metadata_file_alone(lak
     assert found.metadata_address.startswith(f"{found.location}/metadata/")
 
 
-def test_a_table_to_which_nothing_was_written_is_shown_without_a_snapshot(lake: Lakehouse) -> None:
+def test_a_table_without_writes_is_published_without_a_snapshot(lake: Lakehouse) -> None:
     lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
     found = opened(shown(lake))
     assert found.current_snapshot() is None
@@ -72,7 +72,7 @@ def test_a_table_to_which_nothing_was_written_is_shown_without_a_snapshot(lake: 
     assert found.schema().identifier_field_names() == {"id"}
 
 
-def test_a_table_whose_rows_are_all_gone_is_shown_empty(lake: Lakehouse) -> None:
+def test_a_table_whose_rows_are_all_deleted_is_published_empty(lake: Lakehouse) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null")
     sales.append([{"id": 1}])
     sales.overwrite([])
@@ -81,7 +81,7 @@ def test_a_table_whose_rows_are_all_gone_is_shown_empty(lake: Lakehouse) -> None
     assert found.scan().to_arrow().num_rows == 0
 
 
-def test_rows_that_upserts_and_deletes_by_key_hide_are_not_read(lake: Lakehouse) -> None:
+def test_rows_deleted_by_upserts_and_key_deletes_are_not_read(lake: Lakehouse) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
     sales.append([{"id": number, "what": "old"} for number in range(100)])
     sales.upsert([{"id": number, "what": "new"} for number in range(50, 120)])
@@ -93,7 +93,7 @@ def test_rows_that_upserts_and_deletes_by_key_hide_are_not_read(lake: Lakehouse)
     assert same_rows(lake, sales)
 
 
-def test_rows_that_are_hidden_by_their_numbers_are_not_read(lake: Lakehouse) -> None:
+def test_rows_with_position_deletes_are_not_read(lake: Lakehouse) -> None:
     sales = lake.create_table(
         "shop.sales", "id bigint not null, what string", properties={"write.delete-mode": "position"}
     )
@@ -116,7 +116,7 @@ def test_a_compacted_table_needs_no_position_deletes(lake: Lakehouse) -> None:
 
 
 @pytest.mark.parametrize("keys", [[], ["id"], ["id", "day"]], ids=["without keys", "one log", "logs by partition"])
-def test_partitions_are_shown_and_prune_files(lake: Lakehouse, keys: list[str]) -> None:
+def test_published_partitions_prune_files(lake: Lakehouse, keys: list[str]) -> None:
     sales = lake.create_table(
         "shop.sales", "id bigint not null, day date not null, what string", keys=keys, partition_by=["day"]
     )
@@ -148,7 +148,7 @@ def test_partitions_are_shown_and_prune_files(lake: Lakehouse, keys: list[str]) 
         "hours(at)",
     ],
 )
-def test_every_transform_of_a_partition_gives_the_rows_that_a_filter_means(tmp_path: Path, partition_by: str) -> None:
+def test_filters_on_every_partition_transform_return_the_matching_rows(tmp_path: Path, partition_by: str) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("shop")
     sales = lake.create_table("shop.sales", "id bigint, what string, at timestamp_ntz", partition_by=[partition_by])
@@ -162,7 +162,7 @@ def test_every_transform_of_a_partition_gives_the_rows_that_a_filter_means(tmp_p
         assert in_order(found.scan(row_filter=where).to_arrow()) == in_order(own), where
 
 
-def test_a_table_that_was_partitioned_otherwise_before_is_read_whole(lake: Lakehouse) -> None:
+def test_a_partitioned_table_is_read_completely_after_a_column_was_dropped(lake: Lakehouse) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null, what string", partition_by=["what"])
     sales.append([{"id": number, "what": "ab"[number % 2]} for number in range(6)])
     sales.update_schema().drop_column("id").commit()
@@ -207,7 +207,7 @@ def test_every_type_is_read_with_its_values(lake: Lakehouse) -> None:
     assert same_rows(lake, sales)
 
 
-def test_a_past_version_is_shown_as_it_was(lake: Lakehouse) -> None:
+def test_an_earlier_version_is_published_with_its_rows(lake: Lakehouse) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
     sales.append([{"id": 1, "what": "old"}])
     before = lake.version
@@ -218,7 +218,7 @@ def test_a_past_version_is_shown_as_it_was(lake: Lakehouse) -> None:
     assert opened(past).scan().to_arrow().to_pylist() == [{"id": 1, "what": "old"}]
 
 
-def test_a_minimal_export_shows_files_that_lie_in_its_source(lake: Lakehouse, tmp_path: Path) -> None:
+def test_a_minimal_export_publishes_files_of_its_source(lake: Lakehouse, tmp_path: Path) -> None:
     sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
     sales.append([{"id": number, "what": "old"} for number in range(5)])
     sales.upsert([{"id": 1, "what": "new"}])

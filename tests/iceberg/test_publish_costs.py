@@ -39,7 +39,7 @@ def bulky(count: int) -> TableState:
     )
 
 
-def with_hidden_rows(folder: Path) -> Lakehouse:
+def with_deleted_rows(folder: Path) -> Lakehouse:
     lake = mangrove.create(folder)
     lake.create_namespace("shop")
     sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
@@ -54,8 +54,8 @@ def files_of(store: Store, table_id: str) -> dict[str, bytes]:
     return {path: store.read(path) for path in listed}
 
 
-def test_showing_an_unchanged_state_again_is_one_request(tmp_path: Path) -> None:
-    lake = with_hidden_rows(tmp_path / "lake")
+def test_publishing_an_unchanged_state_again_is_one_request(tmp_path: Path) -> None:
+    lake = with_deleted_rows(tmp_path / "lake")
     state = lake.table("shop.sales").state()
     store = CountingStore(lake.effects.store)
     first = publish_table(store, state, AT_MILLIS)
@@ -65,7 +65,7 @@ def test_showing_an_unchanged_state_again_is_one_request(tmp_path: Path) -> None
     assert (made.total, made.reads) == (1, 1)
 
 
-def test_a_table_of_many_files_is_shown_after_an_append_by_few_new_files() -> None:
+def test_publishing_an_append_to_a_table_of_many_files_writes_few_files() -> None:
     store = CountingStore(MemoryStore("memory://many/"))
     publish_table(store, bulky(3000), AT_MILLIS)
     for more in range(1, 5):
@@ -79,7 +79,7 @@ def test_a_table_of_many_files_is_shown_after_an_append_by_few_new_files() -> No
         assert found.metadata.snapshots[0].summary["total-data-files"] == str(3000 + more)
 
 
-def test_taking_a_file_out_of_the_midst_leaves_the_other_manifests_as_they_are() -> None:
+def test_removing_a_file_rewrites_only_its_manifest() -> None:
     store = CountingStore(MemoryStore("memory://many/"))
     state = bulky(3000)
     publish_table(store, state, AT_MILLIS)
@@ -89,8 +89,8 @@ def test_taking_a_file_out_of_the_midst_leaves_the_other_manifests_as_they_are()
     assert (store.requests - before).puts <= 6
 
 
-def test_hidden_rows_are_looked_for_once_as_long_as_the_same_files_hide_them(tmp_path: Path) -> None:
-    lake = with_hidden_rows(tmp_path / "lake")
+def test_position_deletes_are_computed_once_for_the_same_delete_files(tmp_path: Path) -> None:
+    lake = with_deleted_rows(tmp_path / "lake")
     sales = lake.table("shop.sales")
     publish_table(lake.effects.store, sales.state(), AT_MILLIS)
     sales.append([{"id": 40, "what": "new"}])
@@ -117,8 +117,8 @@ def test_an_upsert_whose_keys_may_be_anywhere_writes_files_only_for_those_that_l
     assert sorted(rows, key=repr) == sorted(sales.to_arrow().to_pylist(), key=repr)
 
 
-def test_one_state_is_shown_by_the_same_bytes_whoever_shows_it(tmp_path: Path) -> None:
-    lake = with_hidden_rows(tmp_path / "lake")
+def test_publishing_a_state_is_deterministic(tmp_path: Path) -> None:
+    lake = with_deleted_rows(tmp_path / "lake")
     state = lake.table("shop.sales").state()
     found = []
     for _ in range(2):
@@ -128,8 +128,8 @@ def test_one_state_is_shown_by_the_same_bytes_whoever_shows_it(tmp_path: Path) -
     assert found[0] == found[1]
 
 
-def test_several_who_show_one_state_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
-    lake = with_hidden_rows(tmp_path / "lake")
+def test_a_state_can_be_published_concurrently(tmp_path: Path) -> None:
+    lake = with_deleted_rows(tmp_path / "lake")
     state = lake.table("shop.sales").state()
     begin = Barrier(4)
 
@@ -152,8 +152,8 @@ def crashes(paths: dict[str, bytes]) -> Iterator[tuple[str, int]]:
             yield path, seed
 
 
-def test_a_showing_that_dies_between_any_two_files_is_completed_by_the_next(tmp_path: Path) -> None:
-    lake = with_hidden_rows(tmp_path / "lake")
+def test_a_publication_that_crashed_at_any_file_is_completed_by_the_next_one(tmp_path: Path) -> None:
+    lake = with_deleted_rows(tmp_path / "lake")
     state = lake.table("shop.sales").state()
     store = lake.effects.store
     address = publish_table(store, state, AT_MILLIS).metadata_address
@@ -174,8 +174,8 @@ def test_a_showing_that_dies_between_any_two_files_is_completed_by_the_next(tmp_
     assert sorted(StaticTable.from_metadata(address).scan().to_arrow().to_pylist(), key=repr) == rows
 
 
-def test_a_write_that_fails_is_told_and_nothing_is_shown_until_all_is_there(tmp_path: Path) -> None:
-    lake = with_hidden_rows(tmp_path / "lake")
+def test_a_failed_write_is_reported_and_no_metadata_file_is_written(tmp_path: Path) -> None:
+    lake = with_deleted_rows(tmp_path / "lake")
     state = lake.table("shop.sales").state()
     faulty = FaultyStore(lake.effects.store, Faults(0))
     faulty.fail_next("put", "before", ".avro")
@@ -185,7 +185,7 @@ def test_a_write_that_fails_is_told_and_nothing_is_shown_until_all_is_there(tmp_
     assert list(lake.maintenance.check()) == []
 
 
-class _VacuumedOnce(CountingStore):
+class _StoreVacuumedOnce(CountingStore):
     """A store from which what was there vanishes once, between a listing and what is written after it."""
 
     def __init__(self, store: Store) -> None:
@@ -201,16 +201,16 @@ class _VacuumedOnce(CountingStore):
         super().put(path, data)
 
 
-def test_what_vanishes_while_it_is_to_be_used_is_written_again() -> None:
+def test_manifests_deleted_during_the_publication_are_written_again() -> None:
     inner = MemoryStore("memory://many/")
     publish_table(inner, bulky(2000), AT_MILLIS)
-    publish_table(_VacuumedOnce(inner), bulky(2001), AT_MILLIS)
+    publish_table(_StoreVacuumedOnce(inner), bulky(2001), AT_MILLIS)
     fresh = MemoryStore("memory://many/")
     publish_table(fresh, bulky(2001), AT_MILLIS)
     assert files_of(fresh, "t").items() <= files_of(inner, "t").items()
 
 
-def test_damaged_metadata_is_refused_with_what_to_do() -> None:
+def test_damaged_metadata_is_rejected_with_a_remedy() -> None:
     store = MemoryStore("memory://many/")
     state = bulky(1)
     publish_table(store, state, AT_MILLIS)
@@ -219,7 +219,7 @@ def test_damaged_metadata_is_refused_with_what_to_do() -> None:
         publish_table(store, state, AT_MILLIS)
 
 
-def test_a_container_of_azure_is_shown_by_an_address_that_names_the_account_and_by_no_other() -> None:
+def test_an_azure_container_is_published_only_with_an_address_that_names_the_account() -> None:
     store = MemoryStore("az://container/lake/")
     with pytest.raises(InvalidInputError, match="abfss://container@account"):
         publish_table(store, bulky(1), AT_MILLIS)
@@ -241,7 +241,7 @@ def test_runs_together_are_all_items_in_order_and_none_is_too_long(words: list[s
 
 
 @given(st.lists(st.integers(), unique=True, min_size=50, max_size=300), st.data())
-def test_an_item_that_goes_changes_only_runs_near_it(numbers: list[int], data: st.DataObject) -> None:
+def test_removing_an_item_changes_only_adjacent_runs(numbers: list[int], data: st.DataObject) -> None:
     words = [str(number) for number in numbers]
     gone = data.draw(st.sampled_from(words))
     left = [word for word in words if word != gone]

@@ -101,7 +101,7 @@ def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=repr)
 
 
-def _check_shown(table: TableSnapshot) -> None:
+def _check_published(table: TableSnapshot) -> None:
     address = table.iceberg()
     own = _in_order(table.to_arrow().to_pylist())
     found = StaticTable.from_metadata(address)
@@ -123,7 +123,7 @@ def _check_shown(table: TableSnapshot) -> None:
     ),
 )
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # polars would plan with a package of its own
-def test_every_state_of_a_history_is_read_by_others_as_it_is(
+def test_pyiceberg_reads_every_state_of_a_history(
     layout: str, kind: str, steps: list[tuple[Callable[[_Table, list[int]], None], list[int]]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -133,8 +133,8 @@ def test_every_state_of_a_history_is_read_by_others_as_it_is(
         one = _Table(lake, table)
         for step, ids in steps:
             step(one, ids)
-            _check_shown(table)
+            _check_published(table)
             one.versions.append(lake.version)
-        _check_shown(lake.at(one.versions[len(steps) // 2]).table("s.t"))
+        _check_published(lake.at(one.versions[len(steps) // 2]).table("s.t"))
         assert list(lake.maintenance.check()) == []
         wait_for_pending(lake.effects, 60.0)

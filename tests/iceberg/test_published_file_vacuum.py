@@ -31,7 +31,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return lake
 
 
-def shown_paths(lake: Lakehouse, table: Table) -> set[str]:
+def published_paths(lake: Lakehouse, table: Table) -> set[str]:
     return {
         entry.path for entry in lake.effects.store.list(published_folder_of(table.id)) if isinstance(entry, ObjectInfo)
     }
@@ -50,18 +50,18 @@ def own_rows(table: TableSnapshot) -> list[dict[str, Any]]:
     return sorted(table.to_arrow().to_pylist(), key=repr)
 
 
-def test_vacuum_keeps_what_shows_the_newest_state_and_check_finds_nothing_strange(lake: Lakehouse) -> None:
+def test_vacuum_retains_the_published_metadata_of_the_newest_state(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     address = sales.iceberg()
-    before = shown_paths(lake, sales)
+    before = published_paths(lake, sales)
     assert list(lake.maintenance.check()) == []
     lake.maintenance.vacuum(alone=True)
-    assert shown_paths(lake, sales) == before
+    assert published_paths(lake, sales) == before
     assert rows(address) == own_rows(sales)
 
 
 @pytest.mark.parametrize("keys", [[], ["id"], ["id", "what"]], ids=["without keys", "one log", "logs by partition"])
-def test_vacuum_knows_what_shows_the_newest_state_of_a_partitioned_table(lake: Lakehouse, keys: list[str]) -> None:
+def test_vacuum_retains_the_published_metadata_of_a_partitioned_table(lake: Lakehouse, keys: list[str]) -> None:
     table = lake.create_table(
         "shop.divided", "id bigint not null, what string not null", keys=keys, partition_by=["what"]
     )
@@ -71,14 +71,14 @@ def test_vacuum_knows_what_shows_the_newest_state_of_a_partitioned_table(lake: L
     # Shown later, so that the newest state is not what was shown last.
     written_at(lake.at(before).table("shop.divided").iceberg(), 2_000_000_000)
     assert table.iceberg() == address
-    kept = shown_paths(lake, table)
+    kept = published_paths(lake, table)
     lake.effects.store.put(f"{published_folder_of(table.id)}stray", b"")
     lake.maintenance.vacuum(alone=True)
-    assert shown_paths(lake, table) == kept
+    assert published_paths(lake, table) == kept
     assert rows(address) == own_rows(table)
 
 
-def test_vacuum_keeps_the_newest_state_and_what_was_shown_last_and_takes_the_others(lake: Lakehouse) -> None:
+def test_vacuum_retains_only_the_newest_and_the_last_published_state(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     versions, addresses = [], []
     for number in range(20, 24):
@@ -87,7 +87,7 @@ def test_vacuum_keeps_the_newest_state_and_what_was_shown_last_and_takes_the_oth
         addresses.append(sales.iceberg())
     written_at(addresses[1], 2_000_000_000)
     lake.maintenance.vacuum(alone=True)
-    left = {path for path in shown_paths(lake, sales) if path.endswith(METADATA_SUFFIX)}
+    left = {path for path in published_paths(lake, sales) if path.endswith(METADATA_SUFFIX)}
     assert left == {path for path in left if addresses[1].endswith(path) or addresses[3].endswith(path)}
     assert len(left) == 2
     assert rows(addresses[3]) == own_rows(sales)
@@ -99,49 +99,49 @@ def test_vacuum_keeps_the_newest_state_and_what_was_shown_last_and_takes_the_oth
     assert rows(addresses[0]) == own_rows(past)
 
 
-def test_what_shows_a_table_stays_within_the_grace_time(lake: Lakehouse) -> None:
+def test_published_metadata_is_retained_within_the_grace_period(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     for number in range(20, 23):
         sales.upsert([{"id": number, "what": "more"}])
         sales.iceberg()
-    before = shown_paths(lake, sales)
+    before = published_paths(lake, sales)
     lake.maintenance.vacuum()
-    assert shown_paths(lake, sales) == before
+    assert published_paths(lake, sales) == before
 
 
-def test_what_shows_the_last_state_stays_for_the_next_one_though_nobody_has_shown_that_yet(lake: Lakehouse) -> None:
+def test_the_last_published_metadata_is_retained_until_the_next_publication(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     sales.iceberg()
-    before = shown_paths(lake, sales)
+    before = published_paths(lake, sales)
     sales.append([{"id": 40, "what": "more"}])
     lake.maintenance.vacuum(alone=True)
-    assert shown_paths(lake, sales) == before
+    assert published_paths(lake, sales) == before
     assert rows(sales.iceberg()) == own_rows(sales)
 
 
-def test_what_shows_a_dropped_table_goes(lake: Lakehouse) -> None:
+def test_vacuum_deletes_the_published_metadata_of_a_dropped_table(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     sales.iceberg()
     before = lake.version
     sales.drop()
     lake.maintenance.vacuum(alone=True)
-    assert shown_paths(lake, sales) == set()
+    assert published_paths(lake, sales) == set()
     assert list(lake.maintenance.check()) == []
     past = lake.at(before).table("shop.sales")
     assert rows(past.iceberg()) == own_rows(past)
 
 
-def test_files_that_a_showing_left_behind_go(lake: Lakehouse) -> None:
+def test_vacuum_deletes_files_of_an_incomplete_publication(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     sales.iceberg()
     stray = f"{published_folder_of(sales.id)}{'0' * 32}.avro"
     lake.effects.store.put(stray, b"left")
     assert lake.maintenance.vacuum(alone=True, dry_run=True).paths == (stray,)
     lake.maintenance.vacuum(alone=True)
-    assert stray not in shown_paths(lake, sales)
+    assert stray not in published_paths(lake, sales)
 
 
-def test_a_vacuum_that_dies_leaves_no_metadata_without_all_that_it_leads_to(lake: Lakehouse) -> None:
+def test_a_crashed_vacuum_leaves_no_metadata_that_references_missing_files(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     for seed in range(12):
         for number in range(3):
@@ -152,7 +152,7 @@ def test_a_vacuum_that_dies_leaves_no_metadata_without_all_that_it_leads_to(lake
         dying = MaintenanceContext(build_effects(faulty), lake.metastore, lake.maintenance.context().maintenance)
         with pytest.raises(SimulatedCrash):
             vacuum_files(dying, alone=True)
-        there = shown_paths(lake, sales)
+        there = published_paths(lake, sales)
         for path in there:
             if path.endswith(METADATA_SUFFIX):
                 parts = re.sub(re.escape(METADATA_SUFFIX) + "$", PARTS_SUFFIX, path)
@@ -160,34 +160,34 @@ def test_a_vacuum_that_dies_leaves_no_metadata_without_all_that_it_leads_to(lake
     assert rows(sales.iceberg()) == own_rows(sales)
 
 
-def test_what_shows_a_state_goes_whole_where_the_names_of_its_parts_are_gone(lake: Lakehouse) -> None:
+def test_vacuum_deletes_a_publication_whose_file_list_is_missing(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     address = sales.iceberg()
-    (parts,) = [path for path in shown_paths(lake, sales) if path.endswith(PARTS_SUFFIX)]
+    (parts,) = [path for path in published_paths(lake, sales) if path.endswith(PARTS_SUFFIX)]
     lake.effects.store.delete_many([parts])
     lake.maintenance.vacuum(alone=True)
-    assert shown_paths(lake, sales) == set()
+    assert published_paths(lake, sales) == set()
     assert sales.iceberg() == address
     assert rows(address) == own_rows(sales)
 
 
-def test_a_table_to_which_nothing_was_written_stays_shown(lake: Lakehouse) -> None:
+def test_vacuum_retains_the_published_metadata_of_a_table_without_writes(lake: Lakehouse) -> None:
     table = lake.create_table("shop.nothing", "id bigint")
     table.iceberg()
-    before = shown_paths(lake, table)
+    before = published_paths(lake, table)
     lake.effects.store.put(f"{published_folder_of(table.id)}stray", b"")
     lake.maintenance.vacuum(alone=True)
-    assert shown_paths(lake, table) == before != set()
+    assert published_paths(lake, table) == before != set()
 
 
-def test_damaged_names_of_parts_stop_the_vacuum_with_what_to_do(lake: Lakehouse) -> None:
+def test_a_damaged_file_list_of_a_publication_stops_vacuum_with_a_remedy(lake: Lakehouse) -> None:
     sales = lake.table("shop.sales")
     sales.iceberg()
-    before = shown_paths(lake, sales)
+    before = published_paths(lake, sales)
     (parts,) = [path for path in before if path.endswith(PARTS_SUFFIX)]
     lake.effects.store.put(parts, b"\xff")
     with pytest.raises(FormatError, match="is damaged; delete it"):
         lake.maintenance.vacuum(alone=True)
-    assert shown_paths(lake, sales) == before
+    assert published_paths(lake, sales) == before
     sales.append([{"id": 50, "what": "more"}])
     assert rows(sales.iceberg()) == own_rows(sales)

@@ -68,7 +68,7 @@ def test_no_engine_may_delete_files_that_other_versions_need(lake: Lakehouse) ->
     assert properties["owner"] == "ana"
 
 
-def test_a_table_is_known_by_its_id_and_by_the_same_one_where_that_is_no_uuid(lake: Lakehouse, store: Store) -> None:
+def test_the_table_uuid_is_derived_from_the_table_id(lake: Lakehouse, store: Store) -> None:
     table = lake.create_table("shop.sales", "id bigint")
     assert StaticTable.from_metadata(table.iceberg()).metadata.table_uuid == uuid.UUID(table.id)
     version = TableVersion(1, SCHEMA)
@@ -79,7 +79,7 @@ def test_a_table_is_known_by_its_id_and_by_the_same_one_where_that_is_no_uuid(la
     assert first.metadata.table_uuid == second.metadata.table_uuid
 
 
-def test_columns_without_ids_are_mapped_by_their_names_of_today(lake: Lakehouse) -> None:
+def test_columns_without_ids_are_mapped_by_their_current_names(lake: Lakehouse) -> None:
     table = lake.create_table("shop.sales", "id bigint, what struct<name string>")
     table.update_schema().rename_column("what", "thing").commit()
     mapping = json.loads(StaticTable.from_metadata(table.iceberg()).properties["schema.name-mapping.default"])
@@ -87,7 +87,7 @@ def test_columns_without_ids_are_mapped_by_their_names_of_today(lake: Lakehouse)
     assert mapping[1]["fields"][0]["names"] == ["name"]
 
 
-def test_the_order_of_a_table_and_of_its_files_is_shown(lake: Lakehouse) -> None:
+def test_the_sort_order_of_a_table_and_its_files_is_published(lake: Lakehouse) -> None:
     table = lake.create_table("shop.sales", "id bigint, what string", sort_by=["what desc", "id"])
     table.append([{"id": 1, "what": "b"}, {"id": 2, "what": "a"}])
     found = StaticTable.from_metadata(table.iceberg())
@@ -106,19 +106,19 @@ def test_files_of_one_scheme_belong_to_its_spec(store: Store) -> None:
     assert places == [(0, "Record[]"), (1, "Record[None]"), (1, "Record[a]")]
 
 
-def test_a_file_without_a_value_of_what_is_never_null_belongs_to_no_partition(store: Store) -> None:
+def test_a_file_with_a_null_partition_value_of_a_required_column_is_unpartitioned(store: Store) -> None:
     version = TableVersion(1, SCHEMA, partition_scheme=BY_ID)
     assert [file.spec_id for file in entries(store, state_of(version, (1,), (None,)))] == [0, 1]
 
 
-def test_a_partition_by_what_lies_in_a_struct_is_read_whole(lake: Lakehouse) -> None:
+def test_a_table_partitioned_by_a_struct_field_is_read_completely(lake: Lakehouse) -> None:
     table = lake.create_table("shop.sales", "id bigint, what struct<name string not null>", partition_by=["what.name"])
     table.append([{"id": 1, "what": {"name": "a"}}, {"id": 2, "what": None}])
     found = StaticTable.from_metadata(table.iceberg()).scan().to_arrow().to_pylist()
     assert sorted(found, key=repr) == sorted(table.to_arrow().to_pylist(), key=repr)
 
 
-def test_where_it_is_not_certain_by_what_a_file_was_divided_it_belongs_to_no_partition(store: Store) -> None:
+def test_a_file_with_an_ambiguous_partition_scheme_is_unpartitioned(store: Store) -> None:
     version = TableVersion(1, SCHEMA, partition_scheme=BY_WHAT, earlier_partition_schemes=(BY_ID,))
     state = state_of(version, (1,), ("a",))
     assert {file.spec_id for file in entries(store, state)} == {0}
@@ -127,7 +127,7 @@ def test_where_it_is_not_certain_by_what_a_file_was_divided_it_belongs_to_no_par
     assert metadata.default_spec_id == 2
 
 
-def test_a_table_that_is_no_longer_partitioned_has_the_spec_without_fields(store: Store) -> None:
+def test_a_table_that_is_no_longer_partitioned_has_the_empty_spec(store: Store) -> None:
     version = TableVersion(1, SCHEMA, partition_scheme=PartitionScheme(id="2"), earlier_partition_schemes=(BY_ID,))
     state = state_of(version, (1,))
     assert publish_table(store, state, 1).metadata.default_spec_id == 0
@@ -190,7 +190,7 @@ def test_a_file_that_iceberg_s_readers_cannot_open_is_refused_and_nothing_is_wri
     assert list(store.list()) == []
 
 
-def test_names_that_iceberg_cannot_tell_apart_are_refused_and_nothing_is_written(store: Store) -> None:
+def test_names_that_are_ambiguous_in_iceberg_are_rejected_and_nothing_is_written(store: Store) -> None:
     version = TableVersion(1, parse_schema("a struct<b int>, `a.b` int"))
     with pytest.raises(InvalidInputError, match="rename the column"):
         publish_table(store, state_of(version, None), 1)

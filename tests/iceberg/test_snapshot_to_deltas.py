@@ -106,7 +106,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1)), max_size=5)
 
 @settings(max_examples=60)
 @given(st.data())
-def test_rows_are_what_iceberg_means_after_any_commits_of_clients_and_of_ours(data: st.DataObject) -> None:
+def test_rows_follow_iceberg_semantics_after_any_commits_of_clients_and_mangrove(data: st.DataObject) -> None:
     written = Written()
     scheme = data.draw(st.sampled_from([UNPARTITIONED, parse_partition_scheme(["p"], SCHEMA)]))
     state = table(scheme)
@@ -117,7 +117,7 @@ def test_rows_are_what_iceberg_means_after_any_commits_of_clients_and_of_ours(da
         if data.draw(st.booleans(), label="an upsert of ours"):
             distinct = list(dict.fromkeys(rows))
             new = [(values, written.data(part)) for values, part in files_of(state, distinct)]
-            _hide(model, distinct)
+            _delete_rows(model, distinct)
             write = plan_write({values: build_upsert_delta([file], KEYS) for values, file in new})
         else:
             gone = data.draw(st.sets(st.sampled_from(sorted(model)))) if model else set()
@@ -125,8 +125,10 @@ def test_rows_are_what_iceberg_means_after_any_commits_of_clients_and_of_ours(da
             for location in gone:
                 del model[location]
             deleted = data.draw(ROWS) if data.draw(st.booleans(), label="by keys") else []
-            _hide(model, deleted)
-            write = plan_client_write(state, _told(data, state, written, model, new, deleted, gone), {"by": "client"})
+            _delete_rows(model, deleted)
+            write = plan_client_write(
+                state, _snapshot_changes(data, state, written, model, new, deleted, gone), {"by": "client"}
+            )
             assert all(one.delta.properties == {"by": "client"} for one in write.deltas)
         # Row numbers that hide rows of a new file were taken from the model in advance.
         for _, file in new:
@@ -147,14 +149,14 @@ def _applies_to(write: PlannedWrite, location: str) -> str | None:
     return next((entry.applies_to for entry in entries if entry.location == location), None)
 
 
-def _hide(model: dict[str, dict[int, Row]], keys: Iterable[Row]) -> None:
+def _delete_rows(model: dict[str, dict[int, Row]], keys: Iterable[Row]) -> None:
     wanted = set(keys)
     for file in model.values():
         for number in [number for number, row in file.items() if row in wanted]:
             del file[number]
 
 
-def _told(
+def _snapshot_changes(
     data: st.DataObject,
     state: TableState,
     written: Written,
@@ -187,7 +189,7 @@ def test_new_files_alone_are_an_append() -> None:
     assert [one.delta.type for one in write.deltas] == [DeltaType.APPEND]
 
 
-def test_a_log_whose_files_all_go_is_replaced_as_a_whole() -> None:
+def test_removing_all_files_replaces_the_whole_log() -> None:
     first = plan_client_write(table(), SnapshotChanges([((), DataFile("a.parquet", 1, 1))]), {})
     state = after(table(), first)
     write = plan_client_write(
@@ -201,7 +203,7 @@ def test_a_commit_that_changes_no_file_has_no_deltas() -> None:
     assert plan_client_write(table(), SnapshotChanges(), {}).deltas == ()
 
 
-def test_files_that_a_compaction_wrote_can_go() -> None:
+def test_a_client_can_remove_files_of_a_compaction() -> None:
     files = [DataFile("a.parquet", 1, 1), DataFile("b.parquet", 1, 1)]
     state = after(table(), plan_write({(): build_compaction_delta(files, 3)}))
     gone = index_live_files(state)["a.parquet"]

@@ -125,14 +125,14 @@ def assert_log_agreement(memory: MemoryLake) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("layout", CATALOGS)
-def test_the_log_and_digests_lead_to_every_object_of_every_version(layout: str, seed: int) -> None:
+def test_every_object_of_every_version_is_found_by_the_log_and_digests(layout: str, seed: int) -> None:
     history = begin_history(layout, seed)
     history.run(1, without=[History.rename_namespace, History.rename_table])
     assert_log_agreement(history)
 
 
 @pytest.mark.parametrize("layout", CATALOGS)
-def test_the_log_and_digests_lead_to_every_object_after_renames(layout: str) -> None:
+def test_every_object_is_found_by_the_log_and_digests_after_renames(layout: str) -> None:
     history = begin_history(layout, 0)
     history.run(1)
     history.lake.create_namespace("z")

@@ -12,14 +12,14 @@ from mangrove.lakehouse.transaction import Transaction
 
 Act = Callable[[Transaction], object]
 
-BESIDE: dict[str, tuple[Act, list[int]]] = {
+COMPATIBLE_CHANGES: dict[str, tuple[Act, list[int]]] = {
     "append": (lambda txn: txn.table("s.t").append([{"id": 9, "a": 9}]), [0, 1, 2, 9]),
     "upsert": (lambda txn: txn.table("s.t").upsert([{"id": 1, "a": 7}]), [0, 1, 2]),
     "delete": (lambda txn: txn.table("s.t").delete("id = 1"), [0, 2]),
     "overwrite": (lambda txn: txn.table("s.t").overwrite([{"id": 5, "a": 5}]), [5]),
     "compact": (lambda txn: txn.table("s.t").compact(full=True), [0, 1, 2]),
 }
-AGAINST: dict[str, Act] = {
+CONFLICTING_CHANGES: dict[str, Act] = {
     "rename the column": lambda txn: txn.table("s.t").update_schema().rename_column("a", "z").commit(),
     "drop the column": lambda txn: txn.table("s.t").update_schema().drop_column("a").commit(),
     "cluster by another": lambda txn: txn.table("s.t").alter({"write.cluster-by": "id"}),
@@ -43,11 +43,11 @@ def cluster(transaction: Transaction) -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("name", COMPATIBLE_CHANGES)
 def test_clustering_and_a_change_of_rows_both_commit_and_no_row_is_lost(
     shop: Lakehouse, name: str, is_first: bool
 ) -> None:
-    act, expected = BESIDE[name]
+    act, expected = COMPATIBLE_CHANGES[name]
     clustering, other = shop.transaction(), shop.transaction()
     cluster(clustering)
     act(other)
@@ -63,13 +63,13 @@ def test_clustering_and_a_change_of_rows_both_commit_and_no_row_is_lost(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("name", AGAINST)
+@pytest.mark.parametrize("name", CONFLICTING_CHANGES)
 def test_clustering_and_a_change_of_the_same_column_or_table_do_not_both_commit(
     shop: Lakehouse, name: str, is_first: bool
 ) -> None:
     clustering, other = shop.transaction(), shop.transaction()
     cluster(clustering)
-    AGAINST[name](other)
+    CONFLICTING_CHANGES[name](other)
     first, second = (clustering, other) if is_first else (other, clustering)
     first.commit()
     with pytest.raises(ConflictError, match=rf"transaction {first.id} changed it first"):
@@ -79,7 +79,7 @@ def test_clustering_and_a_change_of_the_same_column_or_table_do_not_both_commit(
         assert table.to_arrow().num_rows == 3
 
 
-def test_a_renamed_column_beside_other_properties_is_no_conflict(shop: Lakehouse) -> None:
+def test_a_column_rename_does_not_conflict_with_a_concurrent_change_of_other_properties(shop: Lakehouse) -> None:
     noting, renaming = shop.transaction(), shop.transaction()
     noting.table("s.t").alter({"owner": "ana"})
     renaming.table("s.t").update_schema().rename_column("a", "z").commit()

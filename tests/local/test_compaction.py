@@ -37,7 +37,7 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
     return sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
 
 
-def test_bounded_compactions_reach_the_end_and_keep_the_past(lake: Lakehouse) -> None:
+def test_bounded_compactions_make_progress_and_keep_earlier_versions(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "id bigint not null, v int", keys=["id"])
     for number in range(6):
         table.upsert([{"id": number, "v": number}, {"id": number + 1, "v": number}])
@@ -52,7 +52,7 @@ def test_bounded_compactions_reach_the_end_and_keep_the_past(lake: Lakehouse) ->
     assert rows_of(lake.at(before).table("s.t")) == wanted
 
 
-def test_who_watches_sees_every_file_go_by_and_the_report_says_what_is_left(lake: Lakehouse) -> None:
+def test_compaction_reports_progress_and_the_remaining_files(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "id bigint not null, p int", partition_by=["p"])
     for number in range(6):
         table.append([{"id": number, "p": number % 2}])
@@ -70,7 +70,7 @@ def test_who_watches_sees_every_file_go_by_and_the_report_says_what_is_left(lake
     assert table.compact() == CompactionReport()
 
 
-def test_a_table_that_is_told_to_compacts_itself(lake: Lakehouse) -> None:
+def test_auto_compaction_compacts_a_table_after_writes(lake: Lakehouse) -> None:
     told = {"compaction.auto": "true", "compaction.deltas-min": "4"}
     table = lake.create_table("s.t", "id bigint, v int", properties=told)
     for number in range(9):
@@ -81,7 +81,7 @@ def test_a_table_that_is_told_to_compacts_itself(lake: Lakehouse) -> None:
     assert sum(message.startswith("compact") for message in messages) == 2
 
 
-def test_a_transaction_of_several_statements_does_not_compact_by_itself(lake: Lakehouse) -> None:
+def test_auto_compaction_does_not_run_in_a_transaction(lake: Lakehouse) -> None:
     told = {"compaction.auto": "true", "compaction.deltas-min": "2"}
     lake.create_table("s.t", "id bigint", properties=told)
     with lake.transaction() as transaction:
@@ -176,7 +176,7 @@ def test_a_column_by_which_rows_are_clustered_is_not_dropped_before_the_property
     assert table.schema.names == ("a",)
 
 
-def test_a_write_that_is_committed_does_not_raise_where_the_table_cannot_compact_itself(
+def test_a_failed_auto_compaction_does_not_fail_the_committed_write(
     lake: Lakehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = lake.create_table("s.t", "id bigint")
@@ -206,9 +206,7 @@ def test_a_write_that_is_committed_does_not_raise_where_the_table_cannot_compact
         ("write.delete-mode", "nope", "expected auto, keys, position, copy"),
     ],
 )
-def test_a_property_that_could_not_be_followed_is_refused_when_it_is_set(
-    lake: Lakehouse, name: str, value: str, told: str
-) -> None:
+def test_an_invalid_property_is_rejected_when_it_is_set(lake: Lakehouse, name: str, value: str, told: str) -> None:
     schema = "id bigint not null, l array<int>"
     table = lake.create_table("s.t", schema, keys=["id"], properties={"mine": "as I like"})
     before = lake.version

@@ -83,7 +83,7 @@ def test_a_large_file_is_refused_for_its_footer_and_costs_two_requests() -> None
             read()
 
 
-def test_a_footer_longer_than_what_is_read_first_is_checked_whole() -> None:
+def test_a_footer_longer_than_the_first_read_is_checked_completely() -> None:
     columns = tuple(Column(number, f"column {number}", Int64()) for number in range(1, 1001))
     values = memoryview(random.Random(7).randbytes(8 * 700)).cast("q").tolist()
     sound = encode_parquet(pa.table([values] * len(columns), schema=rows_of(columns, []).schema))
@@ -97,7 +97,7 @@ def test_a_footer_longer_than_what_is_read_first_is_checked_whole() -> None:
         read_columns(store, file, columns[:1])
 
 
-def test_a_file_of_another_program_is_read_and_a_broken_name_in_it_is_said() -> None:
+def test_a_file_of_another_program_is_read_and_a_damaged_column_name_is_rejected() -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"id": [1, 2]}), sink, store_schema=False)
     foreign = sink.getvalue().to_pybytes()
@@ -109,7 +109,7 @@ def test_a_file_of_another_program_is_read_and_a_broken_name_in_it_is_said() -> 
         read_columns(store, file, FLAT[:1])
 
 
-def test_a_text_like_a_seal_in_a_column_hides_no_damage() -> None:
+def test_text_equal_to_the_checksum_placeholder_does_not_mask_damage() -> None:
     rows = rows_of(FLAT, [{"id": 1, "note": CHECKSUM_PLACEHOLDER}])
     sound = encode_parquet(rows)
     store, file = MemoryStore(), DataFile(PLACE, len(sound), 1)
@@ -120,7 +120,7 @@ def test_a_text_like_a_seal_in_a_column_hides_no_damage() -> None:
         read_columns(store, file, FLAT)
 
 
-def test_a_file_that_could_not_be_sealed_is_read() -> None:
+def test_a_file_without_a_computed_checksum_is_read() -> None:
     rows = rows_of(FLAT, [{"id": 1, "note": "u"}])
     sound = encode_parquet(rows)
     seal = sound.index(b"crc32=") + len("crc32=")

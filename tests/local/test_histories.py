@@ -206,7 +206,7 @@ class History(RuleBasedStateMachine):
             assert write.counts == RowCounts(*self.model.upsert_some(some), 0)
 
     @rule(first=st.lists(ROW, max_size=4), second=st.lists(ROW, max_size=4))
-    def two_writers_at_once(self, first: list[Row], second: list[Row]) -> None:
+    def concurrent_writers(self, first: list[Row], second: list[Row]) -> None:
         chosen = [self.one_for_each_key(rows) if self.design.keys else rows for rows in (first, second)]
         write = self.engine.upsert if self.design.keys else self.engine.append
         planned = [write(self.state, rows) for rows in chosen]
@@ -258,12 +258,12 @@ class History(RuleBasedStateMachine):
         assert counted(found) == counted([{"name": row["name"], "id": row["id"]} for row in wanted])
 
     @rule()
-    def read_the_past(self) -> None:
+    def read_earlier_versions(self) -> None:
         for state, rows in self.past[-3:]:
             assert counted(self.engine.read(state).to_pylist()) == counted(rows)
 
     @rule()
-    def changes_lead_from_the_past_to_now(self) -> None:
+    def changes_lead_from_earlier_versions_to_the_newest(self) -> None:
         for state, rows in self.past[-3:]:
             changes = self.engine.changes(state, self.state).to_pylist()
             words = Counter(change["_change_type"] for change in changes)

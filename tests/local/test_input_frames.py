@@ -42,7 +42,7 @@ def test_an_upsert_of_a_frame_with_an_index_keeps_the_columns_that_it_lacks(tabl
     assert _rows(table) == [{"id": 3, "day": "monday", "x": 3.0}, SUMS[1]]
 
 
-def test_an_index_of_several_levels_is_as_many_columns_in_any_case(table: Table) -> None:
+def test_the_levels_of_an_index_are_columns_with_case_insensitive_names(table: Table) -> None:
     frame = pd.DataFrame({"ID": [1, 2], "day": ["monday", "tuesday"], "x": [1.0, 2.0]}).set_index(["ID", "day"])
     table.append(frame)
     assert _rows(table) == [{"id": 1, "day": "monday", "x": 1.0}, {"id": 2, "day": "tuesday", "x": 2.0}]
@@ -54,7 +54,7 @@ def test_keys_to_delete_may_be_an_index(table: Table) -> None:
     assert _rows(table) == SUMS[1:]
 
 
-def test_a_table_made_from_a_frame_has_its_index_as_a_column(table: Table) -> None:
+def test_a_table_created_from_a_frame_has_its_index_as_a_column(table: Table) -> None:
     made = table.catalog.create_table("lab.sums", as_=FRAME.groupby("id").sum())
     assert made.to_arrow().to_pylist() == [{"id": 3, "x": 3.0}, {"id": 4, "x": 3.0}]
 
@@ -68,7 +68,7 @@ def test_a_table_made_from_a_frame_has_its_index_as_a_column(table: Table) -> No
     ],
     ids=["numbers", "no name", "the column itself"],
 )
-def test_an_index_that_says_nothing_more_is_left_out(table: Table, frame: Any) -> None:
+def test_a_redundant_index_is_omitted(table: Table, frame: Any) -> None:
     table.append(frame)
     assert [row["id"] for row in _rows(table)] == [3, 4]
 
@@ -91,7 +91,7 @@ def test_an_index_that_says_nothing_more_is_left_out(table: Table, frame: Any) -
         (lambda: None, "given as NoneType: give a Spark"),
     ],
 )
-def test_what_is_nearly_rows_is_refused_with_advice(table: Table, rows: Callable[[], object], told: str) -> None:
+def test_unsupported_row_inputs_are_rejected_with_a_remedy(table: Table, rows: Callable[[], object], told: str) -> None:
     before = len(list(table.history()))
     with pytest.raises(InvalidInputError, match=told):
         table.append(rows())

@@ -96,7 +96,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("rows", [[FULL], [dict.fromkeys(FULL), FULL, dict.fromkeys(FULL)], [dict.fromkeys(FULL)], []])
-def test_rows_of_every_type_come_back_as_they_were(rows: list[dict[str, Any]]) -> None:
+def test_rows_of_every_type_round_trip(rows: list[dict[str, Any]]) -> None:
     bench = Bench(ALL_TYPES)
     bench.append(rows)
     assert bench.rows() == rows
@@ -104,7 +104,7 @@ def test_rows_of_every_type_come_back_as_they_were(rows: list[dict[str, Any]]) -
     assert bench.rows() == rows + rows
 
 
-def test_files_lie_below_the_table_and_hold_column_ids_inside_nested_types_too() -> None:
+def test_files_are_stored_below_the_table_and_contain_ids_of_nested_columns() -> None:
     bench = Bench("id int, st struct<a: int, l: array<string>>")
     bench.append([{"id": 1, "st": {"a": 2, "l": ["x"]}}])
     [path] = [entry.path for entry in bench.store.list()]
@@ -113,7 +113,7 @@ def test_files_lie_below_the_table_and_hold_column_ids_inside_nested_types_too()
     assert sorted(re.findall(r"PARQUET:field_id: '(\d+)'", text)) == ["1", "2", "3", "4", "5"]
 
 
-def test_statistics_bound_what_was_written() -> None:
+def test_statistics_bound_the_written_values() -> None:
     bench = Bench("id int, f double, s string, st struct<a: int>")
     bench.append([{"id": 3, "f": float("nan"), "s": None, "st": {"a": 1}}, {"id": 1, "f": 2.0, "s": None, "st": None}])
     [log] = bench.state.logs
@@ -170,7 +170,7 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(rows: object, c
     assert list(bench.store.list()) == []
 
 
-def test_a_key_that_comes_twice_in_one_upsert_is_refused_with_an_example() -> None:
+def test_a_duplicate_key_in_an_upsert_is_rejected_with_an_example() -> None:
     bench = Bench("id int not null, day date not null, x int", ("id", "day"))
     day = datetime.date(2026, 1, 1)
     rows = [{"id": 7, "day": day, "x": 1}, {"id": 8, "day": day, "x": 1}, {"id": 7, "day": day, "x": 2}]
@@ -181,7 +181,7 @@ def test_a_key_that_comes_twice_in_one_upsert_is_refused_with_an_example() -> No
     assert list(bench.store.list()) == []
 
 
-def test_only_some_columns_can_be_asked_for_in_any_order_or_none_at_all() -> None:
+def test_columns_can_be_selected_in_any_order_or_not_at_all() -> None:
     bench = Bench("id int, name string")
     bench.append([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
     assert bench.rows(columns=["NAME", "id"], where="id > 1") == [{"name": "b", "id": 2}]
@@ -193,7 +193,7 @@ def test_only_some_columns_can_be_asked_for_in_any_order_or_none_at_all() -> Non
         bench.rows(where=5)
 
 
-def test_a_row_that_moves_to_another_partition_is_not_left_behind() -> None:
+def test_a_row_that_moves_to_another_partition_is_deleted_from_the_old_one() -> None:
     bench = Bench("id int not null, day date", ("id",), ("day",))
     for day in (1, 2, 1):
         bench.upsert([{"id": 1, "day": datetime.date(2026, 1, day)}, {"id": day + 5, "day": None}])
@@ -201,7 +201,7 @@ def test_a_row_that_moves_to_another_partition_is_not_left_behind() -> None:
     assert bench.rows(where="id = 1") == [{"id": 1, "day": datetime.date(2026, 1, 1)}]
 
 
-def test_names_may_change_because_files_are_read_by_column_id() -> None:
+def test_renamed_columns_are_read_by_column_id() -> None:
     bench = Bench("id int, place struct<city: string, zip: int>")
     bench.append([{"id": 1, "place": {"city": "Ulm", "zip": 89073}}])
     old = bench.state.schema
@@ -280,7 +280,7 @@ MOMENTS = st.none() | st.datetimes(datetime.datetime(1900, 1, 1), datetime.datet
 
 
 @given(st.lists(MOMENTS, max_size=5), st.sampled_from([Years(), Months(), Days(), Hours(), Bucket(7)]))
-def test_columns_are_transformed_as_single_values_are(
+def test_column_transforms_equal_single_value_transforms(
     moments: list[datetime.datetime | None], transform: Transform
 ) -> None:
     source = parse_type("timestamp")
@@ -290,7 +290,7 @@ def test_columns_are_transformed_as_single_values_are(
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=5), st.integers(1, 2**20))
-def test_numbers_are_truncated_as_single_values_are(numbers: list[int | None], width: int) -> None:
+def test_column_truncation_equals_single_value_truncation(numbers: list[int | None], width: int) -> None:
     source = parse_type("bigint")
     lowest = -(2**63) + width
     kept = [number if number is None or number >= lowest else lowest for number in numbers]

@@ -79,7 +79,7 @@ def test_a_comparison_with_any_number_is_exact(table: Table, column: str, number
     assert ids(table, f"{column} not between -1 and {number}") == {0, 1, 2, 3} - expected
 
 
-def test_rows_are_changed_by_a_comparison_with_a_number_that_the_column_cannot_hold() -> None:
+def test_updates_compare_with_numbers_outside_the_column_type() -> None:
     lake = mangrove.create("memory://changes-by-numbers-outside-columns")
     lake.create_namespace("lab")
     table = lake.create_table("lab.numbers", "id bigint, v decimal(38,38)")

@@ -69,14 +69,14 @@ def test_nothing_that_arrow_reads_from_belongs_to_python() -> None:
 @pytest.mark.parametrize(
     "names", [["id"], ["place"], ["words"], ["place.x"], ["place.x", "id"], list(ROWS.column_names)]
 )
-def test_the_columns_of_a_large_file_are_all_there_whatever_their_names(in_pieces: None, names: list[str]) -> None:
+def test_all_columns_of_a_large_file_are_read_with_any_names(in_pieces: None, names: list[str]) -> None:
     store = OneObject(written())
     columns = [column for name in names for column in SCHEMA.columns if column.name == name]
     rows = read_columns(store, file_of(store.data), columns)
     assert rows.to_pydict() == ROWS.select(names).to_pydict()
 
 
-def test_no_more_is_asked_of_the_store_than_the_columns_need(in_pieces: None) -> None:
+def test_only_the_bytes_of_the_requested_columns_are_read(in_pieces: None) -> None:
     store = OneObject(written())
     read_columns(store, file_of(store.data), [SCHEMA.column("id")])
     (_, footer), *pieces = store.requested
@@ -99,7 +99,7 @@ class Shortened(OneObject):
         return data if start + len(data) == len(self.data) else data[:-1]
 
 
-def test_a_piece_that_is_shorter_than_it_should_be_is_refused(in_pieces: None) -> None:
+def test_a_truncated_range_is_rejected(in_pieces: None) -> None:
     whole = written()
     with pytest.raises(FormatError, match=r"data/a.parquet is damaged .* it ends before byte"):
         read_columns(Shortened(whole), file_of(whole), [SCHEMA.column("id")])

@@ -206,7 +206,7 @@ def test_a_file_with_rows_and_delete_keys_is_opened_once() -> None:
     assert bench.requests_of(lambda: bench.engine.read(bench.state)).reads == 3
 
 
-def test_batches_are_read_as_they_are_taken(in_ranges: None) -> None:
+def test_batches_are_read_lazily(in_ranges: None) -> None:
     bench = Bench("id bigint, v bigint")
     bench.add(pa.table({"id": range(COUNT), "v": range(COUNT)}), 500)
     read: list[int] = []
@@ -306,7 +306,7 @@ def test_a_row_is_visible_unless_a_later_delete_has_its_keys(
 
 @pytest.mark.parametrize("names", [["id"], ["name"], ["id", "name"]])
 @given(rows=KEYS, selected=KEYS)
-def test_rows_are_selected_by_keys_in_order_and_null_is_no_key(
+def test_rows_are_selected_by_keys_in_order_and_null_matches_nothing(
     names: list[str], rows: list[Any], selected: list[Any]
 ) -> None:
     columns = [column for column in (Column(1, "id", Int64()), Column(2, "name", Varchar())) if column.name in names]
@@ -414,7 +414,7 @@ def rename(row: Row) -> Row:
     is_evolved=st.booleans(),
     has_statistics=st.booleans(),
 )
-def test_rows_are_those_of_a_plain_model_whatever_is_pruned_and_deleted(
+def test_scans_with_pruning_and_deletes_equal_a_plain_model(
     files: list[list[Row]],
     row_group_size: int,
     upserted: list[Row],

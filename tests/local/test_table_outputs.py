@@ -21,7 +21,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
     return lake
 
 
-def test_rows_go_to_polars_and_duckdb(lake: Lakehouse) -> None:
+def test_rows_are_converted_to_polars_and_duckdb(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", as_=[{"id": 1, "tags": ["a", None]}, {"id": 2, "tags": None}])
     assert table.to_polars(where="id = 1").to_dicts() == [{"id": 1, "tags": ["a", None]}]
     assert table.to_duckdb(columns=["id"]).aggregate("sum(id)").fetchall() == [(3,)]
@@ -102,7 +102,7 @@ def test_empty_frames_change_nothing(lake: Lakehouse) -> None:
     assert merge.execute() == RowCounts(updated=1)
 
 
-def test_refusals_speak_of_types_as_sql_does_and_say_what_to_do(lake: Lakehouse) -> None:
+def test_errors_use_sql_type_names_and_name_a_remedy(lake: Lakehouse) -> None:
     table = lake.create_table("s.odd", "id bigint not null, `sel ect` int, `a.b` string, note string", keys=["id"])
     table.append([{"id": 1, "sel ect": 1, "a.b": "3", "note": "n"}])
     with pytest.raises(InvalidInputError, match="days does not support a column of type bigint"):
@@ -124,7 +124,7 @@ def test_refusals_speak_of_types_as_sql_does_and_say_what_to_do(lake: Lakehouse)
         lake.create_table("s.none", "id nosuch")
 
 
-def test_wrong_words_are_told_in_the_words_of_the_table_and_start_no_jvm(lake: Lakehouse) -> None:
+def test_invalid_arguments_are_reported_without_starting_spark(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "id bigint not null, n int", keys=["id"])
     table.append([{"id": 1, "n": 1}])
     version = lake.version

@@ -72,7 +72,7 @@ def orders(*numbers: int, day: int = 0, customer: str = "x") -> list[dict[str, A
     return [{"order_id": number, "customer": customer, "amount": number, "ts": ts} for number in numbers]
 
 
-def test_a_row_is_found_by_its_key_whichever_partition_it_moves_to(lake: Lakehouse) -> None:
+def test_an_upsert_by_key_moves_a_row_to_another_partition(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"], partition_by=["days(ts)"])
     table.append(orders(1, 2, day=0))
     table.upsert(orders(2, 3, day=1, customer="moved"))
@@ -104,7 +104,7 @@ def test_rows_without_keys_are_divided_by_partition(lake: Lakehouse) -> None:
     assert table.to_arrow().num_rows == 0
 
 
-def test_of_two_who_change_the_same_rows_in_a_shared_transaction_one_is_told(lake: Lakehouse) -> None:
+def test_participants_that_change_the_same_rows_conflict(lake: Lakehouse) -> None:
     lake.create_table("sales.orders", "order_id int, amount int").append([{"order_id": 1, "amount": 0}])
     lake.begin_shared("rise")
     one, two = lake.join_shared("rise"), lake.join_shared("rise")
@@ -117,7 +117,7 @@ def test_of_two_who_change_the_same_rows_in_a_shared_transaction_one_is_told(lak
     assert rows_of(lake.table("sales.orders")) == [{"order_id": 1, "amount": 1}]
 
 
-def test_rows_that_can_be_read_once_are_written_whole_however_often_they_are_looked_at(lake: Lakehouse) -> None:
+def test_a_single_use_reader_is_written_completely(lake: Lakehouse) -> None:
     rows = pa.table({"order_id": [1, 2]})
 
     def reader() -> pa.RecordBatchReader:
@@ -135,7 +135,7 @@ def test_a_table_evolves_by_rows_whose_lists_are_all_empty(lake: Lakehouse) -> N
     assert table.to_arrow().to_pylist() == [{"id": 1, "tags": [], "place": {"city": None}, "more": 7}]
 
 
-def test_rows_that_can_be_read_once_are_all_there_after_a_lost_race() -> None:
+def test_a_single_use_reader_is_written_completely_after_a_lost_race() -> None:
     rows, raced = pa.table({"order_id": [1, 2]}), 0
     for requests in range(1, 20):
         clock = Clock()
@@ -155,7 +155,7 @@ def test_rows_that_can_be_read_once_are_all_there_after_a_lost_race() -> None:
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_what_an_undo_brings_back_stays_older_than_what_came_later_also_after_a_lost_race(layout: str) -> None:
+def test_rows_restored_by_an_undo_stay_older_than_later_rows_after_a_lost_race(layout: str) -> None:
     raced = 0
     for requests in range(1, 20):
         clock = Clock()
@@ -177,7 +177,7 @@ def test_what_an_undo_brings_back_stays_older_than_what_came_later_also_after_a_
     assert raced
 
 
-def test_a_transaction_sees_its_own_rows_and_nobody_else_does_before_the_end(lake: Lakehouse) -> None:
+def test_uncommitted_rows_are_visible_only_in_their_transaction(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     other = lake.create_table("sales.other", ORDERS)
     with lake.transaction() as transaction:
@@ -191,7 +191,7 @@ def test_a_transaction_sees_its_own_rows_and_nobody_else_does_before_the_end(lak
     assert (ids(table), ids(other)) == ([2, 3], [9])
 
 
-def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehouse) -> None:
+def test_every_earlier_version_keeps_its_rows_after_a_compaction(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     wanted = {lake.version: list[int]()}
     steps: list[Callable[[], object]] = [
@@ -211,7 +211,7 @@ def test_every_past_version_keeps_its_rows_also_over_a_compaction(lake: Lakehous
     assert not hasattr(lake.at(lake.version).table("sales.orders"), "append")
 
 
-def test_upserts_of_rivals_both_land_and_the_later_one_wins(lake: Lakehouse) -> None:
+def test_concurrent_upserts_both_commit_and_the_later_one_wins(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     first, second = lake.transaction(), lake.transaction()
     first.table("sales.orders").upsert(orders(1, 2, customer="first"))
@@ -235,7 +235,7 @@ def test_blind_writes_never_conflict(lake: Lakehouse, isolation: str) -> None:
     assert ids(table) == [2, 3]
 
 
-def test_a_delete_that_read_first_conflicts_with_a_row_that_came_meanwhile(lake: Lakehouse) -> None:
+def test_a_delete_by_predicate_conflicts_with_a_concurrent_upsert_of_its_row(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     table.append(orders(1))
     late = lake.transaction()
@@ -265,7 +265,7 @@ def test_a_compaction_commits_beside_writers_and_leaves_one_delta(lake: Lakehous
     assert lake.version == version
 
 
-def test_compaction_without_a_name_reports_the_tables_in_which_there_was_something_to_do(lake: Lakehouse) -> None:
+def test_compaction_of_all_tables_reports_the_compacted_tables(lake: Lakehouse) -> None:
     for name in ("sales.a", "sales.b", "sales.c", "sales.d"):
         lake.create_table(name, ORDERS, keys=["order_id"])
     lake.create_table("sales.far", table_type="external", location="s3://b/far/", table_format="parquet")
@@ -298,7 +298,7 @@ def test_compaction_of_all_tables_in_a_transaction_is_one_commit(lake: Lakehouse
         lake.maintenance.compact(files_max=0)
 
 
-def test_two_compactions_at_once_leave_every_row_once(lake: Lakehouse) -> None:
+def test_concurrent_compactions_do_not_duplicate_rows(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
     for number in range(3):
         table.append(orders(number))
@@ -334,7 +334,7 @@ def test_changes_are_inserts_updates_and_deletes(lake: Lakehouse) -> None:
         transaction.table("sales.orders").changes(full)
 
 
-def test_changes_without_keys_are_rows_that_came_and_went(lake: Lakehouse) -> None:
+def test_changes_without_keys_are_inserts_and_deletes(lake: Lakehouse) -> None:
     table = lake.create_table("sales.events", "order_id int, customer string")
     table.append([{"order_id": 1, "customer": "a"}, {"order_id": 1, "customer": "a"}])
     since = lake.version
@@ -342,14 +342,14 @@ def test_changes_without_keys_are_rows_that_came_and_went(lake: Lakehouse) -> No
     assert changes(table, since) == [("delete", 1, "a"), ("insert", 1, "b")]
 
 
-def test_a_lakehouse_without_engines_says_how_to_get_them() -> None:
+def test_a_lakehouse_without_engines_names_the_package_to_install() -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("s")
     with pytest.raises(InvalidInputError, match=r"mangrove\.open"):
         lake.create_table("s.t", "id int").append([])
 
 
-def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -> None:
+def test_columns_are_added_and_dropped_while_others_write(lake: Lakehouse) -> None:
     table = lake.create_table("sales.orders", "order_id int not null, customer string", keys=["order_id"])
     table.append([{"order_id": 1, "customer": "a"}])
     old = lake.version
@@ -371,7 +371,7 @@ def test_columns_come_and_go_while_rows_stay_and_others_write(lake: Lakehouse) -
 
 
 @pytest.mark.parametrize("partition", ["k0", "bucket(3, k0)"])
-def test_a_key_by_which_rows_are_partitioned_and_sorted_is_renamed_like_others(lake: Lakehouse, partition: str) -> None:
+def test_a_key_column_of_the_partitioning_and_sort_order_can_be_renamed(lake: Lakehouse, partition: str) -> None:
     table = lake.create_table(
         "sales.t", "k0 bigint not null, a int", keys=["k0"], partition_by=[partition], sort_by=["k0"]
     )
@@ -384,7 +384,7 @@ def test_a_key_by_which_rows_are_partitioned_and_sorted_is_renamed_like_others(l
     assert sorted(again.to_arrow().to_pylist(), key=lambda row: row["k1"]) == [{"k1": 1, "a": 1}, {"k1": 2, "a": 3}]
 
 
-def test_a_column_that_is_as_asked_for_makes_no_version(lake: Lakehouse) -> None:
+def test_a_schema_update_without_changes_creates_no_version(lake: Lakehouse) -> None:
     table = lake.create_table("sales.same", "a int comment 'c', b int")
     before = lake.version
     table.update_schema().widen("a", "int").commit()
@@ -394,7 +394,7 @@ def test_a_column_that_is_as_asked_for_makes_no_version(lake: Lakehouse) -> None
     assert lake.version == before
 
 
-def test_columns_whose_names_hold_spaces_and_dots_are_changed_like_others(lake: Lakehouse) -> None:
+def test_columns_with_spaces_and_dots_in_their_names_can_be_changed(lake: Lakehouse) -> None:
     table = lake.create_table("sales.odd", "`sel ect` int, `x.y z` int, id int")
     table.append([{"sel ect": 1, "x.y z": 2, "id": 3}])
     table.update_schema().widen("sel ect", "bigint").commit()
@@ -417,7 +417,7 @@ def test_columns_whose_names_hold_spaces_and_dots_are_changed_like_others(lake: 
 
 
 @pytest.mark.parametrize("keys", [["order_id"], []])
-def test_each_write_says_how_many_rows_it_touched(lake: Lakehouse, keys: list[str]) -> None:
+def test_each_write_reports_its_row_counts(lake: Lakehouse, keys: list[str]) -> None:
     table = lake.create_table("sales.orders", ORDERS, keys=keys)
     assert table.append(orders(1, 2, 3, 3)) == RowCounts(inserted=4)
     assert table.delete("order_id = 2") == RowCounts(deleted=1)
@@ -438,7 +438,7 @@ def test_text_that_is_not_unicode_is_refused_and_nothing_is_written(lake: Lakeho
     assert lake.version == before
 
 
-def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> None:
+def test_a_read_opens_each_file_once_regardless_of_the_number_of_equality_deletes() -> None:
     store = CountingStore(MemoryStore())
     lake = create_on_store(build_deterministic_effects(store), engines=OnlyLocal)
     lake.create_namespace("sales")
@@ -455,9 +455,7 @@ def test_a_read_opens_each_file_once_however_many_newer_keys_hide_its_rows() -> 
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there a file is made durable by another call")
-def test_a_small_append_waits_for_the_disk_no_more_often_than_two_files_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_append_syncs_only_two_files_and_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     effects = replace(build_effects(open_store(tmp_path)), later=lambda _: None)
     lake = create_on_store(effects, engines=OnlyLocal)
     lake.create_namespace("sales")
@@ -478,7 +476,7 @@ def test_a_small_append_waits_for_the_disk_no_more_often_than_two_files_need(
         assert len(waits) == 4
 
 
-def test_a_schema_update_commits_all_its_changes_as_one_version_or_none(lake: Lakehouse) -> None:
+def test_a_schema_update_is_atomic(lake: Lakehouse) -> None:
     table = lake.create_table("sales.schema", "a int, b int")
     table.append([{"a": 1, "b": None}])
     before = lake.version

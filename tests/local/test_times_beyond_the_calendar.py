@@ -100,7 +100,7 @@ def test_rows_with_far_times_are_changed_and_compacted_like_others(tmp_path: Pat
     st.dates(),
     st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]),
 )
-def test_conditions_find_far_days_as_if_the_calendar_had_no_end(
+def test_predicates_compare_days_outside_the_python_calendar(
     files: list[list[int]], day: datetime.date, operator: str
 ) -> None:
     table = new_table(f"memory://far-days-{next(FRESH)}")
@@ -121,9 +121,7 @@ def test_conditions_find_far_days_as_if_the_calendar_had_no_end(
 
 
 @pytest.mark.parametrize("scheme", ["d", "days(d)", "years(t)", "months(t)", "days(n)", "hours(t)", "bucket(4, d)"])
-def test_far_times_that_a_partition_would_be_named_by_are_refused_and_nothing_is_committed(
-    tmp_path: Path, scheme: str
-) -> None:
+def test_far_times_as_partition_values_are_rejected_and_nothing_is_committed(tmp_path: Path, scheme: str) -> None:
     table = new_table(str(tmp_path), partition_by=(scheme,))
     version = newest(table)
     with pytest.raises(InvalidInputError, match="outside the years 1 to 9999"):
@@ -132,7 +130,7 @@ def test_far_times_that_a_partition_would_be_named_by_are_refused_and_nothing_is
     assert table.to_arrow().num_rows == 0
 
 
-def test_a_refusal_shows_rows_with_far_times(tmp_path: Path) -> None:
+def test_errors_print_rows_with_far_times(tmp_path: Path) -> None:
     table = new_table(str(tmp_path), keys=("id",))
     with pytest.raises(InvalidInputError, match="10000-01-01"):
         table.append(FAR.set_column(0, "id", pa.array([0, None, 2, 3, 4], pa.int64())))

@@ -63,7 +63,7 @@ def test_infinity_nan_and_the_largest_float_are_floats(table: Table) -> None:
         pa.table({"n": pa.array([[({"a": 1}, 1), ({"a": 1}, 2)]], _MAPS_OF_STRUCTS)}),
     ],
 )
-def test_a_map_with_a_key_twice_is_refused(table: Table, rows: Any) -> None:
+def test_a_map_with_duplicate_keys_is_rejected(table: Table, rows: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"a map in column '[mn]' has the key .* twice"):
         table.append(rows)
     assert table.to_arrow().num_rows == 0
@@ -87,7 +87,7 @@ def test_two_maps_may_have_the_same_key(table: Table) -> None:
         ([{"e": Decimal("1e400")}], "column 'e' holds 1.000e\\+400, but decimals have at most 38 digits"),
     ],
 )
-def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
+def test_the_error_for_an_invalid_map_or_decimal_names_the_cause(
     table: Table, rows: list[dict[str, Any]], told: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=told):
@@ -105,7 +105,7 @@ def test_a_map_and_a_decimal_that_cannot_be_are_refused_by_what_is_wrong(
         (999.995, "does not fit into decimal\\(5,2\\): 999.995 has more than 3 digits"),
     ],
 )
-def test_a_decimal_is_set_to_no_number_that_it_cannot_be(table: Table, value: Any, told: str) -> None:
+def test_updating_a_decimal_to_an_unrepresentable_number_is_rejected(table: Table, value: Any, told: str) -> None:
     table.append([{"e": Decimal("1.5")}])
     with pytest.raises(InvalidInputError, match=told):
         table.update({"e": value}, engine="local")
@@ -135,7 +135,7 @@ def test_a_value_without_a_partition_is_refused_by_the_field(table: Table, colum
     assert made.to_arrow().num_rows == 0
 
 
-def test_partitions_stay_apart_however_many_values_their_columns_have_together() -> None:
+def test_partitions_are_distinct_for_any_number_of_value_combinations() -> None:
     names, count = "abcdefg", 2**11
     schema = parse_schema(", ".join(f"{name} bigint" for name in names))
     last_but_first = {name: [count - 1] for name in names} | {"a": [0]}

@@ -84,7 +84,7 @@ def test_a_data_file_that_is_missing_or_of_another_size_is_named_once(lake: Lake
     assert "data/a: a referenced data file is missing" in str(report)
 
 
-def test_rows_are_counted_where_somebody_can(lake: Lake) -> None:
+def test_rows_are_counted_if_a_row_counter_is_given(lake: Lake) -> None:
     def count(_: Store, file: DataFile) -> int:
         if file.location == "data/c":
             raise FormatError("data/c is no Parquet file")
@@ -110,7 +110,7 @@ def test_rows_of_several_files_are_counted_at_a_time(lake: Lake) -> None:
     assert counting == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_files_elsewhere_are_counted_and_reported_and_not_looked_at(lake: Lake) -> None:
+def test_files_outside_the_root_are_counted_and_reported_but_not_read(lake: Lake) -> None:
     far = Delta(DeltaType.APPEND, Manifest((DataFile("s3://far/away.parquet", 1, row_count=1),)))
     commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 3), far))
     report = check_lakehouse(lake.opened())
@@ -122,7 +122,7 @@ def test_files_elsewhere_are_counted_and_reported_and_not_looked_at(lake: Lake) 
     assert check_lakehouse(lake.opened(), referenced_root="s3://far/").is_sound
 
 
-def test_a_file_named_by_its_uri_below_the_root_is_reported_with_what_mends_it(lake: Lake) -> None:
+def test_a_file_below_the_root_that_is_named_by_its_uri_is_reported_with_a_remedy(lake: Lake) -> None:
     own = Delta(DeltaType.APPEND, Manifest((DataFile(f"{lake.below.uri}data/a", 1, row_count=1),)))
     commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 3), own))
     ((path, rule),) = broken(check_lakehouse(lake.opened()))
@@ -130,7 +130,7 @@ def test_a_file_named_by_its_uri_below_the_root_is_reported_with_what_mends_it(l
     assert "convert" in rule
 
 
-def test_a_file_of_ours_outside_the_data_folder_is_looked_at_too(lake: Lake) -> None:
+def test_a_file_of_mangrove_outside_the_data_folder_is_checked(lake: Lake) -> None:
     other = Delta(DeltaType.APPEND, Manifest((DataFile("elsewhere/x.parquet", 1, row_count=1),)))
     commit_objects(lake.metastore, lake.metastore.latest(), (make_delta_locator(PARTITION, 3), other))
     assert [path for path, _ in broken(check_lakehouse(lake.opened()))] == ["elsewhere/x.parquet"]
@@ -145,7 +145,7 @@ def test_a_definition_that_is_missing_or_damaged_is_found(lake: Lake) -> None:
     assert any(definitions[0] in path + rule for path, rule in broken(check_lakehouse(lake.opened())))
 
 
-def test_a_root_that_is_damaged_is_found_and_the_other_versions_are_looked_at_all_the_same(lake: Lake) -> None:
+def test_a_damaged_root_is_found_and_the_other_versions_are_still_checked(lake: Lake) -> None:
     lake.below.delete_many(["data/c"])
     lake.below.put("_10000000000000000000000000000000.ipc", b"damaged")
     effects = build_deterministic_effects(lake.below, lake.clock)
@@ -154,7 +154,7 @@ def test_a_root_that_is_damaged_is_found_and_the_other_versions_are_looked_at_al
     assert any(path == "data/c" for path, _ in broken(report))
 
 
-def test_an_export_whose_version_is_gone_is_found(lake: Lake) -> None:
+def test_an_export_whose_version_is_missing_is_found(lake: Lake) -> None:
     pin_version(lake.opened(), "year-end", 1)
     lake.below.delete_many(["_10000000000000000000000000000000.ipc"])
     assert [rule for _, rule in broken(check_lakehouse(lake.opened()))] == [
@@ -162,7 +162,7 @@ def test_an_export_whose_version_is_gone_is_found(lake: Lake) -> None:
     ]
 
 
-def test_repair_deletes_what_nothing_needs_and_says_so(lake: Lake) -> None:
+def test_repair_deletes_and_reports_unreferenced_files(lake: Lake) -> None:
     lake.below.put("data/orphan", b"12345")
     lake.clock.now_millis += GRACE_MILLIS + 1
     assert check_lakehouse(lake.opened()).repaired == ()
@@ -183,7 +183,7 @@ def test_a_sample_of_versions_is_spread_from_the_oldest_to_the_newest(lake: Lake
 
 
 @pytest.mark.parametrize("commits", [20, 60])
-def test_files_are_not_read_again_for_each_version_that_shares_them(lake: Lake, commits: int) -> None:
+def test_files_shared_by_versions_are_read_once(lake: Lake, commits: int) -> None:
     for number in range(commits):
         commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", f"t{number:02d}"))
     store = CountingStore(lake.below)
@@ -209,7 +209,7 @@ def test_a_thorough_check_looks_at_every_rule_in_every_version(lake: Lake) -> No
     assert (store.requests - before).reads > usual.reads
 
 
-def test_progress_is_told_for_each_version(lake: Lake) -> None:
+def test_progress_is_reported_for_each_version(lake: Lake) -> None:
     seen: list[Progress] = []
     check_lakehouse(lake.opened(), watch=seen.append)
     assert [(progress.what.split()[0], progress.files_done) for progress in seen] == [
@@ -218,7 +218,7 @@ def test_progress_is_told_for_each_version(lake: Lake) -> None:
     ]
 
 
-def test_versions_that_expire_during_the_check_are_no_problem(lake: Lake) -> None:
+def test_versions_that_expire_during_the_check_are_not_a_problem(lake: Lake) -> None:
     opened = lake.opened()
 
     class Expiring:

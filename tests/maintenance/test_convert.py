@@ -142,7 +142,7 @@ def test_every_version_keeps_its_number_message_author_properties_and_time(
     assert there.read("data/t/2.parquet") == b"rows 2"
 
 
-def test_a_conversion_that_is_killed_at_any_request_goes_on_and_ends_in_the_same_files(
+def test_a_conversion_killed_at_any_request_is_resumed_and_writes_the_same_files(
     layout: str, there: MemoryStore
 ) -> None:
     lake = Lake(layout)
@@ -164,7 +164,7 @@ def test_a_conversion_that_is_killed_at_any_request_goes_on_and_ends_in_the_same
             assert _files(again) == wanted
 
 
-def test_a_conversion_goes_on_when_requests_fail_again_and_again(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_a_conversion_is_resumed_after_repeated_request_failures(lake: Lake, layout: str, there: MemoryStore) -> None:
     convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     again = MemoryStore("memory://destination/")
     report = None
@@ -183,7 +183,7 @@ def test_a_conversion_goes_on_when_requests_fail_again_and_again(lake: Lake, lay
     assert _files(again) == _files(there)
 
 
-def test_what_the_source_committed_since_is_added(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_repeating_a_conversion_adds_later_commits_of_the_source(lake: Lake, layout: str, there: MemoryStore) -> None:
     convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     lake.append(3)
     report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
@@ -191,7 +191,9 @@ def test_what_the_source_committed_since_is_added(lake: Lake, layout: str, there
     assert (report.versions, report.versions_there, report.files_copied, report.files_there) == (6, 5, 1, 2)
 
 
-def test_a_destination_with_changes_of_its_own_is_left_alone(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_a_destination_with_its_own_changes_is_rejected_and_unchanged(
+    lake: Lake, layout: str, there: MemoryStore
+) -> None:
     convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     made = _opened(there, OTHER[layout])
     commit_objects(made.metastore, made.metastore.latest(), (NamespaceLocator("own"), NamespaceEntry("own", "own")))
@@ -201,14 +203,14 @@ def test_a_destination_with_changes_of_its_own_is_left_alone(lake: Lake, layout:
     assert _files(there) == before
 
 
-def test_a_place_that_holds_something_else_is_refused(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_a_destination_with_other_content_is_rejected(lake: Lake, layout: str, there: MemoryStore) -> None:
     there.put("notes.txt", b"mine")
     with pytest.raises(AlreadyExistsError, match=r"notes\.txt"):
         convert_lakehouse(lake.maintained, build_conversion_target(there, layout))
     assert _files(there) == {"notes.txt": b"mine"}
 
 
-def test_another_conversion_to_the_same_place_is_refused(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_another_conversion_to_the_same_destination_is_rejected(lake: Lake, layout: str, there: MemoryStore) -> None:
     convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     before = _files(there)
     with pytest.raises(AlreadyExistsError, match="use another location"):
@@ -217,7 +219,7 @@ def test_another_conversion_to_the_same_place_is_refused(lake: Lake, layout: str
 
 
 @pytest.mark.parametrize("uri", ["memory://source/", "memory://source/inside/"])
-def test_a_place_inside_the_source_is_refused(lake: Lake, layout: str, uri: str) -> None:
+def test_a_destination_inside_the_source_is_rejected(lake: Lake, layout: str, uri: str) -> None:
     with pytest.raises(InvalidInputError, match="are nested"):
         convert_lakehouse(lake.maintained, build_conversion_target(MemoryStore(uri), layout))
 
@@ -237,7 +239,7 @@ def test_the_newest_version_alone_becomes_version_0(lake: Lake, layout: str, the
     assert len(list(made.children(Kind.DELTA, PARTITION))) == 2
 
 
-def test_data_files_can_be_named_where_they_are(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_data_files_can_be_referenced_in_the_source(lake: Lake, layout: str, there: MemoryStore) -> None:
     report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]), data=DataMode.REFERENCE)
     assert report.is_sound, str(report)
     assert (report.files_copied, report.files_elsewhere) == (0, 2)
@@ -271,14 +273,16 @@ def test_a_full_uri_below_the_source_becomes_a_path_of_the_destination(
     assert delta.manifest.entries[0].location == "data/t/3.parquet"
 
 
-def test_a_missing_data_file_stops_it_before_anything_is_written(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_a_missing_data_file_stops_the_conversion_before_anything_is_written(
+    lake: Lake, layout: str, there: MemoryStore
+) -> None:
     lake.store.delete_many(["data/t/1.parquet"])
     with pytest.raises(FormatError, match=r"data/t/1\.parquet"):
         convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     assert _files(there) == {}
 
 
-def test_an_id_that_deltacat_cannot_hold_stops_it_before_anything_is_written(there: MemoryStore) -> None:
+def test_an_id_invalid_in_deltacat_stops_the_conversion_before_anything_is_written(there: MemoryStore) -> None:
     lake = Lake("tree")
     commit_objects(
         lake.metastore, lake.metastore.latest(), (NamespaceLocator("odd"), NamespaceEntry("with.dot", "odd"))
@@ -288,9 +292,7 @@ def test_an_id_that_deltacat_cannot_hold_stops_it_before_anything_is_written(the
     assert _files(there) == {}
 
 
-def test_a_rollback_stays_one_and_a_version_without_changes_stays_a_version(
-    lake: Lake, layout: str, there: MemoryStore
-) -> None:
+def test_rollbacks_and_versions_without_changes_are_preserved(lake: Lake, layout: str, there: MemoryStore) -> None:
     lake.metastore.roll_back(lake.metastore.at_version(2), Changes("back", message="roll back"))
     commit_objects(lake.metastore, lake.metastore.latest(), settings=lake.metastore.latest().settings)
     report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
@@ -301,7 +303,7 @@ def test_a_rollback_stays_one_and_a_version_without_changes_stays_a_version(
     assert made.latest().get(TableLocator("sales", "orders")) is not None
 
 
-def test_versions_that_expired_are_not_converted_and_the_names_of_others_follow(
+def test_expired_versions_are_not_converted_and_export_names_are_preserved(
     lake: Lake, layout: str, there: MemoryStore
 ) -> None:
     settings = lake.metastore.latest().settings
@@ -319,7 +321,7 @@ def test_versions_that_expired_are_not_converted_and_the_names_of_others_follow(
         convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
 
 
-def test_vacuum_leaves_a_converted_lakehouse_as_it_is(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_vacuum_deletes_nothing_in_a_converted_lakehouse(lake: Lake, layout: str, there: MemoryStore) -> None:
     convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
     before = _files(there)
     assert vacuum_files(_opened(there, OTHER[layout]), alone=True).paths == ()
@@ -327,7 +329,7 @@ def test_vacuum_leaves_a_converted_lakehouse_as_it_is(lake: Lake, layout: str, t
     assert CONVERSION_PATH in before
 
 
-def test_the_work_of_copying_can_be_given_to_somebody_else(lake: Lake, layout: str, there: MemoryStore) -> None:
+def test_a_custom_copier_can_copy_the_files(lake: Lake, layout: str, there: MemoryStore) -> None:
     requested: list[list[str]] = []
 
     def copier(source: Store, destination: Store, sizes: Mapping[str, int], watch: ProgressCallback) -> None:
@@ -340,7 +342,7 @@ def test_the_work_of_copying_can_be_given_to_somebody_else(lake: Lake, layout: s
     assert {one.what for one in seen} >= {"scanning versions", "copying", "converting versions"}
 
 
-def test_a_version_costs_a_bounded_number_of_requests_however_long_the_history_is(layout: str) -> None:
+def test_the_requests_per_version_are_independent_of_the_history_length(layout: str) -> None:
     costs = []
     for count in (20, 60):
         lake = Lake(layout)

@@ -25,14 +25,14 @@ def test_groups_are_bounded_and_hold_each_file_once(sizes: dict[str, int], files
 
 
 @given(SIZES, SIZES)
-def test_what_is_there_in_full_is_not_copied_again(wanted: dict[str, int], there: dict[str, int]) -> None:
+def test_complete_files_are_not_copied_again(wanted: dict[str, int], there: dict[str, int]) -> None:
     listed: list[ListEntry] = [Prefix("p/"), *(ObjectInfo(path, size, 0) for path, size in there.items())]
     missing = find_missing_copies(wanted, listed)
     assert missing == {path: size for path, size in wanted.items() if there.get(path) != size}
 
 
 @pytest.mark.parametrize("count", [3, 40])
-def test_sizes_come_from_the_store_and_a_missing_file_is_named(count: int) -> None:
+def test_sizes_are_read_from_the_store_and_a_missing_file_is_an_error(count: int) -> None:
     store = CountingStore(MemoryStore())
     store.put_many({f"f{number:02d}": b"x" * number for number in range(count)})
     paths = {f"f{number:02d}" for number in range(count)}
@@ -56,7 +56,7 @@ def test_files_are_copied_as_they_are_and_progress_ends_at_the_total() -> None:
     assert str(last) == "copying: 600 of 600 files, 175.5 KiB of 175.5 KiB"
 
 
-def test_the_file_that_counts_is_written_alone_and_last() -> None:
+def test_the_last_file_is_written_after_all_others() -> None:
     source, below = MemoryStore(), MemoryStore()
     source.put_many({"a": b"1", "b": b"2", "c": b"3"})
     failing = FaultyStore(below, Faults(seed=0))

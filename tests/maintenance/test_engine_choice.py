@@ -32,22 +32,20 @@ GIB = 1024**3
         (COMPACTION_LIMITS, 1, 2 * GIB + 1, True),
     ],
 )
-def test_what_is_more_than_a_limit_goes_to_spark(
-    limits: LocalLimits, files: int, size_bytes: int, expected: bool
-) -> None:
+def test_work_above_a_limit_runs_on_spark(limits: LocalLimits, files: int, size_bytes: int, expected: bool) -> None:
     assert should_use_spark(None, limits, files, size_bytes, spark_can=True) is expected
 
 
-def test_without_a_spark_that_sees_the_store_everything_is_done_here() -> None:
+def test_without_a_suitable_spark_session_all_work_is_local() -> None:
     assert not should_use_spark(None, COPY_LIMITS, 10**9, 10**15, spark_can=False)
 
 
-def test_who_names_an_engine_gets_it() -> None:
+def test_an_explicit_engine_is_used() -> None:
     assert should_use_spark("spark", COPY_LIMITS, 0, 0, spark_can=True)
     assert not should_use_spark("local", COPY_LIMITS, 10**9, 10**15, spark_can=True)
 
 
-def test_an_unknown_engine_and_one_that_is_not_there_are_refused_before_anything_is_written() -> None:
+def test_an_unknown_or_missing_engine_is_rejected_before_anything_is_written() -> None:
     with pytest.raises(InvalidInputError, match="unknown engine 'duckdb'; expected local or spark"):
         validate_engine("duckdb")
     lake = create_on_store(build_deterministic_effects(MemoryStore()))

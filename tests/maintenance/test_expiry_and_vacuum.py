@@ -50,15 +50,15 @@ SETTINGS = LakehouseSettings(
 SAFE_MILLIS = youngest_expirable_millis(SETTINGS)
 
 
-class Kept(Metastore, MetastoreMaintenance, Protocol):
+class MetastoreWithMaintenance(Metastore, MetastoreMaintenance, Protocol):
     """A metastore that is its own upkeep, as those of both layouts are."""
 
 
 class Layout(NamedTuple):
     """How a lakehouse of a layout is made and opened."""
 
-    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
-    open: Callable[[Effects], Kept]
+    create: Callable[[Effects, LakehouseSettings, Changes], MetastoreWithMaintenance]
+    open: Callable[[Effects], MetastoreWithMaintenance]
 
 
 TREE = Layout(create_tree, open_tree)
@@ -145,7 +145,7 @@ def change_settings(lake: Lake, **fields: object) -> None:
     commit_objects(lake.metastore, newest, settings=replace(newest.settings, **fields))  # type: ignore[arg-type]
 
 
-def test_versions_that_are_too_old_go_and_what_is_kept_can_be_read_whole(lake: Lake) -> None:
+def test_old_versions_expire_and_retained_ones_remain_readable(lake: Lake) -> None:
     lake.append("a")
     lake.wait(AGE_MILLIS + 1)
     lake.append("b")
@@ -162,7 +162,7 @@ def test_versions_that_are_too_old_go_and_what_is_kept_can_be_read_whole(lake: L
     assert {"data/a.parquet", "data/b.parquet", "data/c.parquet"} <= lake.needed()
 
 
-def test_a_version_that_was_the_newest_until_just_now_stays_under_those_who_read_it(lake: Lake) -> None:
+def test_a_version_that_was_recently_the_newest_is_retained(lake: Lake) -> None:
     lake.wait(10 * AGE_MILLIS)
     change_settings(lake, minimum_versions_to_keep=1)
     assert expire_versions(lake.maintained).versions == (0,)
@@ -170,7 +170,7 @@ def test_a_version_that_was_the_newest_until_just_now_stays_under_those_who_read
     assert expire_versions(lake.maintained).versions == (1,)
 
 
-def test_a_dry_run_lists_what_would_go_and_changes_nothing(lake: Lake) -> None:
+def test_a_dry_run_lists_the_files_to_delete_and_changes_nothing(lake: Lake) -> None:
     lake.append("a")
     lake.append("b")
     lake.write("orphan")
@@ -202,7 +202,7 @@ def test_a_named_version_stays_until_its_name_is_dropped(lake: Lake) -> None:
     assert named not in lake.list_retained()
 
 
-def test_a_shared_transaction_keeps_its_base_and_what_was_staged_since_it_began(lake: Lake) -> None:
+def test_a_shared_transaction_retains_its_base_version_and_staged_files(lake: Lake) -> None:
     base = lake.metastore.latest()
     now = lake.clock.now_millis
     shared = SharedTransactionEntry("load", base.version, now, now + 10 * AGE_MILLIS)
@@ -222,7 +222,7 @@ def test_a_shared_transaction_keeps_its_base_and_what_was_staged_since_it_began(
     assert "data/staged.parquet" not in lake.paths()
 
 
-def test_what_an_aborted_transaction_wrote_goes_after_the_grace_time_and_not_before(lake: Lake) -> None:
+def test_files_of_an_aborted_transaction_are_deleted_only_after_the_grace_period(lake: Lake) -> None:
     lake.write("aborted")
     lake.wait(GRACE_MILLIS - 1)
     assert vacuum_files(lake.maintained).paths == ()
@@ -231,7 +231,7 @@ def test_what_an_aborted_transaction_wrote_goes_after_the_grace_time_and_not_bef
     assert "data/aborted.parquet" not in lake.paths()
 
 
-def test_data_of_a_deleted_delta_goes_only_when_no_version_needs_it(lake: Lake) -> None:
+def test_data_files_of_a_deleted_delta_are_deleted_only_when_no_version_references_them(lake: Lake) -> None:
     lake.append("a")
     way = make_delta_locator(PARTITION, lake.position)
     commit_objects(lake.metastore, lake.metastore.latest(), deletes=frozenset({way}))
@@ -244,7 +244,7 @@ def test_data_of_a_deleted_delta_goes_only_when_no_version_needs_it(lake: Lake) 
     assert "data/b.parquet" not in gone
 
 
-def test_after_a_quiet_vacuum_nothing_is_left_but_what_is_needed_and_the_hint(lake: Lake) -> None:
+def test_vacuum_without_concurrent_writers_leaves_only_referenced_files(lake: Lake) -> None:
     for number in range(12):
         lake.append(f"f{number}")
     lake.wait(AGE_MILLIS + 1)
@@ -256,7 +256,7 @@ def test_after_a_quiet_vacuum_nothing_is_left_but_what_is_needed_and_the_hint(la
     assert lake.layout.open(build_deterministic_effects(lake.store)).latest().version == lake.metastore.latest().version
 
 
-def test_files_of_others_are_never_touched(clock: Clock) -> None:
+def test_vacuum_never_deletes_foreign_files(clock: Clock) -> None:
     lake = Lake(MemoryStore(now_millis=lambda: clock.now_millis), clock)
     others = {
         "notes.txt": b"",
@@ -285,13 +285,13 @@ def test_a_file_named_by_its_full_uri_is_needed_too(lake: Lake) -> None:
     assert vacuum_files(lake.maintained, alone=True).paths == ("data/d.parquet",)
 
 
-def test_a_grace_time_within_which_a_transaction_may_commit_is_refused(lake: Lake) -> None:
+def test_a_grace_period_shorter_than_the_transaction_time_limit_is_rejected(lake: Lake) -> None:
     with pytest.raises(InvalidInputError, match=f"at least {SAFE_MILLIS} ms"):
         vacuum_files(lake.maintained, grace_millis=SAFE_MILLIS - 1)
     assert vacuum_files(lake.maintained, grace_millis=SAFE_MILLIS).paths == ()
 
 
-def test_where_transactions_may_take_days_the_grace_time_is_longer_by_itself(lake: Lake) -> None:
+def test_the_grace_period_grows_with_the_transaction_time_limit(lake: Lake) -> None:
     change_settings(lake, properties={"transaction.time-limit-millis": str(GRACE_MILLIS)})
     lake.write("slow")
     lake.wait(2 * GRACE_MILLIS)
@@ -300,7 +300,7 @@ def test_where_transactions_may_take_days_the_grace_time_is_longer_by_itself(lak
     assert vacuum_files(lake.maintained).paths == ("data/slow.parquet",)
 
 
-def test_a_version_that_cannot_be_read_stops_the_vacuum(lake: Lake) -> None:
+def test_an_unreadable_version_stops_the_vacuum(lake: Lake) -> None:
     before = lake.needed()
     lake.append("a")
     added = sorted(lake.needed() - before)
@@ -336,7 +336,7 @@ def test_a_commit_between_the_listing_and_the_deletion_keeps_its_files(clock: Cl
     assert "data/late.parquet" in lake.paths()
 
 
-def test_an_expiry_while_vacuum_looks_does_not_disturb_it(clock: Clock, layout: Layout) -> None:
+def test_a_concurrent_expiry_does_not_affect_vacuum(clock: Clock, layout: Layout) -> None:
     store = Interrupting(clock)
     lake = Lake(store, clock, layout=layout)
     lake.append("a")
@@ -367,7 +367,7 @@ def test_an_interrupted_vacuum_is_simply_run_again(clock: Clock) -> None:
     assert lake.needed() <= lake.paths()
 
 
-def test_temporary_files_of_killed_writers_on_disk_go(tmp_path: Path, clock: Clock) -> None:
+def test_vacuum_deletes_temporary_files_of_killed_writers(tmp_path: Path, clock: Clock) -> None:
     lake = Lake(open_store(tmp_path / "lake"), clock)
     left = tmp_path / "lake" / "data" / f"{TEMPORARY_PREFIX}1234"
     left.parent.mkdir()
@@ -399,7 +399,7 @@ def test_dry_runs_cost_few_requests_for_each_thousand_files(clock: Clock) -> Non
     assert made.total <= versions + 5
 
 
-def test_progress_is_told_and_ends_at_the_total(lake: Lake) -> None:
+def test_progress_is_reported_and_ends_at_the_total(lake: Lake) -> None:
     lake.write(*(f"orphan-{number}" for number in range(1_500)))
     seen: list[Progress] = []
     vacuum_files(lake.maintained, alone=True, watch=seen.append)

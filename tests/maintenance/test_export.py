@@ -44,15 +44,15 @@ SETTINGS = LakehouseSettings(
 TABLES = ("sales.orders", "sales.returns", "hr.people")
 
 
-class Kept(Metastore, MetastoreMaintenance, Protocol):
+class MetastoreWithMaintenance(Metastore, MetastoreMaintenance, Protocol):
     """A metastore that is its own upkeep, as those of both layouts are."""
 
 
 class Layout(NamedTuple):
     """How a lakehouse of a layout is made and opened."""
 
-    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
-    open: Callable[[Effects], Kept]
+    create: Callable[[Effects, LakehouseSettings, Changes], MetastoreWithMaintenance]
+    open: Callable[[Effects], MetastoreWithMaintenance]
 
 
 TREE = Layout(create_tree, open_tree)
@@ -95,7 +95,7 @@ class Lake:
         way = make_delta_locator(self.partitions[name], position)
         return commit_objects(self.metastore, self.metastore.latest(), (way, delta)).snapshot.version
 
-    def opened(self, store: Store) -> Kept:
+    def opened(self, store: Store) -> MetastoreWithMaintenance:
         """Open a copy, or the lakehouse itself anew."""
         return self.layout.open(build_deterministic_effects(store, first_id=10**9))
 
@@ -164,7 +164,7 @@ def test_a_full_export_opens_as_a_lakehouse_of_its_own_on_any_store(
         assert lake.metastore.latest().get(NamespaceLocator("own")) is None
 
 
-def test_an_export_that_keeps_nothing_only_reads_the_lakehouse_and_still_goes_on(lake: Lake) -> None:
+def test_an_unrecorded_export_only_reads_the_lakehouse_and_can_be_resumed(lake: Lake) -> None:
     before, version = paths(lake.store), lake.metastore.latest().version
     store = destination()
     with pytest.raises(StorageError, match="is gone"):
@@ -186,7 +186,7 @@ def _interrupted(
     raise StorageError(f"{source.uri} is gone")
 
 
-def test_a_full_export_copies_what_the_version_needs_and_nothing_else(lake: Lake) -> None:
+def test_a_full_export_copies_exactly_the_referenced_files(lake: Lake) -> None:
     lake.store.put("data/orphan.parquet", b"")
     old = lake.metastore.latest().version
     lake.append("hr.people", 3)
@@ -247,7 +247,7 @@ def test_a_minimal_export_copies_the_root_alone_and_is_read_through_its_source(l
         (["hr", "sales.returns"], {"hr.people", "sales.returns"}),
     ],
 )
-def test_a_partial_export_shows_every_table_and_holds_the_rows_of_those_chosen(
+def test_a_partial_export_lists_every_table_and_contains_the_rows_of_the_selected_ones(
     lake: Lake, chosen: list[str], held: set[str]
 ) -> None:
     store = destination()
@@ -261,7 +261,7 @@ def test_a_partial_export_shows_every_table_and_holds_the_rows_of_those_chosen(
     assert all(None not in found for found in rows(lake.opened(layered).latest(), layered, lake).values())
 
 
-def test_an_interrupted_export_goes_on_where_it_stopped(lake: Lake) -> None:
+def test_an_interrupted_export_is_resumed(lake: Lake) -> None:
     lake.store.put_many({f"data/many/{number}": b"x" * number for number in range(600)})
     files = tuple(DataFile(f"data/many/{number}", number, row_count=0) for number in range(600))
     way = make_delta_locator(lake.partitions["hr.people"], 3)
@@ -302,7 +302,7 @@ def test_an_export_has_a_hint_to_its_version_that_later_commits_replace(lake: La
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_complete_export_is_not_repeated_as_if_it_held_what_came_later(lake: Lake, keep: bool) -> None:
+def test_repeating_a_complete_export_of_an_older_version_is_rejected(lake: Lake, keep: bool) -> None:
     store, version = destination(), lake.metastore.latest().version
     export_version(lake.maintained, store, "year-end", keep=keep)
     assert export_version(lake.maintained, store, "year-end", keep=keep).files_copied == 0
@@ -318,7 +318,7 @@ def test_a_complete_export_is_not_repeated_as_if_it_held_what_came_later(lake: L
     assert export_version(lake.maintained, destination("next"), "year-end", keep=keep).export.version >= newest
 
 
-def test_an_export_whose_name_was_dropped_is_not_named_again_by_a_refusal(lake: Lake) -> None:
+def test_a_rejected_export_does_not_record_a_dropped_name_again(lake: Lake) -> None:
     store = destination()
     export_version(lake.maintained, store, "year-end")
     drop_export(lake.maintained, "year-end")
@@ -342,12 +342,12 @@ class Shortening(MemoryStore):
         """Write nothing."""
 
 
-def test_a_destination_that_lost_files_is_noticed(lake: Lake) -> None:
+def test_an_incomplete_destination_is_detected(lake: Lake) -> None:
     with pytest.raises(StorageError, match="incomplete in memory://bad/"):
         export_version(lake.maintained, Shortening("memory://bad/"), "year-end")
 
 
-def test_a_place_that_holds_something_else_is_refused_and_nothing_is_recorded(lake: Lake) -> None:
+def test_a_destination_with_other_content_is_rejected_and_nothing_is_recorded(lake: Lake) -> None:
     used = destination()
     used.put("something", b"")
     with pytest.raises(AlreadyExistsError, match="something"):
@@ -374,7 +374,7 @@ def test_a_place_that_holds_something_else_is_refused_and_nothing_is_recorded(la
         (ExportMode.PARTIAL, ["a.b.c"], InvalidInputError),
     ],
 )
-def test_tables_that_make_no_sense_are_refused(
+def test_invalid_table_selections_are_rejected(
     lake: Lake, mode: ExportMode, tables: list[str], error: type[Exception]
 ) -> None:
     store = destination()
@@ -384,7 +384,7 @@ def test_tables_that_make_no_sense_are_refused(
     assert lake.metastore.latest().settings.exported_snapshots == {}
 
 
-def test_a_version_that_may_be_expiring_cannot_be_relied_on_but_copied_in_full(lake: Lake) -> None:
+def test_a_version_that_may_expire_cannot_be_pinned_but_can_be_copied_completely(lake: Lake) -> None:
     old = lake.append("hr.people", 3)
     lake.append("hr.people", 4)
     lake.clock.now_millis += 2 * AGE_MILLIS
@@ -419,7 +419,7 @@ def test_two_exports_at_the_same_time_are_both_recorded() -> None:
     assert [one.name for one in list_exports(lake.opened(store).latest().settings)] == ["first", "second"]
 
 
-def test_a_minimal_export_costs_the_same_however_large_the_lakehouse_is() -> None:
+def test_the_cost_of_a_minimal_export_is_independent_of_the_lakehouse_size() -> None:
     store = CountingStore(MemoryStore("memory://source/"))
     lake = Lake(store)
     small = lake.metastore.latest().version

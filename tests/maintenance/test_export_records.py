@@ -25,13 +25,13 @@ def recording(**locations: str) -> LakehouseSettings:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["", "s3://archive/lake/", "file:///a%20b/"]))
-def test_the_version_of_an_export_is_read_from_where_its_root_lies(version: int, uri: str) -> None:
+def test_the_version_of_an_export_is_parsed_from_its_location(version: int, uri: str) -> None:
     for root in (None, *version_paths_of(version)):
         settings = recording(kept=format_export_location(uri, version, root))
         assert find_export(settings, "kept").version == version
 
 
-def test_the_root_node_of_an_export_is_recorded_as_the_format_says() -> None:
+def test_the_location_of_an_export_names_its_root_node() -> None:
     shorter = version_paths_of(100)[0]
     assert format_export_location("s3://archive/lake/", 100, shorter) == (
         "s3://archive/lake/_00100110000000000000000000000000.ipc"
@@ -43,30 +43,30 @@ def test_exports_are_listed_by_name() -> None:
     assert [(export.name, export.version) for export in list_exports(settings)] == [("a", 1), ("b", 2)]
 
 
-def test_a_name_that_nobody_recorded_is_not_found_and_the_others_are_named() -> None:
+def test_the_error_for_an_unknown_export_lists_the_existing_ones() -> None:
     with pytest.raises(NotFoundError, match="year-end"):
         find_export(LakehouseSettings(exported_snapshots={"year-end": "#version=1"}), "other")
     with pytest.raises(NotFoundError, match="there are no exports"):
         find_export(LakehouseSettings(), "other")
 
 
-def test_a_location_that_does_not_say_its_version_is_refused() -> None:
+def test_an_export_location_without_a_version_is_rejected() -> None:
     with pytest.raises(FormatError, match="elsewhere"):
         list_exports(recording(odd="s3://elsewhere/root.ipc"))
 
 
 @pytest.mark.parametrize("name", ["", "41", "2026-11-01", " year", "year ", "-x", "y" * 201])
-def test_what_time_travel_takes_for_a_number_or_a_time_is_no_name(name: str) -> None:
+def test_an_export_name_that_looks_like_a_version_or_time_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInputError):
         check_export_name(name)
 
 
 @pytest.mark.parametrize("name", ["year-end", "Jahresende 2026", "été"])
-def test_what_starts_with_a_letter_is_a_name(name: str) -> None:
+def test_an_export_name_that_starts_with_a_letter_is_accepted(name: str) -> None:
     check_export_name(name)
 
 
-def test_a_record_survives_its_file() -> None:
+def test_an_export_record_round_trips() -> None:
     record = ExportRecord("s3://b/lake/", "été", 7, "partial", ("a.b", "c"))
     assert decode_export_record(encode_export_record(record), "here") == record
 
@@ -79,7 +79,7 @@ def test_a_damaged_record_is_refused(data: bytes) -> None:
         decode_export_record(data, "here")
 
 
-def test_files_that_say_which_versions_there_are_are_told_from_others() -> None:
+def test_version_files_are_distinguished_from_other_files() -> None:
     for path in (*version_paths_of(0), *version_paths_of(2**32), "_latest_hint.txt", "mangrove/latest"):
         assert is_version_file(path)
     for path in (

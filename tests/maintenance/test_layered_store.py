@@ -29,7 +29,7 @@ def below() -> MemoryStore:
     return store
 
 
-def test_what_is_not_above_is_read_from_below(above: MemoryStore, below: MemoryStore) -> None:
+def test_objects_missing_in_the_upper_layer_are_read_from_the_lower_one(above: MemoryStore, below: MemoryStore) -> None:
     store = LayeredStore(above, below)
     assert store.read("data/a", 1, 2) == b"el"
     assert store.read_many(["data/a", "data/b"]) == [b"below", None]
@@ -41,7 +41,7 @@ def test_what_is_not_above_is_read_from_below(above: MemoryStore, below: MemoryS
     assert store.size("data/a") == 2
 
 
-def test_each_path_is_told_with_the_root_of_the_layer_that_has_it(above: MemoryStore, below: MemoryStore) -> None:
+def test_each_path_is_resolved_to_the_root_of_its_layer(above: MemoryStore, below: MemoryStore) -> None:
     middle = MemoryStore("memory://middle/")
     middle.put("data/b", b"")
     above.put("data/c", b"")
@@ -52,7 +52,7 @@ def test_each_path_is_told_with_the_root_of_the_layer_that_has_it(above: MemoryS
 
 
 @pytest.mark.parametrize("path", [ROOT, "_latest_hint.txt", RootNames(digits=64).path(8)])
-def test_the_versions_of_the_store_below_are_not_seen(above: MemoryStore, below: MemoryStore, path: str) -> None:
+def test_versions_of_the_lower_layer_are_not_visible(above: MemoryStore, below: MemoryStore, path: str) -> None:
     below.put(path, b"there")
     store = LayeredStore(above, below)
     assert store.read_many([path]) == [None]
@@ -74,7 +74,7 @@ def test_writes_deletes_and_listings_are_above_only(above: MemoryStore, below: M
     assert below.read(ROOT) == b"version 8"
 
 
-def test_a_store_that_is_a_full_export_or_none_is_opened_as_it_is(above: MemoryStore) -> None:
+def test_a_store_without_a_partial_export_is_opened_unchanged(above: MemoryStore) -> None:
     def refuse(uri: str) -> Store:
         raise AssertionError(uri)
 

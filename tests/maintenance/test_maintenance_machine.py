@@ -95,15 +95,15 @@ class HookedStore(MemoryStore):
         super().delete_many(paths)
 
 
-class Kept(Metastore, MetastoreMaintenance, Protocol):
+class MetastoreWithMaintenance(Metastore, MetastoreMaintenance, Protocol):
     """A metastore that is its own upkeep, as those of both layouts are."""
 
 
 class Layout(NamedTuple):
     """How a lakehouse of a layout is made and opened."""
 
-    create: Callable[[Effects, LakehouseSettings, Changes], Kept]
-    open: Callable[[Effects], Kept]
+    create: Callable[[Effects, LakehouseSettings, Changes], MetastoreWithMaintenance]
+    open: Callable[[Effects], MetastoreWithMaintenance]
 
 
 TREE = Layout(create_tree, open_tree)
@@ -114,7 +114,7 @@ CATALOG = Layout(create_catalog, open_catalog)
 class Writer:
     """A transaction that wrote its files and has yet to commit."""
 
-    metastore: Kept
+    metastore: MetastoreWithMaintenance
     base: MetastoreSnapshot
     began_at_millis: int
     delta: Delta
@@ -132,7 +132,7 @@ class Model:
     """The shared transactions: their base, when they expire, and what they staged."""
 
 
-def files_in(metastore: Kept, snapshot: MetastoreSnapshot) -> frozenset[str]:
+def files_in(metastore: MetastoreWithMaintenance, snapshot: MetastoreSnapshot) -> frozenset[str]:
     deltas = (value for _, value in metastore.objects(snapshot, Kind.DELTA) if isinstance(value, Delta))
     return frozenset(file.location for delta in deltas for file in delta.manifest.entries)
 
@@ -166,7 +166,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         metastore = self.layout.open(effects)
         return MaintenanceContext(effects, metastore, metastore)
 
-    def metastore(self) -> Kept:
+    def metastore(self) -> MetastoreWithMaintenance:
         return self.layout.open(self.effects(self.store))
 
     def written(self) -> Delta:
@@ -183,7 +183,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
                 files = files_in(metastore, metastore.at_version(commit.version))
                 self.model.seen[commit.version] = (commit.transaction_id, files)
 
-    def commit(self, metastore: Kept, base: MetastoreSnapshot, delta: Delta) -> None:
+    def commit(self, metastore: MetastoreWithMaintenance, base: MetastoreSnapshot, delta: Delta) -> None:
         last = base.last_child(Kind.DELTA, PARTITION)
         position = 1 if last is None else int(last.parts[-1]) + 1
         committed = commit_objects(metastore, base, (make_delta_locator(PARTITION, position), delta))
@@ -366,7 +366,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
             self.model.copies[name] = (destination, version)
 
     @invariant()
-    def versions_hold_what_they_held_and_every_file_is_there(self) -> None:
+    def retained_versions_are_unchanged_and_every_file_exists(self) -> None:
         metastore = self.metastore()
         lake = MaintenanceContext(self.effects(self.store), metastore, metastore)
         kept = metastore.list_retained()
@@ -397,7 +397,7 @@ class MaintenanceMachine(RuleBasedStateMachine):
         self.clock.now_millis += 100 * AGE_MILLIS
         expire_versions(self.opened(), alone=True)
         vacuum_files(self.opened(), alone=True)
-        self.versions_hold_what_they_held_and_every_file_is_there()
+        self.retained_versions_are_unchanged_and_every_file_exists()
         lake = self.opened()
         kept = lake.maintenance.list_retained()
         held = {version for _, version in self.model.copies.values()}

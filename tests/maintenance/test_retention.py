@@ -25,46 +25,46 @@ def settings(age: int, keep: int = 1, **overrides: int) -> LakehouseSettings:
     )
 
 
-def test_versions_older_than_the_maximum_age_go_and_the_others_stay() -> None:
+def test_versions_older_than_the_maximum_age_expire() -> None:
     kept = commits(100, 200, 300, 400)
     assert select_expirable(kept, settings(150), NOBODY, now_millis=400, safe_millis=0) == [0, 1]
 
 
-def test_a_version_exactly_as_old_as_allowed_stays() -> None:
+def test_a_version_exactly_as_old_as_the_maximum_age_is_retained() -> None:
     assert select_expirable(commits(100, 200), settings(300), NOBODY, now_millis=400, safe_millis=0) == []
     assert select_expirable(commits(100, 200), settings(299), NOBODY, now_millis=400, safe_millis=0) == [0]
 
 
-def test_the_newest_versions_stay_however_old_they_are() -> None:
+def test_the_minimum_number_of_newest_versions_is_retained_at_any_age() -> None:
     kept = commits(100, 200, 300, 400)
     assert select_expirable(kept, settings(0, keep=3), NOBODY, now_millis=10**9, safe_millis=0) == [0]
     assert select_expirable(kept, settings(0, keep=9), NOBODY, now_millis=10**9, safe_millis=0) == []
 
 
-def test_a_version_that_is_held_stays_and_those_around_it_go() -> None:
+def test_a_pinned_version_is_retained_and_adjacent_ones_expire() -> None:
     kept = commits(100, 200, 300, 400)
     assert select_expirable(kept, settings(0), {1}, now_millis=10**9, safe_millis=0) == [0, 2]
 
 
-def test_a_version_with_a_longer_life_of_its_own_stays_and_those_after_it_go() -> None:
+def test_a_version_with_a_longer_age_override_is_retained_and_later_ones_expire() -> None:
     kept = commits(100, 200, 300, 400)
     assert select_expirable(kept, settings(50, v1=10_000), NOBODY, now_millis=500, safe_millis=0) == [0, 2]
 
 
-def test_a_version_with_a_shorter_life_of_its_own_waits_for_those_before_it() -> None:
+def test_a_version_with_a_shorter_age_override_expires_only_after_earlier_ones() -> None:
     kept = commits(100, 200, 300, 400)
     short = settings(1_000, v1=10)
     assert select_expirable(kept, short, NOBODY, now_millis=500, safe_millis=0) == []
     assert select_expirable(kept[1:], short, NOBODY, now_millis=500, safe_millis=0) == [1]
 
 
-def test_an_old_version_that_was_the_newest_until_just_now_stays() -> None:
+def test_an_old_version_that_was_recently_the_newest_is_retained() -> None:
     kept = commits(100, 1_000_000)
     assert select_expirable(kept, settings(50), NOBODY, now_millis=1_000_010, safe_millis=20) == []
     assert select_expirable(kept, settings(50), NOBODY, now_millis=1_000_020, safe_millis=20) == [0]
 
 
-def test_a_version_that_does_not_say_its_time_is_as_old_as_the_next_that_does() -> None:
+def test_a_version_without_a_time_has_the_age_of_the_next_version_with_one() -> None:
     kept = commits(0, 0, 300, 400)
     assert select_expirable(kept, settings(150), NOBODY, now_millis=450, safe_millis=0) == []
     assert select_expirable(kept, settings(150), NOBODY, now_millis=451, safe_millis=0) == [0, 1, 2]
@@ -100,7 +100,7 @@ def histories(draw: st.DrawFn) -> list[Commit]:
     st.integers(0, 700),
     st.integers(0, 100),
 )
-def test_no_version_goes_that_any_rule_keeps_and_no_gap_opens_above_a_young_one(
+def test_versions_retained_by_any_rule_never_expire(
     kept: list[Commit],
     age: int,
     keep: int,

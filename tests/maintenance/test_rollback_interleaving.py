@@ -73,7 +73,7 @@ CHANGES: dict[str, Callable[[Lakehouse], int]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("wait_millis", [0, 5 * LIMIT_MILLIS])
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_a_rollback_or_undo_is_whole_or_refused_wherever_an_expiry_and_a_vacuum_come_in_between(
+def test_a_rollback_or_undo_interleaved_with_expiry_and_vacuum_is_complete_or_rejected(
     layout: str, wait_millis: int, change: str
 ) -> None:
     outcomes: set[str] = set()
@@ -105,7 +105,7 @@ def test_a_rollback_or_undo_is_whole_or_refused_wherever_an_expiry_and_a_vacuum_
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_what_an_expired_version_needed_goes_once_nobody_can_still_use_it(layout: str) -> None:
+def test_files_of_an_expired_version_are_deleted_after_the_safety_period(layout: str) -> None:
     bucket = Bucket(layout)
     bucket.clean_up()
     assert bucket.store.exists("data/one.parquet")

@@ -41,7 +41,7 @@ def newest_file(place: Path, pattern: str) -> Path:
 
 
 @pytest.mark.parametrize("place", ["tree"], indirect=True)
-def test_where_the_newest_definition_is_lost_the_one_before_it_takes_its_place(place: Path) -> None:
+def test_check_falls_back_to_the_previous_definition_if_the_newest_is_missing(place: Path) -> None:
     lost = newest_file(place, "_lakehouse_def_*")
     lost.unlink()
     with pytest.raises(FormatError, match="run `mangrove check`"):
@@ -59,7 +59,7 @@ def test_where_the_newest_definition_is_lost_the_one_before_it_takes_its_place(p
     assert "owner" not in mangrove.open(place).settings.properties
 
 
-def test_where_the_newest_version_is_damaged_the_one_before_it_is_found(place: Path) -> None:
+def test_check_falls_back_to_the_previous_version_if_the_newest_is_damaged(place: Path) -> None:
     pattern = "mangrove/version/*.mpk" if (place / "mangrove").exists() else "_*.ipc"
     damaged = newest_file(place, pattern)
     damaged.write_bytes(damaged.read_bytes()[:-40])
@@ -73,7 +73,7 @@ def test_where_the_newest_version_is_damaged_the_one_before_it_is_found(place: P
 
 
 @pytest.mark.parametrize("place", ["tree"], indirect=True)
-def test_where_no_version_opens_the_report_says_so(place: Path) -> None:
+def test_check_reports_that_no_version_can_be_opened(place: Path) -> None:
     for path in place.glob("_lakehouse_def_*"):
         path.write_bytes(b"")
     report = mangrove.check(place)
@@ -82,7 +82,7 @@ def test_where_no_version_opens_the_report_says_so(place: Path) -> None:
     assert all("No earlier version can be opened either" in problem.rule for problem in report)
 
 
-def test_a_sound_lakehouse_is_checked_by_its_uri_and_none_is_no_lakehouse(place: Path, tmp_path: Path) -> None:
+def test_check_accepts_a_uri_and_rejects_a_location_without_a_lakehouse(place: Path, tmp_path: Path) -> None:
     assert str(mangrove.check(place)) == "no problem in 4 of 4 versions, 0 data files"
     with pytest.raises(NotFoundError, match="no lakehouse at"):
         mangrove.check(tmp_path / "nothing")

@@ -33,13 +33,13 @@ from mangrove.testing.strategies import schemas
 
 
 @given(schemas())
-def test_a_schema_comes_back_from_arrow_also_when_it_was_stored(schema: Schema) -> None:
+def test_a_schema_round_trips_through_arrow_and_storage(schema: Schema) -> None:
     arrow = schema_to_arrow(schema)
     assert schema_from_arrow(arrow) == schema
     assert schema_from_arrow(pa.ipc.read_schema(arrow.serialize())) == schema
 
 
-def test_ids_lie_where_parquet_looks_for_them() -> None:
+def test_ids_are_stored_as_parquet_field_ids() -> None:
     arrow = schema_to_arrow(parse_schema("a int, b array<int>"))
     assert [field.metadata for field in arrow] == [{b"PARQUET:field_id": b"1"}, {b"PARQUET:field_id": b"2"}]
     assert arrow.field("b").type.value_field.metadata == {b"PARQUET:field_id": b"3"}
@@ -89,12 +89,12 @@ def test_every_kind_of_list_is_a_list(arrow: pa.DataType) -> None:
 @pytest.mark.parametrize(
     "arrow", [pa.null(), pa.duration("s"), pa.decimal256(50, 2), pa.decimal128(5, -2), pa.list_(pa.null())]
 )
-def test_a_type_that_no_column_can_hold_is_refused(arrow: pa.DataType) -> None:
+def test_an_unsupported_arrow_type_is_rejected(arrow: pa.DataType) -> None:
     with pytest.raises(InvalidInputError):
         schema_from_arrow(pa.schema([pa.field("a", arrow)]))
 
 
-def test_columns_without_ids_get_those_that_nobody_has() -> None:
+def test_columns_without_ids_get_unused_ids() -> None:
     with_id = pa.field("a", pa.int32(), metadata={"PARQUET:field_id": "7"})
     schema = schema_from_arrow(pa.schema([pa.field("b", pa.list_(pa.int32())), with_id]))
     found = {".".join(path): column.id for path, column in schema.all_columns()}
@@ -113,7 +113,7 @@ def test_an_id_of_minus_one_is_none() -> None:
     assert schema_from_arrow(pa.schema([field])).column("a").id == 1
 
 
-def test_column_ids_from_zero_on_are_kept_as_deltacat_writes_them() -> None:
+def test_column_id_zero_of_deltacat_is_preserved() -> None:
     fields = [pa.field(f"c{place}", pa.int32(), metadata={"PARQUET:field_id": str(place)}) for place in range(3)]
     assert [column.id for column in schema_from_arrow(pa.schema(fields), schema_id=4).columns] == [0, 1, 2]
 
@@ -124,17 +124,17 @@ def test_other_metadata_are_the_columns_properties() -> None:
     assert (dict(column.properties), column.comment) == ({"DELTACAT:merge_key": "True"}, "c")
 
 
-def test_a_hint_that_a_cast_left_behind_is_ignored() -> None:
+def test_a_type_hint_outdated_by_a_cast_is_ignored() -> None:
     field = schema_to_arrow(parse_schema("a varchar(5)")).field("a").with_type(pa.int64())
     assert schema_from_arrow(pa.schema([field])).column("a").type == Int64()
 
 
-def test_a_property_under_a_name_of_ours_is_refused() -> None:
+def test_a_property_with_a_reserved_name_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="which is reserved"):
         schema_to_arrow(Schema((Column(1, "a", Int32(), properties={"comment": "x"}),)))
 
 
-def test_metadata_that_are_no_text_are_refused() -> None:
+def test_metadata_that_are_not_text_are_rejected() -> None:
     with pytest.raises(InvalidInputError, match="not UTF-8"):
         schema_from_arrow(pa.schema([pa.field("a", pa.int32(), metadata={b"k": b"\xff"})]))
 
@@ -145,7 +145,7 @@ def test_nullability_of_elements_and_values_survives() -> None:
     assert type_to_arrow(parse_type("timestamp")) == pa.timestamp("us", "UTC")
 
 
-def test_the_model_does_not_import_arrow_by_itself() -> None:
+def test_the_model_does_not_import_arrow() -> None:
     program = (
         "import sys, mangrove.model.objects, mangrove.model.schema_text, mangrove.model.json_codec; "
         "sys.exit('pyarrow' in sys.modules)"

@@ -26,7 +26,7 @@ _STREAM = (names(), names(), _ORDINALS, ids(), ids())
         st.builds(CanonicalName, *_STREAM, ids(), _VALUES, _ORDINALS),
     )
 )
-def test_every_canonical_string_is_parsed_to_the_parts_it_was_printed_from(name: CanonicalName) -> None:
+def test_every_canonical_string_round_trips(name: CanonicalName) -> None:
     parsed = parse_canonical(str(name))
     assert str(parsed) == str(name)
     assert parsed.kind is name.kind
@@ -58,7 +58,7 @@ def test_dotted_names_and_canonical_strings_of_tables_name_the_same() -> None:
     ["", "|", "a|", "a|b|0", "a|b|01", "a|b|x", "a|b|1|s", "a|b|1|s|f|p", "a|b|1|s|f|p|1", "a|b|1|s|f|p|[|1", "a b",
      "a|b|1|s|f|p|[]|0", "a|b|1|s|f|p|[]|1|x", 'a|b|1|s|f|p|[{"x":1}]'],
 )  # fmt: skip
-def test_what_is_not_a_canonical_string_is_refused(text: str) -> None:
+def test_an_invalid_canonical_string_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_canonical(text)
 

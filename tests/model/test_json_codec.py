@@ -20,28 +20,26 @@ from mangrove.testing.strategies import manifests, objects, partition_schemes, s
 
 
 @given(objects())
-def test_every_object_comes_back_from_its_json(value: Object) -> None:
+def test_every_object_round_trips_through_json(value: Object) -> None:
     text = json.dumps(to_json(value), allow_nan=False)
     assert from_json(json.loads(text), type(value)) == value
 
 
 @given(schemas(), partition_schemes(), manifests())
-def test_parts_of_objects_come_back_from_their_json(
-    schema: Schema, scheme: PartitionScheme, manifest: Manifest
-) -> None:
+def test_parts_of_objects_round_trip_through_json(schema: Schema, scheme: PartitionScheme, manifest: Manifest) -> None:
     for value in (schema, scheme, manifest):
         assert from_json(json.loads(json.dumps(to_json(value))), type(value)) == value
 
 
 @given(values())
-def test_a_value_comes_back_with_its_type(value: Value) -> None:
+def test_a_value_round_trips_with_its_type(value: Value) -> None:
     found = value_from_json(json.loads(json.dumps(value_to_json(value), allow_nan=False)))
     assert found == value
     assert type(found) is type(value)
     assert repr(found) == repr(value)
 
 
-def test_the_json_of_a_schema_is_what_it_was() -> None:
+def test_the_json_of_a_schema_is_stable() -> None:
     schema = parse_schema("id bigint not null, tags array<string>, place struct<a: decimal(4,2)>")
     assert to_json(schema) == {
         "columns": [
@@ -105,17 +103,17 @@ def test_bad_json_is_refused_with_the_path_of_the_field(data: Json, model: type[
         {},
     ],
 )
-def test_a_value_that_is_none_is_refused(data: Json) -> None:
+def test_an_invalid_json_value_is_rejected(data: Json) -> None:
     with pytest.raises(FormatError):
         value_from_json(data)
 
 
-def test_what_is_no_value_of_the_model_has_no_json() -> None:
+def test_an_object_outside_the_model_cannot_be_encoded() -> None:
     with pytest.raises(InvalidInputError):
         to_json(object())
 
 
-def test_json_that_lies_too_deep_is_refused() -> None:
+def test_too_deeply_nested_json_is_rejected() -> None:
     data: Json = "int"
     for _ in range(150):
         data = {"list": {"id": 1, "name": "element", "type": data}}
@@ -133,7 +131,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_no_json_makes_the_reader_fail_in_another_way(data: Any) -> None:
+def test_arbitrary_json_causes_only_format_errors(data: Any) -> None:
     try:
         from_json(data, Delta)
     except FormatError:

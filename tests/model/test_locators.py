@@ -29,11 +29,11 @@ def test_the_canonical_string_of_a_table_is_its_namespaces_and_its_own_name() ->
     assert TableLocator("MyNamespace", "MyTable").canonical == "MyNamespace|MyTable"
 
 
-def test_what_lies_below_a_table_is_found_by_ids_alone() -> None:
+def test_locators_below_a_table_consist_of_ids() -> None:
     assert DELTA.canonical == "n1|t1|1|s1|p1|42"
 
 
-def test_parents_lead_from_a_delta_to_the_identity_of_its_table() -> None:
+def test_the_parents_of_a_delta_end_at_its_table_identity() -> None:
     partition = DELTA.parent
     assert partition == PartitionLocator("n1", "t1", 1, "s1", "p1")
     assert partition.parent == StreamLocator("n1", "t1", 1, "s1")
@@ -41,7 +41,7 @@ def test_parents_lead_from_a_delta_to_the_identity_of_its_table() -> None:
     assert partition.parent.parent.parent == TableIdentity("n1", "t1")
 
 
-def test_tables_and_views_lie_in_a_namespace_and_namespaces_in_nothing() -> None:
+def test_the_parent_of_tables_and_views_is_a_namespace_and_namespaces_have_none() -> None:
     assert TableLocator("a", "b").parent == ViewLocator("a", "c").parent == NamespaceLocator("a")
     assert NamespaceLocator("a").parent is None
     assert SharedTransactionLocator("load").parent is None
@@ -62,11 +62,11 @@ def test_a_table_and_a_view_of_one_name_are_different_keys() -> None:
     assert len({TableLocator("a", "b"), ViewLocator("a", "b"), TableLocator("a", "b")}) == 2
 
 
-def test_a_locator_survives_being_sent_to_another_process() -> None:
+def test_a_locator_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(DELTA)) == DELTA
 
 
-def test_the_text_of_a_table_is_what_people_type() -> None:
+def test_the_text_of_a_table_locator_is_its_quoted_name() -> None:
     assert str(TableLocator("sales", "orders.2026")) == "sales.`orders.2026`"
     assert parse_table_name("sales.`orders.2026`") == TableLocator("sales", "orders.2026")
     assert parse_view_name("sales.daily") == ViewLocator("sales", "daily")
@@ -79,12 +79,12 @@ def test_a_table_name_has_two_parts(text: str) -> None:
 
 
 @pytest.mark.parametrize("position", [0, -1, 2**63, True])
-def test_a_position_that_is_no_ordinal_is_refused(position: int) -> None:
+def test_an_invalid_stream_position_is_rejected(position: int) -> None:
     with pytest.raises(InvalidInputError, match="stream position"):
         DeltaLocator("n", "t", 1, "s", "p", position)
 
 
-def test_names_that_would_share_a_canonical_string_are_refused() -> None:
+def test_names_with_ambiguous_canonical_strings_are_rejected() -> None:
     with pytest.raises(InvalidInputError, match=r"\|"):
         TableLocator("a|b", "c")
 

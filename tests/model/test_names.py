@@ -41,7 +41,7 @@ def test_an_id_that_could_not_name_a_folder_is_refused(identifier: str) -> None:
 
 
 @given(st.lists(NAMES, min_size=1, max_size=4))
-def test_a_joined_name_comes_apart_into_the_same_parts(parts: list[str]) -> None:
+def test_a_joined_name_is_split_into_the_same_parts(parts: list[str]) -> None:
     assert split_name(join_name(*parts)) == tuple(parts)
 
 
@@ -55,23 +55,23 @@ def test_plain_names_are_not_quoted() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a`b`", "`a`b", "`a", "a b.c"])
-def test_text_that_is_no_dotted_name_is_refused(text: str) -> None:
+def test_an_invalid_dotted_name_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError):
         split_name(text)
 
 
 @pytest.mark.parametrize("text", [None, 5, b"sales"])
-def test_what_is_no_text_is_no_name(text: object) -> None:
+def test_a_name_that_is_not_text_is_rejected(text: object) -> None:
     with pytest.raises(InvalidInputError, match="is not a name"):
         split_name(text)  # type: ignore[arg-type]
 
 
-def test_the_way_to_a_column_may_hold_spaces_where_other_names_do_not() -> None:
+def test_a_column_path_may_contain_spaces() -> None:
     assert split_path("sel ect") == ("sel ect",)
     assert split_path("address.`x.y z`") == ("address", "x.y z")
 
 
 @pytest.mark.parametrize("text", ["", "a.", "``", "a.``"])
-def test_a_way_without_a_column_is_refused(text: str) -> None:
+def test_a_column_path_without_a_column_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError, match=r"struct\.column"):
         split_path(text)

@@ -105,12 +105,12 @@ def test_every_object_has_a_kind_and_is_a_value(kind: Kind, value: Object) -> No
         ),
     ],
 )
-def test_an_object_that_cannot_be_meant_is_refused(make: type[Any], arguments: dict[str, Any]) -> None:
+def test_an_invalid_object_is_rejected(make: type[Any], arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         make(**arguments)
 
 
-def test_an_external_table_says_where_its_data_lies_and_what_it_is() -> None:
+def test_an_external_table_requires_a_location_and_a_format() -> None:
     table = TableEntry("t1", "n1", "t", TableType.EXTERNAL, "PARQUET", location="s3://b/t/", schema=SCHEMA, keys=(1,))
     assert table.schema == SCHEMA
 
@@ -139,7 +139,7 @@ def test_a_manifest_adds_up_its_files() -> None:
     assert (manifest.size_bytes, manifest.row_count) == (30, 3)
 
 
-def test_bounds_with_a_zone_are_kept_in_utc() -> None:
+def test_bounds_with_a_zone_are_stored_in_utc() -> None:
     zone = datetime.timezone(datetime.timedelta(hours=2))
     kept = ColumnStatistics(1, minimum=datetime.datetime(2026, 1, 1, 1, tzinfo=zone)).minimum
     assert kept == datetime.datetime(2025, 12, 31, 23, tzinfo=datetime.UTC)

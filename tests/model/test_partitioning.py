@@ -60,23 +60,23 @@ def test_a_partition_field_is_a_column_or_a_transform_of_one(
     "text",
     ["", "days()", "days(ts", "bucket(id)", "bucket(0, id)", "days(3, ts)", "minutes(ts)", "a b", "days(id)", "place"],
 )
-def test_text_that_is_no_partition_field_is_refused(text: str) -> None:
+def test_an_invalid_partition_field_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_partition_field(text, SCHEMA)
 
 
-def test_a_partition_field_of_a_column_that_is_not_there_is_not_found() -> None:
+def test_a_partition_field_of_a_missing_column_is_not_found() -> None:
     with pytest.raises(NotFoundError, match="nope"):
         parse_partition_field("days(nope)", SCHEMA)
 
 
-def test_a_partition_scheme_says_the_types_of_its_values() -> None:
+def test_a_partition_scheme_returns_the_types_of_its_values() -> None:
     scheme = parse_partition_scheme(["days(ts)", "bucket(4, id)"], SCHEMA, "7")
     assert scheme.id == "7"
     assert scheme.result_types(SCHEMA) == (Date(), Int32())
 
 
-def test_two_partition_fields_of_one_name_are_refused() -> None:
+def test_duplicate_partition_field_names_are_rejected() -> None:
     with pytest.raises(InvalidInputError, match="one name"):
         PartitionScheme((PartitionField(1, Identity(), "a"), PartitionField(2, Identity(), "A")))
 
@@ -101,7 +101,7 @@ def test_a_sort_scheme_orders_by_each_field_in_turn() -> None:
 
 
 @given(st.text(max_size=12))
-def test_no_text_makes_the_parser_fail_in_another_way(text: str) -> None:
+def test_arbitrary_text_causes_only_input_errors(text: str) -> None:
     for parse in (parse_partition_field, parse_sort_field):
         try:
             parse(text, SCHEMA)

@@ -12,7 +12,7 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.paths import is_uri
 
 
-def refusal_of(location: str) -> str:
+def error_message_of(location: str) -> str:
     with pytest.raises(InvalidInputError) as refusal:
         DataFile(location, 1, 1)
     return str(refusal.value)
@@ -38,8 +38,8 @@ def refusal_of(location: str) -> str:
     ],
     ids=lambda location: repr(location[:30]),
 )
-def test_a_location_that_could_lead_elsewhere_is_refused_with_what_it_may_be(location: str) -> None:
-    refusal = refusal_of(location)
+def test_a_location_outside_the_root_is_rejected_with_the_valid_forms(location: str) -> None:
+    refusal = error_message_of(location)
     assert "below the root or a full URI" in refusal
     assert len(refusal) < 400
 
@@ -57,7 +57,7 @@ def test_a_location_that_could_lead_elsewhere_is_refused_with_what_it_may_be(loc
         "file:///a",
     ],
 )
-def test_other_locations_are_taken_as_they_are(location: str) -> None:
+def test_valid_locations_are_accepted_unchanged(location: str) -> None:
     assert DataFile(location, 1, 1).location == location
 
 
@@ -65,7 +65,7 @@ def test_other_locations_are_taken_as_they_are(location: str) -> None:
 @example("a/%2e%2e/b")
 @example("..%2f..")
 @example("%252e%252e/a")
-def test_an_accepted_path_stays_below_any_root_for_who_decodes_it_and_who_does_not(location: str) -> None:
+def test_an_accepted_path_stays_below_the_root_with_and_without_url_decoding(location: str) -> None:
     try:
         DataFile(location, 1, 1)
     except InvalidInputError:
@@ -76,7 +76,7 @@ def test_an_accepted_path_stays_below_any_root_for_who_decodes_it_and_who_does_n
         assert not {".", ".."} & set(reading.split("/"))
 
 
-def test_a_file_elsewhere_has_no_path_to_be_read_by() -> None:
+def test_a_file_outside_the_root_has_no_path() -> None:
     assert DataFile("data/a", 1, 1).path == "data/a"
     with pytest.raises(FormatError, match="append the rows"):
         DataFile("s3://bucket/a", 1, 1).path  # noqa: B018 - it is refused when asked for

@@ -36,7 +36,7 @@ NESTED = Schema(
 )
 
 
-def test_a_level_is_numbered_before_what_lies_inside_it() -> None:
+def test_a_level_is_numbered_before_its_nested_columns() -> None:
     assert [(".".join(path), column.id) for path, column in NESTED.all_columns()] == [
         ("id", 1),
         ("place", 2),
@@ -68,24 +68,24 @@ def test_columns_are_found_by_names_in_any_case() -> None:
 
 
 @pytest.mark.parametrize("path", [("nope",), ("place", "nope"), ("id", "inside")])
-def test_a_column_that_is_not_there_is_not_found(path: tuple[str, ...]) -> None:
+def test_a_missing_column_is_not_found(path: tuple[str, ...]) -> None:
     with pytest.raises(NotFoundError, match=r"there is no column"):
         NESTED.column(*path)
 
 
-def test_the_refusal_of_a_name_says_which_there_are() -> None:
+def test_the_error_for_a_missing_column_lists_the_existing_ones() -> None:
     with pytest.raises(NotFoundError, match="there are id, place, counts"):
         NESTED.column("nope")
 
 
-def test_an_id_that_is_not_there_is_not_found() -> None:
+def test_a_missing_column_id_is_not_found() -> None:
     with pytest.raises(NotFoundError):
         NESTED.column_with_id(9)
     with pytest.raises(NotFoundError):
         NESTED.path_of(9)
 
 
-def test_one_id_for_two_columns_is_refused_inside_nested_types_too() -> None:
+def test_duplicate_column_ids_are_rejected_at_any_depth() -> None:
     with pytest.raises(InvalidInputError, match=r"'a' and 'b\.element' both have the id 1"):
         Schema((Column(1, "a", Int32()), Column(2, "b", list_of(Int32(), id=1))))
 
@@ -99,13 +99,13 @@ def test_names_that_differ_only_in_case_are_refused(names: tuple[str, str]) -> N
         Struct(fields)
 
 
-def test_the_last_column_id_never_lies_below_an_id_in_use() -> None:
+def test_the_last_column_id_is_at_least_every_id_in_use() -> None:
     assert Schema((Column(3, "a", Int32()),), last_column_id=7).last_column_id == 7
     with pytest.raises(InvalidInputError, match="largest id ever assigned"):
         Schema((Column(3, "a", Int32()),), last_column_id=2)
 
 
-def test_types_lie_in_each_other_only_so_deep() -> None:
+def test_the_nesting_depth_of_types_is_limited() -> None:
     data_type: DataType = Int32()
     for _ in range(NESTING_MAX - 1):
         data_type = list_of(data_type)
@@ -114,7 +114,7 @@ def test_types_lie_in_each_other_only_so_deep() -> None:
         Schema(assign_fresh_ids([Column(0, "a", list_of(data_type))]))
 
 
-def test_ids_that_have_run_out_are_refused() -> None:
+def test_running_out_of_column_ids_is_an_error() -> None:
     with pytest.raises(InvalidInputError, match="column ids are left"):
         assign_fresh_ids([Column(0, "a", Int32())], 2**31 - 1)
 
@@ -142,7 +142,7 @@ def test_ids_that_have_run_out_are_refused() -> None:
         (Map, {"key": Column(1, "key", Int32()), "value": Column(2, "value", Int32())}),
     ],
 )
-def test_a_column_or_type_that_cannot_be_meant_is_refused(make: type[Any], arguments: dict[str, Any]) -> None:
+def test_an_invalid_column_or_type_is_rejected(make: type[Any], arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         make(**arguments)
 

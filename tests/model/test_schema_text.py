@@ -33,7 +33,7 @@ from mangrove.model.types import (
 from mangrove.testing.strategies import plain_types, schemas
 
 
-def test_a_schema_reads_as_people_write_it() -> None:
+def test_a_schema_is_parsed_from_sql_text() -> None:
     schema = parse_schema(
         "order_id BIGINT NOT NULL, customer string comment 'it''s \\'who\\'' default 'x, y', amount decimal(10,2), "
         "tags array<string>, p struct<a: int not null, `b c`: map<string,int>>, `odd ``name` timestamp"
@@ -49,12 +49,12 @@ def test_a_schema_reads_as_people_write_it() -> None:
 
 
 @given(schemas(with_properties=False, are_numbered_from_1=True))
-def test_printed_text_parses_back_to_the_same_schema(schema: Schema) -> None:
+def test_a_schema_round_trips_through_text(schema: Schema) -> None:
     assert parse_schema(format_schema(schema)) == schema
 
 
 @given(plain_types())
-def test_the_text_of_a_plain_type_parses_back(data_type: DataType) -> None:
+def test_a_primitive_type_round_trips_through_text(data_type: DataType) -> None:
     assert parse_type(format_type(data_type)) == data_type
 
 
@@ -80,7 +80,7 @@ def test_the_text_of_a_plain_type_parses_back(data_type: DataType) -> None:
         (["binary", "bytes"], Binary()),
     ],
 )
-def test_every_word_for_a_type_is_known(texts: list[str], data_type: DataType) -> None:
+def test_every_synonym_of_a_type_is_parsed(texts: list[str], data_type: DataType) -> None:
     assert [parse_type(text) for text in texts] == [data_type] * len(texts)
 
 
@@ -116,18 +116,18 @@ def test_closing_angles_need_no_spaces_and_columns_inside_are_numbered() -> None
         ("a decimal(99999999999)", 10, "whole number"),
     ],
 )
-def test_an_error_says_where_it_is_and_what_was_expected(text: str, position: int, wanted: str) -> None:
+def test_an_error_reports_its_position_and_the_expected_text(text: str, position: int, wanted: str) -> None:
     with pytest.raises(InvalidInputError, match=f"at position {position}; expected .*{wanted}"):
         parse_schema(text)
 
 
 @pytest.mark.parametrize("text", ["a int, A int", "a decimal(40)", "`a int", "a string comment 'x", "`` int"])
-def test_text_that_describes_no_schema_is_refused(text: str) -> None:
+def test_an_invalid_schema_text_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_schema(text)
 
 
-def test_types_that_lie_too_deep_are_refused() -> None:
+def test_too_deeply_nested_types_are_rejected() -> None:
     with pytest.raises(InvalidInputError, match="levels deep"):
         parse_schema("a " + "array<" * 2000)
 
@@ -145,12 +145,12 @@ def test_a_default_ends_where_the_next_option_begins(text: str, default: str) ->
     assert parse_column(text).default == default
 
 
-def test_a_default_that_is_no_single_expression_is_not_printed() -> None:
+def test_a_default_that_is_not_a_single_expression_is_not_printed() -> None:
     with pytest.raises(InvalidInputError, match="not a single SQL expression"):
         format_schema(Schema((Column(1, "a", Int32(), default="1, b int"),)))
 
 
-def test_a_column_is_numbered_after_those_that_there_are() -> None:
+def test_a_new_column_is_numbered_after_the_existing_ones() -> None:
     column = parse_column("note array<string> not null", after=7)
     assert (column.id, column.nullable) == (8, False)
     assert isinstance(column.type, List)
@@ -158,7 +158,7 @@ def test_a_column_is_numbered_after_those_that_there_are() -> None:
 
 
 @given(st.text(st.sampled_from("ab`'\"\\<>(),:=1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30))
-def test_no_text_makes_the_parser_fail_in_another_way(text: str) -> None:
+def test_arbitrary_text_causes_only_input_errors(text: str) -> None:
     try:
         parse_schema(text)
     except InvalidInputError:

@@ -64,7 +64,7 @@ def test_a_path_that_is_too_long_is_refused() -> None:
         settings.check_file_path("a/b/cd")
 
 
-def test_settings_are_values_that_cannot_be_changed_from_outside() -> None:
+def test_settings_are_immutable_values() -> None:
     given_properties = {"b": "2", "a": "1"}
     settings = LakehouseSettings(properties=given_properties, maximum_version_age_millis_overrides={7: 1})
     given_properties["c"] = "3"

@@ -80,7 +80,7 @@ def test_buckets_follow_the_hashes_that_icebergs_specification_lists(
         (Binary(), 3, b"\x01\x02\x03\x04", b"\x01\x02\x03"),
     ],
 )
-def test_truncation_goes_down(source: DataType, width: int, value: Value, expected: Value) -> None:
+def test_truncation_rounds_down(source: DataType, width: int, value: Value, expected: Value) -> None:
     assert transform_value(Truncate(width), source, value) == expected
 
 
@@ -101,7 +101,7 @@ def test_truncation_goes_down(source: DataType, width: int, value: Value, expect
         (Years(), datetime.datetime(1, 1, 1), -1969),
     ],
 )
-def test_parts_of_a_timestamp_count_from_1970_and_go_down_before_it(
+def test_parts_of_a_timestamp_count_from_1970_and_round_down(
     transform: Transform, value: datetime.datetime, expected: Value
 ) -> None:
     assert transform_value(transform, Timestamp(), value) == expected
@@ -130,7 +130,7 @@ def test_null_stays_null(transform: Transform) -> None:
         (Hours(), Timestamp(), Int32()),
     ],
 )
-def test_a_transform_says_the_type_of_its_results(transform: Transform, source: DataType, result: DataType) -> None:
+def test_a_transform_returns_its_result_type(transform: Transform, source: DataType, result: DataType) -> None:
     assert result_type_of(transform, source) == result
 
 
@@ -147,7 +147,7 @@ def test_a_transform_says_the_type_of_its_results(transform: Transform, source: 
         (Days(), Time()),
     ],
 )
-def test_a_transform_that_does_not_fit_the_column_is_refused(transform: Transform, source: DataType) -> None:
+def test_a_transform_of_an_unsupported_column_type_is_rejected(transform: Transform, source: DataType) -> None:
     with pytest.raises(InvalidInputError, match="does not support"):
         result_type_of(transform, source)
 

@@ -30,7 +30,7 @@ LONG = st.text(st.sampled_from("a\ud7ff\ue000\U0010ffff"), min_size=30, max_size
 
 
 @given(LONG)
-def test_the_bounds_of_text_are_short_and_bound(text: str) -> None:
+def test_bounds_of_text_are_truncated_and_valid(text: str) -> None:
     low, high = truncate_lower_bound(text), truncate_upper_bound(text)
     assert isinstance(low, str)
     assert len(low) <= BOUND_LENGTH_MAX
@@ -44,7 +44,7 @@ def test_the_bounds_of_text_are_short_and_bound(text: str) -> None:
 
 
 @given(st.binary(max_size=50) | st.binary(min_size=33, max_size=40).map(lambda data: b"\xff" * 31 + data))
-def test_the_bounds_of_bytes_are_short_and_bound(data: bytes) -> None:
+def test_bounds_of_bytes_are_truncated_and_valid(data: bytes) -> None:
     low, high = truncate_lower_bound(data), truncate_upper_bound(data)
     assert isinstance(low, bytes)
     assert len(low) <= BOUND_LENGTH_MAX
@@ -59,13 +59,13 @@ def test_an_upper_bound_is_rounded_up_past_the_surrogates() -> None:
     assert truncate_upper_bound("a" * 31 + "\U0010ffff" + "x") == "a" * 30 + "b"
 
 
-def test_what_is_short_is_its_own_bound() -> None:
+def test_a_short_value_is_its_own_bound() -> None:
     for value in ("abc", b"abc", 7, Exact("1.5"), datetime.date(2026, 1, 1)):
         assert truncate_lower_bound(value) == truncate_upper_bound(value) == value
 
 
 @given(plain_types().flatmap(lambda data_type: st.tuples(st.just(data_type), values(data_type))))
-def test_a_value_of_a_type_fits_it_in_its_one_form(drawn: tuple[DataType, Value]) -> None:
+def test_a_value_matches_its_type_and_normalization_is_idempotent(drawn: tuple[DataType, Value]) -> None:
     data_type, value = drawn
     assert is_value_of_type(value, data_type)
     assert normalize_value(normalize_value(value)) == normalize_value(value)
@@ -103,7 +103,7 @@ def test_a_value_that_cannot_be_ordered_or_stored_is_refused(value: Value) -> No
 
 
 @given(st.datetimes(), st.times(), st.dates())
-def test_times_come_back_from_their_counts(moment: datetime.datetime, time: datetime.time, day: datetime.date) -> None:
+def test_times_round_trip_through_integers(moment: datetime.datetime, time: datetime.time, day: datetime.date) -> None:
     assert timestamp_of_micros(micros_of_datetime(moment)) == moment
     aware = moment.replace(tzinfo=datetime.UTC)
     assert timestamp_tz_of_micros(micros_of_datetime(aware)) == aware

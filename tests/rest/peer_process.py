@@ -11,7 +11,7 @@ PYTHON = os.environ.get("MANGROVE_ICEBERG_PYTHON")
 """A Python that has the engines, whose versions need not be those of this one."""
 
 Rows = list[list[str]]
-Asking = Callable[[str], Rows]
+PeerQuery = Callable[[str], Rows]
 
 
 def has_module(name: str) -> bool:
@@ -21,7 +21,7 @@ def has_module(name: str) -> bool:
 
 
 @contextmanager
-def peer(script: str, *arguments: str) -> Iterator[Asking]:
+def peer(script: str, *arguments: str) -> Iterator[PeerQuery]:
     """Run a script of this folder, and give what asks it; what it refuses is raised."""
     assert PYTHON is not None
     command = [PYTHON, str(Path(__file__).with_name(script)), *arguments]

@@ -75,7 +75,7 @@ def spoiled(data: st.DataObject, document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def check_answer(lake: Lakehouse, before: int, answer: Any) -> None:
+def check_response(lake: Lakehouse, before: int, answer: Any) -> None:
     """Check that something was done or refused; what was done is taken back, so that the next begins as this did."""
     assert answer.status_code in DONE | REFUSED, answer.text
     lake.table("shop.t").to_arrow()
@@ -94,7 +94,7 @@ def schema_document(client: Client) -> dict[str, Any]:
 
 @settings(max_examples=60)
 @given(st.data())
-def test_any_commit_is_made_or_refused(changed_lake: Lakehouse, changing: TestClient, data: st.DataObject) -> None:
+def test_any_commit_succeeds_or_is_rejected(changed_lake: Lakehouse, changing: TestClient, data: st.DataObject) -> None:
     client = Client(changed_lake, "shop.t")
     request = client.request([client.rows([{"id": 1, "part": "a"}], ["a"])])
     if data.draw(st.booleans(), label="with columns"):
@@ -104,12 +104,14 @@ def test_any_commit_is_made_or_refused(changed_lake: Lakehouse, changing: TestCl
             {"action": "set-properties", "updates": {"a": "b"}},
         ]
     before = changed_lake.version
-    check_answer(changed_lake, before, changing.post("/v1/namespaces/shop/tables/t", json=spoiled(data, request)))
+    check_response(changed_lake, before, changing.post("/v1/namespaces/shop/tables/t", json=spoiled(data, request)))
 
 
 @settings(max_examples=60)
 @given(st.data())
-def test_any_new_table_is_made_or_refused(changed_lake: Lakehouse, changing: TestClient, data: st.DataObject) -> None:
+def test_any_table_creation_succeeds_or_is_rejected(
+    changed_lake: Lakehouse, changing: TestClient, data: st.DataObject
+) -> None:
     client = Client(changed_lake, "shop.t")
     body = {
         "name": f"n{uuid.uuid4().hex}",
@@ -123,7 +125,7 @@ def test_any_new_table_is_made_or_refused(changed_lake: Lakehouse, changing: Tes
         "properties": {"owner": "ana"},
     }
     before = changed_lake.version
-    check_answer(changed_lake, before, changing.post("/v1/namespaces/shop/tables", json=spoiled(data, body)))
+    check_response(changed_lake, before, changing.post("/v1/namespaces/shop/tables", json=spoiled(data, body)))
 
 
 @settings(max_examples=80)
@@ -147,4 +149,4 @@ def test_any_files_are_taken_or_refused(changed_lake: Lakehouse, changing: TestC
     size = data.draw(ANY) % len(content) if data.draw(st.booleans(), label="cut") else len(content)
     store.put(path, bytes(content[:size]))
     before = changed_lake.version
-    check_answer(changed_lake, before, changing.post("/v1/namespaces/shop/tables/t", json=request))
+    check_response(changed_lake, before, changing.post("/v1/namespaces/shop/tables/t", json=request))

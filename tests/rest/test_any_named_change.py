@@ -85,7 +85,7 @@ def documents(http: TestClient) -> list[tuple[str, dict[str, Any]]]:
 
 @settings(max_examples=150)
 @given(st.data(), st.integers(0, 7))
-def test_any_change_by_name_is_made_or_refused(
+def test_any_change_by_name_succeeds_or_is_rejected(
     named_lake: Lakehouse, naming: TestClient, data: st.DataObject, which: int
 ) -> None:
     address, document = documents(naming)[which]

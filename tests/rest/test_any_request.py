@@ -73,7 +73,7 @@ def encodable(query: dict[str, str]) -> dict[str, str]:
     return {name: value.encode("utf-8", "replace").decode() for name, value in query.items()}
 
 
-def test_many_clients_that_load_a_table_at_once_are_told_the_same(lake: Lakehouse) -> None:
+def test_concurrent_loads_of_a_table_return_the_same_response(lake: Lakehouse) -> None:
     with request_info(counted(lake)) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: client.get("v1/namespaces/sales/tables/orders").json(), range(16)))
     assert all(answer == answers[0] for answer in answers)

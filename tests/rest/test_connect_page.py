@@ -34,18 +34,18 @@ def rows_read_by(snippet: str) -> int:
         return int(eval(last, names).num_rows)
 
 
-def test_what_a_page_says_for_pyiceberg_reads_the_table(lake: Lakehouse, address: str) -> None:
+def test_the_pyiceberg_code_of_a_page_reads_the_table(lake: Lakehouse, address: str) -> None:
     assert rows_read_by(told(page_of(address))["PyIceberg"]) == 3
 
 
-def test_what_the_page_of_a_past_version_says_reads_that_version(lake: Lakehouse, address: str) -> None:
+def test_the_code_of_the_page_of_an_earlier_version_reads_that_version(lake: Lakehouse, address: str) -> None:
     assert rows_read_by(told(page_of(address, "?version=3"))["PyIceberg"]) == 2
     texts = told(page_of(address, "?version=3"))
     assert "ATTACH '3' AS lake" in texts["DuckDB"]
     assert "spark.sql.catalog.lake.warehouse=3" in texts["Spark with Iceberg's JAR"]
 
 
-def test_a_token_is_left_to_the_reader(lake: Lakehouse) -> None:
+def test_the_connection_code_omits_the_token(lake: Lakehouse) -> None:
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     with request_info(counted(lake), Access("127.0.0.1", TOKEN)) as client:
         page = client.get("http://127.0.0.1/tables/sales.orders", headers=bearer).text
@@ -54,7 +54,7 @@ def test_a_token_is_left_to_the_reader(lake: Lakehouse) -> None:
     assert all("…" in text for text in texts.values())
 
 
-def test_names_are_quoted_as_each_engine_wants_them() -> None:
+def test_names_are_quoted_for_each_engine() -> None:
     where = IcebergConnection("http://lake:8181/iceberg", "s3://bucket/lake/")
     texts = dict(render_snippets(where, TableLocator("a.b", "o'`\"x")))
     assert """load_table(('a.b', 'o\\'`"x'))""" in texts["PyIceberg"]
@@ -65,7 +65,7 @@ def test_names_are_quoted_as_each_engine_wants_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["sales.outside"])
-def test_a_table_whose_rows_lie_elsewhere_is_not_offered(lake: Lakehouse, name: str) -> None:
+def test_an_external_table_is_not_offered_to_other_engines(lake: Lakehouse, name: str) -> None:
     with request_info(counted(lake)) as client:
         assert "Open in other engines" not in client.get(f"http://127.0.0.1/tables/{name}").text
 
@@ -78,7 +78,7 @@ def test_a_lakehouse_in_memory_is_not_offered_to_other_processes() -> None:
         assert "Open in other engines" not in client.get("http://127.0.0.1/tables/sales.orders").text
 
 
-def test_requests_of_clients_are_counted_by_what_they_ask_for(lake: Lakehouse) -> None:
+def test_requests_of_clients_are_counted_by_route(lake: Lakehouse) -> None:
     with served(counted(lake)) as address:
         with urllib.request.urlopen(f"{address}/v1/config"), urllib.request.urlopen(f"{address}/v1/namespaces"):
             pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, filled, served
-from tests.rest.peer_process import Asking, Rows, has_module, peer
+from tests.rest.peer_process import PeerQuery, Rows, has_module, peer
 from tests.support.servers import run_seaweedfs
 
 import mangrove
@@ -43,7 +43,7 @@ def attached(where: IcebergConnection) -> str:
 
 
 @pytest.fixture
-def ask_duckdb(duck_lake: Lakehouse) -> Iterator[Asking]:
+def query_duckdb(duck_lake: Lakehouse) -> Iterator[PeerQuery]:
     access = Access("127.0.0.1", TOKEN, is_writable=True)
     with served(counted(duck_lake), access) as address, peer("iceberg_duckdb.py") as ask:
         ask(attached(IcebergConnection(address, duck_lake.uri, None, has_token=True)))
@@ -51,7 +51,7 @@ def ask_duckdb(duck_lake: Lakehouse) -> Iterator[Asking]:
         yield ask
 
 
-def test_duckdb_reads_what_the_lakehouse_holds_and_held(ask_duckdb: Asking) -> None:
+def test_duckdb_reads_the_newest_and_earlier_versions(query_duckdb: PeerQuery) -> None:
     wanted: dict[str, Rows] = {
         "SELECT id, customer FROM lake.sales.orders ORDER BY id": [["2", "bea"], ["3", "cy"], ["4", "None"]],
         "SELECT customer FROM lake.sales.orders WHERE id > 2 ORDER BY id": [["cy"], ["None"]],
@@ -59,27 +59,27 @@ def test_duckdb_reads_what_the_lakehouse_holds_and_held(ask_duckdb: Asking) -> N
         "SELECT count(*) FROM lake.sales.empty": [["0"]],
     }
     for query, rows in wanted.items():
-        assert ask_duckdb(query) == rows, query
+        assert query_duckdb(query) == rows, query
     with pytest.raises(RuntimeError, match="does not exist"):
-        ask_duckdb("SELECT * FROM lake.sales.nobody")
+        query_duckdb("SELECT * FROM lake.sales.nobody")
     with pytest.raises(RuntimeError, match="earlier version cannot be changed"):
-        ask_duckdb("INSERT INTO past.sales.orders VALUES (9, 'x')")
+        query_duckdb("INSERT INTO past.sales.orders VALUES (9, 'x')")
 
 
-def test_duckdb_reads_earlier_snapshots_by_id_and_time(ask_duckdb: Asking, duck_lake: Lakehouse) -> None:
-    listed = ask_duckdb("SELECT snapshot_id FROM iceberg_snapshots(lake.sales.orders) ORDER BY sequence_number")
+def test_duckdb_reads_earlier_snapshots_by_id_and_time(query_duckdb: PeerQuery, duck_lake: Lakehouse) -> None:
+    listed = query_duckdb("SELECT snapshot_id FROM iceberg_snapshots(lake.sales.orders) ORDER BY sequence_number")
     versions = [entry.version for entry in duck_lake.table("sales.orders").history()][::-1]
     written = [one for one in versions if duck_lake.at(one).table("sales.orders").to_arrow().num_rows]
     assert len(listed) == len(written) > 1
     for (snapshot_id,), version in zip(listed, written, strict=True):
         past = duck_lake.at(version)
         rows = [[str(past.table("sales.orders").to_arrow().num_rows)]]
-        assert ask_duckdb(f"SELECT count(*) FROM lake.sales.orders AT (VERSION => {snapshot_id})") == rows
+        assert query_duckdb(f"SELECT count(*) FROM lake.sales.orders AT (VERSION => {snapshot_id})") == rows
         time = f"TIMESTAMP => TIMESTAMP '{past.created_at:%Y-%m-%d %H:%M:%S.%f}'"
-        assert ask_duckdb(f"SELECT count(*) FROM lake.sales.orders AT ({time})") == rows
+        assert query_duckdb(f"SELECT count(*) FROM lake.sales.orders AT ({time})") == rows
 
 
-def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: Lakehouse) -> None:
+def test_the_lakehouse_reads_commits_of_duckdb(query_duckdb: PeerQuery, duck_lake: Lakehouse) -> None:
     for statement in (
         "INSERT INTO lake.sales.orders VALUES (7, 'gil')",
         "DELETE FROM lake.sales.orders WHERE id = 3",
@@ -87,7 +87,7 @@ def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: 
         "CREATE SCHEMA lake.fresh",
         "CREATE TABLE lake.fresh.t (id bigint, s varchar)",
     ):
-        ask_duckdb(statement)
+        query_duckdb(statement)
     before = duck_lake.version
     for statement in (
         "BEGIN",
@@ -95,7 +95,7 @@ def test_what_duckdb_commits_the_lakehouse_reads(ask_duckdb: Asking, duck_lake: 
         "INSERT INTO lake.sales.empty VALUES (2)",
         "COMMIT",
     ):
-        ask_duckdb(statement)
+        query_duckdb(statement)
     assert duck_lake.version == before + 1
     rows = {row["id"]: row["customer"] for row in duck_lake.table("sales.orders").to_arrow().to_pylist()}
     assert rows == {2: "bea", 4: "upd", 7: "gil"}

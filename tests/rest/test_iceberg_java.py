@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, served
-from tests.rest.peer_process import Asking, Rows, has_module, peer
+from tests.rest.peer_process import PeerQuery, Rows, has_module, peer
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -48,7 +48,7 @@ def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
 
 
 @pytest.fixture(scope="module")
-def ask(java_lake: Lakehouse) -> Iterator[Asking]:
+def ask(java_lake: Lakehouse) -> Iterator[PeerQuery]:
     with (
         served(counted(java_lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
         peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, "3") as found,
@@ -75,7 +75,7 @@ def ask(java_lake: Lakehouse) -> Iterator[Asking]:
         ),
     ],
 )
-def test_icebergs_own_code_reads_what_the_lakehouse_holds(ask: Asking, query: str, rows: Rows) -> None:
+def test_iceberg_java_reads_the_lakehouse(ask: PeerQuery, query: str, rows: Rows) -> None:
     assert ask(query) == rows
 
 
@@ -90,12 +90,12 @@ def test_icebergs_own_code_reads_what_the_lakehouse_holds(ask: Asking, query: st
         ("alter table lake.sales.orders create branch other", "only the branch main"),
     ],
 )
-def test_what_there_is_not_is_refused_to_icebergs_own_code(ask: Asking, query: str, told: str) -> None:
+def test_requests_of_iceberg_java_for_missing_objects_are_rejected(ask: PeerQuery, query: str, told: str) -> None:
     with pytest.raises(RuntimeError, match=told):
         ask(query)
 
 
-def test_what_icebergs_own_code_commits_the_lakehouse_reads(ask: Asking, java_lake: Lakehouse) -> None:
+def test_the_lakehouse_reads_commits_of_iceberg_java(ask: PeerQuery, java_lake: Lakehouse) -> None:
     before = java_lake.version
     statements = [
         "create namespace lake.fresh",

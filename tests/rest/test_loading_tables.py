@@ -34,7 +34,7 @@ def test_a_table_is_read_through_the_catalog(lake: Lakehouse, catalog: RestCatal
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_rows_that_were_changed_and_deleted_are_read_as_they_are_now(
+def test_updated_and_deleted_rows_are_read_in_their_current_state(
     tmp_path: Path, catalog_of: Opening, layout: str
 ) -> None:
     lake = filled(tmp_path / "lake", layout)
@@ -66,7 +66,7 @@ def test_each_version_is_a_warehouse_with_its_own_rows(lake: Lakehouse, address:
     assert rows_of(catalog_of(address).load_table("sales.orders")) == rows_of(orders)
 
 
-def test_a_client_that_loads_again_sees_what_was_committed_meanwhile(lake: Lakehouse, catalog: RestCatalog) -> None:
+def test_a_client_that_reloads_a_table_reads_later_commits(lake: Lakehouse, catalog: RestCatalog) -> None:
     table = catalog.load_table("sales.orders")
     lake.table("sales.orders").append([{"id": 10, "customer": "ed"}])
     assert len(rows_of(table)) == 3
@@ -76,7 +76,7 @@ def test_a_client_that_loads_again_sees_what_was_committed_meanwhile(lake: Lakeh
 @pytest.mark.parametrize(
     "name", ["sales.outside", "sales.daily", "sales.nobody", "nowhere.orders", "sales.orders.files"]
 )
-def test_what_is_no_table_here_is_not_loaded(catalog: RestCatalog, name: str) -> None:
+def test_views_external_tables_and_missing_tables_are_not_loaded(catalog: RestCatalog, name: str) -> None:
     with pytest.raises(NoSuchTableError):
         catalog.load_table(name)
 
@@ -95,7 +95,7 @@ def test_tables_of_any_name_are_loaded_by_it(tmp_path: Path, catalog_of: Opening
         assert rows_of(catalog.load_table((name, name))) == [{"a b": 1, "c.d": "x"}]
 
 
-def test_nothing_is_written_for_a_state_that_has_been_shown(lake: Lakehouse, client: TestClient) -> None:
+def test_loading_a_published_state_writes_nothing(lake: Lakehouse, client: TestClient) -> None:
     first = client.get("v1/namespaces/sales/tables/orders")
     files = stored(lake)
     assert client.get("v1/namespaces/sales/tables/orders").json() == first.json()
@@ -115,7 +115,7 @@ def stored(lake: Lakehouse) -> list[Path]:
     return sorted(Path(lake.uri.removeprefix("file://")).rglob("data/**/metadata/*"))
 
 
-def test_a_client_that_has_a_table_as_it_is_gets_no_more_than_that(lake: Lakehouse, client: TestClient) -> None:
+def test_an_unchanged_table_is_answered_with_not_modified(lake: Lakehouse, client: TestClient) -> None:
     first = client.get("v1/namespaces/sales/tables/orders")
     again = {"If-None-Match": first.headers["etag"]}
     known = client.get("v1/namespaces/sales/tables/orders", headers=again)
@@ -126,7 +126,7 @@ def test_a_client_that_has_a_table_as_it_is_gets_no_more_than_that(lake: Lakehou
     assert changed.headers["etag"] != first.headers["etag"]
 
 
-def test_a_table_brings_no_configuration_that_would_be_taken_for_credentials(client: TestClient) -> None:
+def test_the_configuration_of_a_table_contains_no_credentials(client: TestClient) -> None:
     assert client.get("v1/namespaces/sales/tables/orders").json()["config"] == {}
 
 
@@ -139,13 +139,13 @@ def test_a_table_that_iceberg_cannot_have_is_refused_with_the_reason(lake: Lakeh
     assert client.get("v1/namespaces/sales/tables/orders?snapshots=some").status_code == 400
 
 
-def test_pyiceberg_tells_why_a_table_is_not_shown(lake: Lakehouse, catalog: RestCatalog) -> None:
+def test_pyiceberg_reports_why_a_table_is_not_published(lake: Lakehouse, catalog: RestCatalog) -> None:
     lake.create_table("sales.dotted", "`a.b` int, a struct<b: int>")
     with pytest.raises(RESTError, match="UnsupportedOperationException"):
         catalog.load_table("sales.dotted")
 
 
-def test_a_namespace_of_two_levels_is_not_there(client: TestClient) -> None:
+def test_a_namespace_of_two_levels_is_not_found(client: TestClient) -> None:
     answer = client.get("v1/namespaces/sales%1Forders/tables/orders")
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NoSuchTableException")
     assert "one level" in answer.json()["error"]["message"]
@@ -162,7 +162,7 @@ def test_a_damaged_file_of_metadata_is_an_error_of_the_server(lake: Lakehouse) -
         assert "delete it" in answer.json()["error"]["message"]
 
 
-def test_a_bucket_that_takes_no_files_is_told_and_the_next_request_goes_on(lake: Lakehouse) -> None:
+def test_a_failed_write_is_reported_and_the_next_request_succeeds(lake: Lakehouse) -> None:
     faulty = FaultyStore(open_store(lake.uri), Faults(0))
     with request_info(open_on_store(build_effects(faulty))) as client:
         faulty.fail_next("put", "before")
@@ -173,7 +173,7 @@ def test_a_bucket_that_takes_no_files_is_told_and_the_next_request_goes_on(lake:
         assert client.get("v1/namespaces/sales/tables/orders").status_code == 200
 
 
-def test_many_namespaces_come_in_pages_of_one_version(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
+def test_pages_of_namespaces_belong_to_one_version(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
     with lake.transaction() as transaction:
         for number in range(25):
             transaction.create_namespace(f"n{number:02}")
@@ -182,7 +182,7 @@ def test_many_namespaces_come_in_pages_of_one_version(lake: Lakehouse, address: 
         assert catalog_of(address, **{"rest-page-size": size}).list_namespaces() == wanted
 
 
-def test_a_list_that_changes_between_two_pages_stays_that_of_the_first(lake: Lakehouse, client: TestClient) -> None:
+def test_later_pages_of_a_listing_use_the_version_of_the_first(lake: Lakehouse, client: TestClient) -> None:
     first = client.get("v1/namespaces?pageSize=1").json()
     lake.drop_view("sales.daily")
     lake.drop_table("sales.orders")

@@ -18,7 +18,7 @@ def columns_of(view: View) -> list[tuple[str, str]]:
     return [(field.name, str(field.field_type)) for field in schema.fields]
 
 
-def test_a_view_is_told_with_its_query_and_its_columns(catalog: RestCatalog) -> None:
+def test_a_view_is_loaded_with_its_query_and_columns(catalog: RestCatalog) -> None:
     view = catalog.load_view("sales.daily")
     (version,) = view.metadata.versions
     assert columns_of(view) == [("id", "long")]
@@ -29,12 +29,12 @@ def test_a_view_is_told_with_its_query_and_its_columns(catalog: RestCatalog) -> 
     assert view.metadata.properties == {"comment": "By day"}
 
 
-def test_a_view_of_a_view_is_told_by_the_tables_below(lake: Lakehouse, catalog: RestCatalog) -> None:
+def test_the_columns_of_a_nested_view_are_derived_from_its_tables(lake: Lakehouse, catalog: RestCatalog) -> None:
     lake.create_view("sales.weekly", "select count(*) as n, max(id) as `Last` from daily")
     assert columns_of(catalog.load_view("sales.weekly")) == [("n", "long"), ("Last", "long")]
 
 
-def test_bare_names_are_those_of_the_namespace_in_which_a_view_was_written(
+def test_unqualified_names_are_resolved_in_the_default_namespace_of_the_view(
     lake: Lakehouse, catalog: RestCatalog
 ) -> None:
     lake.create_view("`a.b`.far", "select customer from orders", properties={"sql.namespace": "sales"}, reads=[])
@@ -43,7 +43,7 @@ def test_bare_names_are_those_of_the_namespace_in_which_a_view_was_written(
     assert view.metadata.versions[0].default_namespace == ("sales",)
 
 
-def test_a_past_version_has_the_views_that_it_had(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
+def test_an_earlier_version_has_its_own_views(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
     before = lake.version
     lake.create_view("sales.daily", "select customer from sales.orders", or_replace=True)
     past, newest = catalog_of(address, warehouse=str(before)), catalog_of(address)
@@ -62,16 +62,14 @@ def test_a_past_version_has_the_views_that_it_had(lake: Lakehouse, address: str,
         "select id from one.two.three",
     ],
 )
-def test_a_view_of_which_only_spark_knows_the_columns_is_not_there(
-    lake: Lakehouse, catalog: RestCatalog, query: str
-) -> None:
+def test_a_view_whose_columns_require_spark_is_not_found(lake: Lakehouse, catalog: RestCatalog, query: str) -> None:
     lake.create_view("sales.unsure", query, reads=[])
     assert not catalog.view_exists("sales.unsure")
     with pytest.raises(NoSuchViewError, match="cannot be inferred without Spark"):
         catalog.load_view("sales.unsure")
 
 
-def test_a_view_that_is_not_there_is_not_found(catalog: RestCatalog, client: TestClient) -> None:
+def test_a_missing_view_is_not_found(catalog: RestCatalog, client: TestClient) -> None:
     with pytest.raises(NoSuchViewError):
         catalog.load_view("sales.orders")
     assert client.get("v1/namespaces/nowhere/views/daily").json()["error"]["type"] == "NoSuchViewException"

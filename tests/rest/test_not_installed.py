@@ -43,13 +43,13 @@ def bare(lake: Lakehouse, monkeypatch: pytest.MonkeyPatch) -> TestClient:
         ("DELETE", "v1/x"),
     ],
 )
-def test_clients_are_told_what_to_install_on_the_server(bare: TestClient, method: str, path: str) -> None:
+def test_the_error_names_the_package_to_install_on_the_server(bare: TestClient, method: str, path: str) -> None:
     answer = bare.request(method, path)
     assert (answer.status_code, answer.json()["error"]["type"]) == (501, "UnsupportedOperationException")
     assert "pip install 'mangrove-lake[iceberg]'" in answer.json()["error"]["message"]
 
 
-def test_pages_are_shown_without_it_and_offer_nothing_to_other_engines(bare: TestClient) -> None:
+def test_without_pyiceberg_pages_are_displayed_and_offer_no_other_engines(bare: TestClient) -> None:
     page = bare.get("http://127.0.0.1/tables/sales.orders")
     assert page.status_code == 200
     assert "Open in other engines" not in page.text

@@ -55,7 +55,7 @@ def writing(lake: Lakehouse) -> Iterator[TestClient]:
         yield found
 
 
-def is_refused_with(lake: Lakehouse, client: TestClient, address: str, body: dict[str, Any], told: str) -> None:
+def is_rejected_with(lake: Lakehouse, client: TestClient, address: str, body: dict[str, Any], told: str) -> None:
     before = lake.version
     answer = client.post(address, json=body)
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), answer.text
@@ -91,12 +91,12 @@ def structs(depth: int) -> Any:
 
 
 @given(st.integers(33, 400), st.booleans())
-def test_columns_that_lie_too_deep_are_refused(
+def test_too_deeply_nested_columns_are_rejected(
     unfit_lake: Lakehouse, unfit: TestClient, depth: int, is_new: bool
 ) -> None:
     deep = column(structs(depth), id=3_000)
     address, body = (TABLES, {"name": "n", "schema": schema(deep)}) if is_new else (f"{TABLES}/t", with_columns(deep))
-    is_refused_with(unfit_lake, unfit, address, body, "levels")
+    is_rejected_with(unfit_lake, unfit, address, body, "levels")
 
 
 @pytest.mark.parametrize("is_staged", [True, False])
@@ -108,7 +108,7 @@ def test_defaults_of_a_new_table_are_refused_and_not_lost(
     inner["element"]["fields"][0][default] = 5
     for more in (column("int", **{default: 5}), column(inner)):
         body = {"name": "n", "schema": schema(more), "stage-create": is_staged}
-        is_refused_with(unfit_lake, unfit, TABLES, body, "has a default, which Iceberg")
+        is_rejected_with(unfit_lake, unfit, TABLES, body, "has a default, which Iceberg")
 
 
 SPEC = {"fields": [{"source-id": 7, "field-id": 1000, "name": "p", "transform": "identity"}]}
@@ -123,35 +123,35 @@ ORDER = {"fields": [{"source-id": 9, "transform": "identity", "direction": "asc"
         [{"action": "add-sort-order", "sort-order": ORDER}, {"action": "set-default-sort-order", "sort-order-id": -1}],
     ],
 )
-def test_what_no_table_can_have_is_refused(
+def test_invalid_table_definitions_are_rejected(
     unfit_lake: Lakehouse, unfit: TestClient, updates: list[dict[str, Any]]
 ) -> None:
-    is_refused_with(unfit_lake, unfit, f"{TABLES}/t", changes(*updates), "")
+    is_rejected_with(unfit_lake, unfit, f"{TABLES}/t", changes(*updates), "")
 
 
-def test_a_commit_to_a_branch_is_no_conflict(unfit_lake: Lakehouse, unfit: TestClient) -> None:
+def test_a_commit_to_a_branch_is_rejected_but_not_a_conflict(unfit_lake: Lakehouse, unfit: TestClient) -> None:
     client = Client(unfit_lake, "shop.t")
     request = client.request([client.rows([{"id": 2, "name": "b"}])])
     request["requirements"] = [{"type": "assert-ref-snapshot-id", "ref": "dev", "snapshot-id": None}]
     del request["updates"][0]["snapshot"]["parent-snapshot-id"]
     request["updates"][1]["ref-name"] = "dev"
-    is_refused_with(unfit_lake, unfit, f"{TABLES}/t", request, "only the branch main")
+    is_rejected_with(unfit_lake, unfit, f"{TABLES}/t", request, "only the branch main")
 
 
 @PATHS
-def test_files_cannot_be_asked_for_outside_of_the_tables_folder(
+def test_write_paths_outside_the_table_location_are_rejected(
     unfit_lake: Lakehouse, unfit: TestClient, name: str
 ) -> None:
     location = Client(unfit_lake, "shop.t").shown.location
     for address in ("file:///etc", location + "-more", f"{location}/../other", location.rpartition("/")[0], ""):
         put = changes({"action": "set-properties", "updates": {name: address}})
-        is_refused_with(unfit_lake, unfit, f"{TABLES}/t", put, "remove the property")
+        is_rejected_with(unfit_lake, unfit, f"{TABLES}/t", put, "remove the property")
         body = {"name": "n", "schema": schema(), "properties": {name: address}}
-        is_refused_with(unfit_lake, unfit, TABLES, body, "remove the property")
+        is_rejected_with(unfit_lake, unfit, TABLES, body, "remove the property")
 
 
 @PATHS
-def test_a_folder_inside_of_the_tables_own_may_be_asked_for(own_lake: Lakehouse, own: TestClient, name: str) -> None:
+def test_write_paths_inside_the_table_location_are_accepted(own_lake: Lakehouse, own: TestClient, name: str) -> None:
     inside = f"{Client(own_lake, 'shop.t').shown.location}/data/new"
     put = changes({"action": "set-properties", "updates": {name: inside}})
     assert own.post(f"{TABLES}/t", json=put).json()["metadata"]["properties"][name] == inside
@@ -174,21 +174,19 @@ def creation(metadata: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_table_that_was_dropped_does_not_come_back_under_another_name(own_lake: Lakehouse, own: TestClient) -> None:
+def test_a_dropped_table_cannot_be_recreated_from_its_metadata(own_lake: Lakehouse, own: TestClient) -> None:
     staged = own.post(TABLES, json={"name": "s", "schema": schema(), "stage-create": True}).json()["metadata"]
     assert own.post(f"{TABLES}/s", json=creation(staged)).status_code == 200
     made = {name: own.get(f"{TABLES}/{name}").json()["metadata"] for name in ("t", "s")}
     for name, metadata in made.items():
         own.delete(f"{TABLES}/{name}")
-        is_refused_with(own_lake, own, f"{TABLES}/stolen", creation(metadata), "stage the creation")
-    is_refused_with(own_lake, own, f"{TABLES}/t", creation(made["t"]), "stage the creation")
+        is_rejected_with(own_lake, own, f"{TABLES}/stolen", creation(metadata), "stage the creation")
+    is_rejected_with(own_lake, own, f"{TABLES}/t", creation(made["t"]), "stage the creation")
     assert [str(one) for one in own_lake.tables("shop")] == []
 
 
 @DOTS
-def test_nothing_is_given_a_name_that_clients_take_for_a_step(
-    unfit_lake: Lakehouse, unfit: TestClient, dots: str
-) -> None:
+def test_dot_segments_are_rejected_as_names(unfit_lake: Lakehouse, unfit: TestClient, dots: str) -> None:
     named = {"namespace": ["shop"], "name": dots}
     elsewhere = {"namespace": [dots], "name": "t"}
     query = {"type": "sql", "sql": "select 1 as id", "dialect": "spark"}
@@ -205,4 +203,4 @@ def test_nothing_is_given_a_name_that_clients_take_for_a_step(
         ("/v1/transactions/commit", {"table-changes": [{"identifier": named, **creation(staged)}]}),
     ]  # fmt: skip
     for address, body in bodies:
-        is_refused_with(unfit_lake, unfit, address, body, "cannot be used as a name")
+        is_rejected_with(unfit_lake, unfit, address, body, "cannot be used as a name")

@@ -69,7 +69,7 @@ def check_same(lake: Lakehouse, table: IcebergTable, name: str) -> list[dict[str
     return ours
 
 
-def test_a_table_is_made_and_rows_are_appended(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_a_table_is_created_and_rows_are_appended(written_lake: Lakehouse, writing: RestCatalog) -> None:
     before = written_lake.version
     table = writing.create_table("sales.orders", ARROW, properties={"owner": "ana"})
     table.append(rows_of(1, 2))
@@ -89,7 +89,9 @@ def test_the_snapshot_keeps_the_id_that_the_client_gave_it(written_lake: Lakehou
     assert writing.load_table("sales.orders").metadata.current_snapshot_id != known
 
 
-def test_rows_of_ours_and_of_the_client_follow_each_other(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_alternating_writes_of_mangrove_and_a_client_are_all_read(
+    written_lake: Lakehouse, writing: RestCatalog
+) -> None:
     ours = written_lake.create_table("sales.orders", "id bigint not null, name string, day date", keys=["id"])
     ours.append([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
     table = writing.load_table("sales.orders")
@@ -115,7 +117,7 @@ def test_a_name_that_exists_or_a_namespace_that_does_not_has_the_standard_senten
         writing.create_table("nowhere.orders", ARROW)
 
 
-def test_a_client_deletes_rows_also_of_files_that_hide_others(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_a_client_deletes_rows_of_upserted_files(written_lake: Lakehouse, writing: RestCatalog) -> None:
     ours = written_lake.create_table("sales.orders", "id bigint not null, name string, day date", keys=["id"])
     ours.append([{"id": number, "name": "old"} for number in range(6)])
     ours.upsert([{"id": number, "name": "new"} for number in (1, 2)])
@@ -148,7 +150,7 @@ def partitioned(writing: RestCatalog) -> IcebergTable:
     return made
 
 
-def test_partitions_are_overwritten_by_the_rows_that_come(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_a_dynamic_overwrite_replaces_the_partitions_of_its_rows(written_lake: Lakehouse, writing: RestCatalog) -> None:
     table = partitioned(writing)
     first, second, third = (date(2026, 1, day) for day in (1, 2, 3))
     table.append(pa.concat_tables([rows_of(1, 2, day=first), rows_of(3, day=second)]))
@@ -214,7 +216,7 @@ def test_columns_and_rows_change_in_one_commit(written_lake: Lakehouse, writing:
     assert [row["note"] for row in check_same(written_lake, table, "sales.orders")] == [None, "new"]
 
 
-def test_other_partitions_are_refused(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_changing_the_partition_spec_is_rejected(written_lake: Lakehouse, writing: RestCatalog) -> None:
     table = partitioned(writing)
     with pytest.raises(BadRequestError, match="cannot be changed"), table.update_spec() as change:
         change.add_field("name", IdentityTransform())
@@ -232,7 +234,7 @@ def test_properties_are_put_and_removed(written_lake: Lakehouse, writing: RestCa
 
 
 @pytest.mark.parametrize("retries", ["0", "4"])
-def test_of_two_writers_one_is_told_of_a_conflict_and_repeats(
+def test_one_of_two_concurrent_writers_gets_a_conflict_and_retries(
     written_lake: Lakehouse, writing: RestCatalog, retries: str
 ) -> None:
     first = writing.create_table("sales.orders", ARROW, properties={"commit.retry.num-retries": retries})
@@ -246,7 +248,7 @@ def test_of_two_writers_one_is_told_of_a_conflict_and_repeats(
     assert [row["id"] for row in check_same(written_lake, second, "sales.orders")] == [1, 2]
 
 
-def test_a_table_is_staged_and_made_with_its_first_rows(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_a_table_is_staged_and_created_with_its_first_rows(written_lake: Lakehouse, writing: RestCatalog) -> None:
     before = written_lake.version
     with writing.create_table_transaction("sales.orders", ARROW, properties={"owner": "ana"}) as change:
         assert written_lake.version == before
@@ -258,7 +260,7 @@ def test_a_table_is_staged_and_made_with_its_first_rows(written_lake: Lakehouse,
         writing.create_table("sales.orders", ARROW)
 
 
-def test_upkeep_works_on_files_that_a_client_wrote(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_maintenance_handles_files_of_a_client(written_lake: Lakehouse, writing: RestCatalog) -> None:
     table = writing.create_table("sales.orders", ARROW)
     began = written_lake.version
     for number in range(4):
@@ -291,7 +293,7 @@ def test_tables_are_renamed_and_dropped(written_lake: Lakehouse, writing: RestCa
         writing.drop_table("sales.sold")
 
 
-def test_namespaces_are_made_changed_and_dropped(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_namespaces_are_created_changed_and_dropped(written_lake: Lakehouse, writing: RestCatalog) -> None:
     writing.create_namespace("more", {"owner": "bo", "comment": "for later"})
     assert written_lake.namespace("more").description == "for later"
     done = writing.update_namespace_properties("more", {"comment", "never"}, {"owner": "cy", "new": "1"})
@@ -311,7 +313,7 @@ def test_namespaces_are_made_changed_and_dropped(written_lake: Lakehouse, writin
         writing.create_table("more.t", ARROW)
 
 
-def test_what_no_table_can_be_is_refused_and_nothing_changes(written_lake: Lakehouse, writing: RestCatalog) -> None:
+def test_invalid_tables_are_rejected_and_nothing_changes(written_lake: Lakehouse, writing: RestCatalog) -> None:
     before = written_lake.version
     with pytest.raises(BadRequestError, match="remove the location"):
         writing.create_table("sales.orders", ARROW, location="s3://elsewhere/t")

@@ -58,7 +58,7 @@ def test_two_tables_are_committed_by_one_request(shop: Lakehouse, http: TestClie
     assert shop.version == before + 1
 
 
-def test_a_request_that_comes_again_is_known_by_any_of_its_tables(shop: Lakehouse, http: TestClient) -> None:
+def test_a_repeated_request_is_recognized_by_any_of_its_tables(shop: Lakehouse, http: TestClient) -> None:
     rows, other = Client(shop, "shop.a"), Client(shop, "shop.b")
     renamed = {"requirements": [{"type": "assert-current-schema-id", "current-schema-id": 0}]}
     schema = other.shown.metadata.schema().model_dump(mode="json", by_alias=True)
@@ -92,7 +92,7 @@ def test_a_rename_names_the_kind_of_what_is_missing(
     assert (answer.status_code, answer.json()["error"]["type"]) == (404, error_type)
 
 
-def test_of_two_tables_neither_changes_where_one_is_not_as_required(shop: Lakehouse, http: TestClient) -> None:
+def test_a_violated_requirement_of_one_table_aborts_the_whole_transaction(shop: Lakehouse, http: TestClient) -> None:
     clients = [Client(shop, name) for name in ("shop.a", "shop.b")]
     body = {"table-changes": [change_of(one, one.request([one.rows([{"id": 1}])])) for one in clients]}
     shop.table("shop.b").append([{"id": 5, "name": None}])
@@ -102,7 +102,7 @@ def test_of_two_tables_neither_changes_where_one_is_not_as_required(shop: Lakeho
     assert (shop.version, clients[0].ids()) == (before, [])
 
 
-def test_where_it_is_not_certain_what_was_committed_the_client_is_told_so(shop: Lakehouse) -> None:
+def test_an_unknown_commit_outcome_is_reported_to_the_client(shop: Lakehouse) -> None:
     store = FaultyStore(open_store(shop.uri), Faults(0))
     faulty = open_on_store(build_effects(store))
     client = Client(shop, "shop.a")
@@ -148,7 +148,9 @@ def test_a_server_that_only_reads_changes_nothing(shop: Lakehouse, method: str, 
 
 
 @pytest.mark.parametrize(("method", "path"), CHANGES)
-def test_a_past_version_and_a_stranger_change_nothing(shop: Lakehouse, method: str, path: str) -> None:
+def test_changes_of_an_earlier_version_or_an_unauthenticated_client_are_rejected(
+    shop: Lakehouse, method: str, path: str
+) -> None:
     before = shop.version
     with request_info(shop, WRITABLE) as http:
         past = http.request(method, path.replace("/v1/", "/v1/version-1/"), headers=BEARER, content=b"{}")
@@ -161,7 +163,7 @@ def test_a_past_version_and_a_stranger_change_nothing(shop: Lakehouse, method: s
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"no JSON", b'{"a":' * 10_000, b"\xff\xfe", b'"text"', b"{}"])
 @pytest.mark.parametrize(("method", "path"), [one for one in CHANGES if one[0] == "POST"])
-def test_a_body_that_says_nothing_is_refused(
+def test_an_empty_body_changes_nothing(
     shop: Lakehouse, http: TestClient, method: str, path: str, content: bytes
 ) -> None:
     before = shop.version
@@ -180,7 +182,7 @@ def test_a_request_that_is_too_large_is_refused(shop: Lakehouse, http: TestClien
     assert shop.version == before
 
 
-def test_clients_are_told_what_they_may_change(shop: Lakehouse, http: TestClient) -> None:
+def test_the_configuration_lists_the_permitted_endpoints(shop: Lakehouse, http: TestClient) -> None:
     told = http.get("/v1/config").json()["endpoints"]
     assert "POST /v1/{prefix}/transactions/commit" in told
     assert "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}" in told
@@ -210,7 +212,7 @@ def test_a_transaction_that_names_no_tables_is_refused(http: TestClient, body: d
     assert told in answer.json()["error"]["message"]
 
 
-def test_a_commit_to_a_table_that_is_not_there_is_told_so(http: TestClient) -> None:
+def test_a_commit_to_a_missing_table_is_not_found(http: TestClient) -> None:
     for path in ("/v1/namespaces/shop/tables/none", "/v1/namespaces/none/tables/none"):
         answer = http.post(path, json={"requirements": [], "updates": []})
         assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NoSuchTableException")
@@ -223,7 +225,7 @@ def test_a_request_for_another_table_than_its_address_is_refused(http: TestClien
     assert "is another table's" in answer.json()["error"]["message"]
 
 
-def test_a_property_that_is_put_and_removed_is_refused(shop: Lakehouse, http: TestClient) -> None:
+def test_setting_and_removing_the_same_property_is_rejected(shop: Lakehouse, http: TestClient) -> None:
     answer = http.post("/v1/namespaces/shop/properties", json={"removals": ["a"], "updates": {"a": "1"}})
     assert answer.status_code == 422
     assert dict(shop.namespace("shop").properties) == {}
@@ -276,9 +278,7 @@ SORT_FIELD = {"source-id": 1, "transform": "identity", "direction": "asc", "null
     ],
 )
 @pytest.mark.parametrize("is_staged", [False, True])
-def test_a_table_that_cannot_be_is_refused(
-    shop: Lakehouse, http: TestClient, told: dict[str, Any], is_staged: bool
-) -> None:
+def test_an_invalid_table_is_rejected(shop: Lakehouse, http: TestClient, told: dict[str, Any], is_staged: bool) -> None:
     before = shop.version
     answer = http.post("/v1/namespaces/shop/tables", json={"name": "new", "stage-create": is_staged, **told})
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException"), answer.text
@@ -298,7 +298,7 @@ def test_a_table_that_cannot_be_is_refused(
         {"action": "add-snapshot", "snapshot": {"snapshot-id": 1, "timestamp-ms": 1, "manifest-list": "s3://x/y.avro"}},
     ],
 )
-def test_a_change_that_cannot_be_is_refused(shop: Lakehouse, http: TestClient, update: dict[str, Any]) -> None:
+def test_an_invalid_change_is_rejected(shop: Lakehouse, http: TestClient, update: dict[str, Any]) -> None:
     following = {
         "add-schema": {"action": "set-current-schema", "schema-id": -1},
         "add-spec": {"action": "set-default-spec", "spec-id": -1},
@@ -328,7 +328,7 @@ def view_version(sql: str, dialect: str = "spark") -> dict[str, Any]:
     }
 
 
-def test_views_are_made_replaced_renamed_and_dropped(shop: Lakehouse, http: TestClient) -> None:
+def test_views_are_created_replaced_renamed_and_dropped(shop: Lakehouse, http: TestClient) -> None:
     body = {
         "name": "v",
         "schema": VIEW_SCHEMA,
@@ -385,7 +385,7 @@ def test_views_are_made_replaced_renamed_and_dropped(shop: Lakehouse, http: Test
         ),
     ],
 )
-def test_a_change_of_a_view_that_does_not_fit_is_refused(
+def test_an_invalid_change_of_a_view_is_rejected(
     shop: Lakehouse, http: TestClient, requirements: list[Any], updates: list[Any], status: int
 ) -> None:
     shop.create_view("shop.v", "select cast(1 as bigint) as id", reads=[])

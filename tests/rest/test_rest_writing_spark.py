@@ -24,7 +24,7 @@ BY_NUMBERS = ", ".join(f"'write.{verb}.mode' = 'merge-on-read'" for verb in ("de
 ALL = "map('rewrite-all', 'true')"
 
 
-def test_spark_makes_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
+def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("shop")
     ours = lake.create_table("shop.ours", "id bigint not null, name string", keys=["id"])

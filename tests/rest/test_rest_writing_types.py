@@ -40,7 +40,7 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.access import Access
 
 WRITABLE = Access("127.0.0.1", TOKEN, is_writable=True)
-MOMENT = datetime.datetime(2026, 2, 3, 4, 5, 6, 7)
+SAMPLE_TIMESTAMP = datetime.datetime(2026, 2, 3, 4, 5, 6, 7)
 PLAIN: dict[str, tuple[IcebergType, Any]] = {
     "a": (BooleanType(), True),
     "b": (IntegerType(), -7),
@@ -50,8 +50,8 @@ PLAIN: dict[str, tuple[IcebergType, Any]] = {
     "f": (DecimalType(20, 3), decimal.Decimal("12345.678")),
     "g": (DateType(), datetime.date(1969, 7, 20)),
     "h": (TimeType(), datetime.time(4, 5, 6, 7)),
-    "i": (TimestampType(), MOMENT),
-    "j": (TimestamptzType(), MOMENT.replace(tzinfo=datetime.UTC)),
+    "i": (TimestampType(), SAMPLE_TIMESTAMP),
+    "j": (TimestamptzType(), SAMPLE_TIMESTAMP.replace(tzinfo=datetime.UTC)),
     "k": (StringType(), "text"),
     "l": (FixedType(5), b"fives"),
     "m": (BinaryType(), b"\0\xff"),
@@ -83,7 +83,7 @@ def typed(typed_lake: Lakehouse, catalog_of: Callable[..., RestCatalog]) -> Iter
         yield catalog_of(address, token=TOKEN)
 
 
-def test_values_of_every_type_come_back(typed_lake: Lakehouse, typed: RestCatalog) -> None:
+def test_values_of_every_type_round_trip(typed_lake: Lakehouse, typed: RestCatalog) -> None:
     fields = [
         NestedField(number, name, kind, required=False) for number, (name, (kind, _)) in enumerate(PLAIN.items(), 1)
     ]
@@ -116,7 +116,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         ("v timetz", {"v": datetime.time(1, 2, 3)}, True),
     ],
 )
-def test_what_iceberg_shows_wider_is_held_to_what_it_is(
+def test_values_outside_the_narrower_mangrove_type_are_rejected(
     typed_lake: Lakehouse, typed: RestCatalog, columns: str, row: dict[str, Any], is_taken: bool
 ) -> None:
     typed_lake.create_table("s.narrow", columns)
@@ -132,7 +132,7 @@ def test_what_iceberg_shows_wider_is_held_to_what_it_is(
         assert typed_lake.version == before
 
 
-def test_a_commit_of_a_client_is_taken_back(typed_lake: Lakehouse, typed: RestCatalog) -> None:
+def test_a_client_commit_can_be_rolled_back(typed_lake: Lakehouse, typed: RestCatalog) -> None:
     table = typed.create_table("s.t", pa.schema([("id", pa.int64())]), properties={"commit.retry.num-retries": "0"})
     table.append(pa.table({"id": [1]}))
     first, version = table.metadata.current_snapshot_id, typed_lake.version

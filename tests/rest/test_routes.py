@@ -28,14 +28,14 @@ def test_namespaces_are_listed_with_their_properties(catalog: RestCatalog) -> No
     assert catalog.namespace_exists("sales")
 
 
-def test_there_is_nothing_below_a_namespace(catalog: RestCatalog) -> None:
+def test_a_namespace_has_no_child_namespaces(catalog: RestCatalog) -> None:
     assert catalog.list_namespaces("sales") == []
     with pytest.raises(NoSuchNamespaceError):
         catalog.list_namespaces("nowhere")
 
 
 @pytest.mark.parametrize("name", ["nowhere", ("sales", "orders"), ("two words",), ("a|b",), ("x" * 200,)])
-def test_a_namespace_that_is_not_there_or_cannot_be_is_not_found(catalog: RestCatalog, name: tuple[str, ...]) -> None:
+def test_a_missing_or_invalid_namespace_is_not_found(catalog: RestCatalog, name: tuple[str, ...]) -> None:
     assert not catalog.namespace_exists(name)
     with pytest.raises(NoSuchNamespaceError):
         catalog.load_namespace_properties(name)
@@ -61,7 +61,7 @@ def test_views_are_listed(catalog: RestCatalog) -> None:
     assert not catalog.view_exists("sales.orders")
 
 
-def test_a_list_comes_in_pages_where_the_client_wants_them(lake: Lakehouse, catalog_of: Opening) -> None:
+def test_a_listing_is_paged_if_the_client_requests_it(lake: Lakehouse, catalog_of: Opening) -> None:
     for number in range(7):
         lake.create_table(f"sales.t{number}", "id int")
     with served(counted(lake)) as address:
@@ -70,7 +70,7 @@ def test_a_list_comes_in_pages_where_the_client_wants_them(lake: Lakehouse, cata
         assert catalog.list_namespaces() == [("a.b",), ("sales",)]
 
 
-def test_two_versions_are_read_side_by_side(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
+def test_two_versions_are_read_at_the_same_time(lake: Lakehouse, address: str, catalog_of: Opening) -> None:
     before = lake.version
     lake.create_table("sales.later", "id int")
     newest, past = catalog_of(address), catalog_of(address, warehouse=str(before))
@@ -141,12 +141,12 @@ def test_a_missing_object_has_the_standard_type_and_sentence(
 @pytest.mark.parametrize(
     "warehouse", ["99", "no-such-export", "2000-01-01", "s3://elsewhere/lake", "/elsewhere/lake", "./lake"]
 )
-def test_a_warehouse_that_is_not_there_is_refused(address: str, catalog_of: Opening, warehouse: str) -> None:
+def test_a_missing_warehouse_is_rejected(address: str, catalog_of: Opening, warehouse: str) -> None:
     with pytest.raises(RESTError, match="NoSuchWarehouseException"):
         catalog_of(address, warehouse=warehouse)
 
 
-def test_a_warehouse_that_nobody_can_mean_is_refused(address: str, catalog_of: Opening) -> None:
+def test_an_invalid_warehouse_is_rejected(address: str, catalog_of: Opening) -> None:
     with pytest.raises(BadRequestError, match="is no time"):
         catalog_of(address, warehouse="2026-99-99")
 
@@ -157,7 +157,7 @@ def guarded(lake: Lakehouse) -> Iterator[str]:
         yield found
 
 
-def test_a_client_shows_the_token(guarded: str, catalog_of: Opening) -> None:
+def test_a_client_authenticates_with_the_token(guarded: str, catalog_of: Opening) -> None:
     assert catalog_of(guarded, token=TOKEN).list_namespaces() == [("a.b",), ("sales",)]
     for wrong in ({}, {"token": "wrong"}):
         with pytest.raises(UnauthorizedError, match="NotAuthorizedException"):
@@ -165,7 +165,9 @@ def test_a_client_shows_the_token(guarded: str, catalog_of: Opening) -> None:
 
 
 @pytest.mark.parametrize("credential", [TOKEN, f"somebody:{TOKEN}"])
-def test_a_client_whose_secret_is_the_token_is_told_it(guarded: str, catalog_of: Opening, credential: str) -> None:
+def test_the_token_is_issued_to_a_client_whose_secret_is_the_token(
+    guarded: str, catalog_of: Opening, credential: str
+) -> None:
     endpoint = f"{guarded}/v1/oauth/tokens"
     catalog = catalog_of(guarded, credential=credential, **{"oauth2-server-uri": endpoint})
     assert catalog.list_tables("sales") == [("sales", "orders")]
@@ -173,11 +175,11 @@ def test_a_client_whose_secret_is_the_token_is_told_it(guarded: str, catalog_of:
         catalog_of(guarded, credential="somebody:wrong", **{"oauth2-server-uri": endpoint})
 
 
-def test_a_credential_does_no_harm_where_none_is_needed(address: str, catalog_of: Opening) -> None:
+def test_an_unnecessary_credential_is_ignored(address: str, catalog_of: Opening) -> None:
     catalog = catalog_of(address, credential="a:b", **{"oauth2-server-uri": f"{address}/v1/oauth/tokens"})
     assert catalog.namespace_exists("sales")
 
 
-def test_a_client_of_a_read_only_server_is_told_what_it_cannot_do(catalog: RestCatalog) -> None:
+def test_a_read_only_server_reports_unsupported_operations(catalog: RestCatalog) -> None:
     with pytest.raises(RuntimeError, match="does not support endpoint"):
         catalog.create_namespace("more")

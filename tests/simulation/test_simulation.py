@@ -26,7 +26,7 @@ from mangrove.lakehouse.layouts import LAYOUTS
 @pytest.mark.parametrize(
     "seed", range(len(FAULT_PROFILES)), ids=[fault_profile.name for fault_profile in FAULT_PROFILES]
 )
-def test_every_version_is_what_its_transactions_made_of_the_one_before(seed: int, layout: str) -> None:
+def test_every_version_results_from_its_transactions_and_the_previous_version(seed: int, layout: str) -> None:
     ran = run_simulation(Simulation(seed, layout, deeds=5))
     assert ran.outcomes["committed"] > 0
 
@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_turns_and_the_same_outcomes() -> None:
     assert run_simulation(storm).turns != run_simulation(Simulation(9, "tree", deeds=4)).turns
 
 
-def told_by(simulation: Simulation) -> str:
+def simulation_error(simulation: Simulation) -> str:
     try:
         run_simulation(simulation)
     except InvariantViolation as broken:
@@ -55,14 +55,14 @@ def told_by(simulation: Simulation) -> str:
     return ""
 
 
-def test_writers_who_rely_on_what_has_changed_are_noticed() -> None:
+def test_the_simulation_detects_write_skew_at_snapshot_isolation() -> None:
     # Which seeds meet write skew changes with every request that is saved; among so many some do.
     seeds = (Simulation(seed, "tree", deeds=5, isolation="snapshot") for seed in range(200))
-    skewed = next(simulation for simulation in seeds if "it read" in told_by(simulation))
-    assert told_by(replace(skewed, isolation="serializable")) == ""
+    skewed = next(simulation for simulation in seeds if "it read" in simulation_error(simulation))
+    assert simulation_error(replace(skewed, isolation="serializable")) == ""
 
 
-def test_a_failing_seed_is_printed_with_the_way_to_repeat_it(
+def test_a_failing_seed_is_printed_with_the_command_to_repeat_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(simulation: Simulation) -> None:
@@ -76,7 +76,7 @@ def test_a_failing_seed_is_printed_with_the_way_to_repeat_it(
     assert "--first 17 --seeds 1 --layout tree --writers 3 --deeds 10" in told
 
 
-def test_seeds_that_hold_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_passing_seeds_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "1", "--layout", "deltacat", "--writers", "2", "--deeds", "2"]) == 0
     assert "1 seed held" in capsys.readouterr().out
 
@@ -94,7 +94,7 @@ def test_seeds_that_hold_are_counted(capsys: pytest.CaptureFixture[str]) -> None
         (Stage("bank.giro", {}), {"bank.giro": "1", "table version": "2"}, {}, "where 2 was the last number"),
     ],
 )
-def test_a_deed_that_cannot_have_been_committed_is_refused_by_the_model(
+def test_the_model_rejects_an_operation_that_cannot_have_been_committed(
     deed: BankOperation, met: dict[str, str], read: dict[str, dict[int, int]], told: str
 ) -> None:
     bank = Bank({"bank.giro": "1"}, {"1": {}}, last_numbers={"1": 2}, aliases={"bank.vault": "1"})

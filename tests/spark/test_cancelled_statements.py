@@ -117,7 +117,7 @@ def test_a_job_that_a_cancelled_group_submits_later_is_cancelled_too(spark: Spar
     assert spark.range(10).repartition(2).count() == 10
 
 
-def test_a_group_of_the_caller_is_kept(spark: SparkSession) -> None:
+def test_a_job_group_of_the_caller_is_preserved(spark: SparkSession) -> None:
     context = spark.sparkContext
     context.setLocalProperty(GROUP_PROPERTY, "theirs")
     enter_job_group(spark, "ours")

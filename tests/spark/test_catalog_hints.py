@@ -38,7 +38,7 @@ def session(spark: SparkSession, lake: mangrove.Lakehouse) -> SparkSession:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_error_about_a_table_of_the_lakehouse_says_what_to_write_instead(
+def test_an_error_about_a_lakehouse_table_suggests_the_correct_call(
     lake: mangrove.Lakehouse, session: SparkSession, call: str
 ) -> None:
     with pytest.raises(AnalysisException) as raised:
@@ -49,7 +49,7 @@ def test_an_error_about_a_table_of_the_lakehouse_says_what_to_write_instead(
     assert "docs/how-to/spark.md" in note
 
 
-def test_other_errors_and_names_stay_as_spark_made_them(session: SparkSession) -> None:
+def test_other_errors_of_spark_are_unchanged(session: SparkSession) -> None:
     for text in ("select * from elsewhere.orders", "select nosuch", "selec 1", "select * from orders"):
         with pytest.raises(AnalysisException) as raised:
             session.sql(text)
@@ -57,7 +57,7 @@ def test_other_errors_and_names_stay_as_spark_made_them(session: SparkSession) -
     assert session.sql("select 1 as one").collect()[0].one == 1
 
 
-def test_asking_twice_for_the_session_adds_one_note(lake: mangrove.Lakehouse, session: SparkSession) -> None:
+def test_requesting_the_session_twice_adds_one_note(lake: mangrove.Lakehouse, session: SparkSession) -> None:
     assert lake.spark() is lake.spark() is session
     with pytest.raises(AnalysisException) as raised:
         session.range(1).writeTo("shop.orders").append()

@@ -19,7 +19,7 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_write_during_which_an_executor_is_killed_holds_every_row_once(tmp_path: Path) -> None:
+def test_a_write_with_a_killed_executor_contains_every_row_once(tmp_path: Path) -> None:
     command, known = (
         [sys.executable, "-m", "tests.spark.scripts.cluster_write", str(tmp_path)],
         os.environ | SHORT_LIVED,

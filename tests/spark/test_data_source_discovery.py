@@ -47,7 +47,7 @@ def test_the_module_that_spark_looks_for_has_the_source() -> None:
     assert pyspark_mangrove.DefaultSource.name() == "mangrove"
 
 
-def test_the_wheel_brings_every_package_that_there_is() -> None:
+def test_the_wheel_contains_every_package() -> None:
     root = Path(__file__).parents[2]
     built = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert sorted(built["packages"]) == sorted(f"src/{path.parent.name}" for path in root.glob("src/*/__init__.py"))

@@ -28,7 +28,7 @@ def columns_of(keys: Sequence[tuple[Any, ...]], types: Sequence[Any]) -> list[An
 
 
 @given(_FILES, _FILES)
-def test_a_row_is_hidden_where_its_whole_key_comes_at_a_later_position(
+def test_a_row_is_deleted_if_its_whole_key_occurs_at_a_later_position(
     delete_files: list[tuple[list[tuple[Any, ...]], int]], compared: list[tuple[list[tuple[Any, ...]], int]]
 ) -> None:
     types = (pa.int64(), pa.string())
@@ -64,7 +64,7 @@ def test_keys_of_every_type_are_compared(kind: Any, values: list[Any]) -> None:
 
 
 @given(st.lists(st.booleans(), max_size=200))
-def test_words_hold_each_flag_in_its_place_and_no_other(flags: list[bool]) -> None:
+def test_packed_words_contain_each_flag_at_its_position(flags: list[bool]) -> None:
     bits = np.unpackbits(pack_bits(np.array(flags, np.bool_)).view(np.uint8), bitorder="little")
     assert len(bits) % 64 == 0
     assert np.flatnonzero(bits).tolist() == [place for place, flag in enumerate(flags) if flag]
@@ -83,9 +83,7 @@ def table(tmp_path: Path) -> Any:
     return table
 
 
-def test_rows_hidden_by_keys_and_by_numbers_are_in_the_same_bits_and_each_file_is_read_once(
-    table: Any, tmp_path: Path
-) -> None:
+def test_equality_and_position_deletes_share_one_bitmap_and_each_file_is_read_once(table: Any, tmp_path: Path) -> None:
     store = CountingStore(open_store(str(tmp_path)))
     deleted_rows = DeletedRowCache(store)
     scans = plan_scan(table.state()).scans
@@ -97,7 +95,7 @@ def test_rows_hidden_by_keys_and_by_numbers_are_in_the_same_bits_and_each_file_i
     assert store.requests.reads == 4, "files never change, so what is known is not looked for again"
 
 
-def test_what_a_newer_upsert_hides_is_found_beside_what_was_known(table: Any, tmp_path: Path) -> None:
+def test_deletes_of_a_newer_upsert_are_added_to_the_cached_bitmap(table: Any, tmp_path: Path) -> None:
     deleted_rows = DeletedRowCache(open_store(str(tmp_path)))
     for keys, expected in (([], [[0b10110], [0b10]]), (["0", "1"], [[0b10111], [0b11]])):
         if keys:
@@ -106,7 +104,7 @@ def test_what_a_newer_upsert_hides_is_found_beside_what_was_known(table: Any, tm
         assert [words.tolist() for words in deleted_rows.bits(touched, table.state().schema)][:2] == expected
 
 
-def test_what_was_found_first_is_forgotten_when_there_is_no_more_room(
+def test_the_oldest_bitmap_is_evicted_from_a_full_cache(
     table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mangrove.spark.deletion_vectors._WORDS_MAX", 1)

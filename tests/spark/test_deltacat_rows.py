@@ -52,9 +52,7 @@ def test_rows_of_deltacat_are_read_as_of_every_version(engine: str, spark: Spark
         lake.at(9).table("sales.orders")
 
 
-def test_of_files_that_others_wrote_a_statement_reads_the_columns_that_it_names(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_statement_reads_only_its_columns_from_files_of_other_programs(spark: SparkSession, tmp_path: Path) -> None:
     assert spark is not None
     shutil.copytree(_FIXTURE, tmp_path / "catalog")
     lake = mangrove.open(tmp_path / "catalog")

@@ -15,7 +15,7 @@ DEMO = Path(__file__).parents[2] / "examples" / "demo"
 
 @pytest.mark.interop
 @pytest.mark.slow
-def test_the_demo_keeps_every_promise_that_it_tells_and_leaves_a_sound_lakehouse(
+def test_the_demo_fulfils_its_claims_and_leaves_a_sound_lakehouse(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "shop"

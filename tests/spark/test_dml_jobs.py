@@ -153,7 +153,7 @@ def test_other_rows_with_the_key_of_a_changed_row_remain(
 
 
 @pytest.mark.parametrize("rows_max", [None, 0], ids=["collected", "distributed"])
-def test_a_merge_that_would_give_two_rows_the_same_key_is_refused(
+def test_a_merge_that_creates_duplicate_keys_is_rejected(
     create_table: Callable[[str], Table], rows_max: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if rows_max is not None:

@@ -13,7 +13,7 @@ addresses = st.text(min_size=1) | st.sampled_from(
 
 
 @given(st.lists(st.builds(ListedFile, addresses, st.integers(0, 2**40), st.integers(0, 2**31))))
-def test_the_log_of_a_file_list_says_every_address_size_and_number_on_a_line_of_its_own(
+def test_the_log_of_a_file_list_has_one_line_per_file_with_path_size_and_number(
     files: list[ListedFile],
 ) -> None:
     head, *lines = encode_file_log(files).split("\n")

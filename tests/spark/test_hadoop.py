@@ -5,7 +5,7 @@ import pytest
 from mangrove.spark.hadoop import build_hadoop_settings, to_hadoop_uri
 
 
-def test_options_for_s3_are_told_to_hadoop_for_that_bucket_alone() -> None:
+def test_options_for_s3_are_passed_to_hadoop_for_this_bucket_only() -> None:
     options = {"endpoint": "http://127.0.0.1:8333", "access_key_id": "a", "secret_access_key": "s", "region": "r"}
     assert build_hadoop_settings("s3://bucket/lake/", options) == {
         "fs.s3a.bucket.bucket.access.key": "a",
@@ -37,11 +37,13 @@ def test_options_for_s3_are_told_to_hadoop_for_that_bucket_alone() -> None:
         ),
     ],
 )
-def test_options_for_other_clouds_are_told_to_hadoop(uri: str, options: dict[str, str], name: str, value: str) -> None:
+def test_options_for_other_clouds_are_passed_to_hadoop(
+    uri: str, options: dict[str, str], name: str, value: str
+) -> None:
     assert build_hadoop_settings(uri, options)[name] == value
 
 
 @pytest.mark.parametrize("uri", ["file:///lake/", "gs://b/", "az://c/"])
-def test_nothing_is_told_where_nothing_is_given(uri: str) -> None:
+def test_without_options_nothing_is_passed_to_hadoop(uri: str) -> None:
     assert build_hadoop_settings(uri) == {}
     assert to_hadoop_uri(uri) == uri

@@ -168,7 +168,7 @@ LAKEHOUSES: Final = pytest.mark.parametrize("layout", ["tree", "deltacat"])
 
 @pytest.mark.parametrize("escape", ATTACKS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_reader_and_no_publisher_opens_a_file_outside(
+def test_neither_reads_nor_publication_open_a_file_outside_the_root(
     tmp_path: Path, layout: str, escape: Callable[[Attack], str]
 ) -> None:
     attack = Attack(tmp_path, layout)
@@ -182,7 +182,7 @@ def test_no_reader_and_no_publisher_opens_a_file_outside(
 @pytest.mark.interop
 @pytest.mark.parametrize("escape", ATTACKS)
 @LAKEHOUSES
-def test_spark_opens_no_file_outside(
+def test_spark_opens_no_file_outside_the_root(
     tmp_path: Path, layout: str, escape: Callable[[Attack], str], spark: SparkSession
 ) -> None:
     assert spark is not None
@@ -196,7 +196,7 @@ def test_spark_opens_no_file_outside(
 
 @pytest.mark.parametrize("escape", ATTACKS)
 @LAKEHOUSES
-def test_check_reports_a_file_outside_and_upkeep_leaves_it_alone(
+def test_check_reports_a_file_outside_the_root_and_maintenance_ignores_it(
     tmp_path: Path, layout: str, escape: Callable[[Attack], str]
 ) -> None:
     attack = Attack(tmp_path, layout)
@@ -221,7 +221,7 @@ def test_check_reports_a_file_outside_and_upkeep_leaves_it_alone(
 
 @pytest.mark.interop
 @pytest.mark.parametrize("is_believed", [True, False])
-def test_spark_takes_a_path_as_it_is_written(tmp_path: Path, is_believed: bool, spark: SparkSession) -> None:
+def test_spark_reads_paths_literally(tmp_path: Path, is_believed: bool, spark: SparkSession) -> None:
     attack = Attack(tmp_path, "tree")
     lists = FileLists(spark, root_uri=f"{attack.root.as_uri()}/", _is_trusted={False: is_believed})
     columns = to_spark_schema(parse_schema(COLUMNS))
@@ -237,7 +237,7 @@ def test_spark_takes_a_path_as_it_is_written(tmp_path: Path, is_believed: bool, 
 
 
 @pytest.mark.interop
-def test_a_worker_opens_no_file_outside(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_worker_opens_no_file_outside_the_root(tmp_path: Path, spark: SparkSession) -> None:
     attack = Attack(tmp_path, "tree")
     reader = WorkerReader(f"{attack.root.as_uri()}/", None)
     columns = to_spark_schema(parse_schema(COLUMNS))
@@ -273,9 +273,7 @@ def test_a_file_that_became_a_link_is_not_published_again(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("is_lakehouse", [False, True])
-def test_a_lakehouse_that_claims_to_be_an_export_of_others_files_is_refused(
-    tmp_path: Path, layout: str, is_lakehouse: bool
-) -> None:
+def test_a_lakehouse_with_a_forged_export_record_is_rejected(tmp_path: Path, layout: str, is_lakehouse: bool) -> None:
     attack = Attack(tmp_path, layout)
     if is_lakehouse:
         mangrove.create(attack.secret.parent, layout=layout)
@@ -299,7 +297,7 @@ def test_an_export_opens_through_a_link_to_its_folder_until_its_source_drops_it(
         mangrove.open(tmp_path / "my copy")
 
 
-def test_published_metadata_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_published_metadata_that_references_files_outside_is_rejected(tmp_path: Path) -> None:
     attack = Attack(tmp_path, "tree")
     metadata = Path(attack.opened().table("s.t").iceberg().removeprefix("file://"))
     text = metadata.read_text()

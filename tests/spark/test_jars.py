@@ -41,12 +41,12 @@ def test_a_folder_needs_no_jar() -> None:
         ("gs://bucket/", ["hadoop-client-api-3.4.2.jar"], "Hadoop 3.4.2 has no hadoop-gcp"),
     ],
 )
-def test_a_package_that_cannot_be_named_is_left_to_people(uri: str, names: list[str], complaint: str) -> None:
+def test_an_unknown_package_is_an_error_with_a_remedy(uri: str, names: list[str], complaint: str) -> None:
     with pytest.raises(NotFoundError, match=complaint):
         build_jar_settings(uri, names)
 
 
-def test_the_spark_that_is_installed_says_which_hadoop_it_has() -> None:
+def test_the_hadoop_version_of_the_installed_spark_is_detected() -> None:
     names = [path.name for path in (Path(pyspark.__file__).parent / "jars").iterdir()]
     assert re.fullmatch(
         r"org\.apache\.hadoop:hadoop-aws:3\.\d+\.\d+", build_jar_settings("s3://b/", names)["spark.jars.packages"]
@@ -54,7 +54,7 @@ def test_the_spark_that_is_installed_says_which_hadoop_it_has() -> None:
 
 
 @pytest.mark.interop
-def test_a_session_that_runs_without_the_classes_is_not_taken(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_running_session_without_the_required_classes_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInputError, match=r"the running Spark session has no classes.*org\.apache\.hadoop:hadoop-aws:\d"
     ):

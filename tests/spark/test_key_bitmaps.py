@@ -40,7 +40,7 @@ def test_keys_too_far_apart_have_no_bits() -> None:
         ("string", [["1", "3"]], True),
     ],
 )
-def test_rows_after_upserts_are_the_same_on_spark_and_numbered_only_where_bits_of_keys_cannot_tell(
+def test_row_numbers_are_read_only_if_key_bitmaps_are_insufficient(
     spark: SparkSession, tmp_path: Path, type_name: str, upserts: list[list[object]], is_numbered: bool
 ) -> None:
     lake = mangrove.create(tmp_path)

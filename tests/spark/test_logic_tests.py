@@ -104,7 +104,7 @@ def runner() -> dict[str, Any]:
 
 
 @pytest.mark.interop
-def test_every_record_ends_as_what_it_is(spark: SparkSession, tmp_path: Path, runner: dict[str, Any]) -> None:
+def test_every_record_has_its_expected_outcome(spark: SparkSession, tmp_path: Path, runner: dict[str, Any]) -> None:
     assert spark is not None
     path = tmp_path / "pets.slt"
     path.write_text(LOGIC)
@@ -128,7 +128,7 @@ def test_every_record_ends_as_what_it_is(spark: SparkSession, tmp_path: Path, ru
 
 
 @pytest.mark.interop
-def test_answers_that_spark_keeps_are_read_too(spark: SparkSession, tmp_path: Path, runner: dict[str, Any]) -> None:
+def test_expected_results_of_spark_are_parsed(spark: SparkSession, tmp_path: Path, runner: dict[str, Any]) -> None:
     assert spark is not None
     path = tmp_path / "t.sql.out"
     path.write_text(SPARK)

@@ -33,7 +33,7 @@ def test_a_file_that_changed_stops_the_copy_before_the_last_one(spark: SparkSess
     assert not destination.exists("root")
 
 
-def test_rows_are_counted_by_executors_and_damage_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_are_counted_by_executors_and_damage_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint")
@@ -56,7 +56,7 @@ def test_an_export_is_copied_on_spark(spark: SparkSession, tmp_path: Path) -> No
     assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 1
 
 
-def test_a_check_on_spark_counts_rows_and_tells_what_a_check_here_tells(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_check_on_spark_reports_the_same_problems_as_a_local_one(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint")
@@ -70,7 +70,7 @@ def test_a_check_on_spark_counts_rows_and_tells_what_a_check_here_tells(spark: S
     assert told.problems == lake.maintenance.check().problems
 
 
-def test_a_vacuum_on_spark_deletes_what_a_vacuum_here_would(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_vacuum_on_spark_deletes_the_same_files_as_a_local_one(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     lake.create_table("s.t", "id bigint").append([{"id": 1}])
@@ -96,9 +96,7 @@ def test_a_conversion_on_spark_has_its_files_copied_by_executors(spark: SparkSes
 
 
 @pytest.mark.parametrize("mode", ["minimal", "partial"])
-def test_spark_reads_from_the_source_what_an_export_lacks_and_writes_to_the_export(
-    spark: SparkSession, tmp_path: Path, mode: str
-) -> None:
+def test_spark_reads_missing_files_of_an_export_from_its_source(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     for name in ("s.t", "s.u"):

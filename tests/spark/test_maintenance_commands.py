@@ -52,14 +52,14 @@ def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
     return ran
 
 
-def test_export_has_executors_copy(run: Run, lake: str, tmp_path: Path) -> None:
+def test_export_copies_on_executors(run: Run, lake: str, tmp_path: Path) -> None:
     told, jobs = run("export", lake, "year-end", "--to", str(tmp_path / "copy"), "--engine", "spark")
     assert told["files_copied"] > 3
     assert jobs > 0
     assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 3
 
 
-def test_check_has_executors_count_also_the_rows_that_an_incomplete_export_leaves_to_its_source(
+def test_check_counts_rows_on_executors_including_those_in_the_source_of_an_export(
     run: Run, lake: str, tmp_path: Path
 ) -> None:
     told, jobs = run("check", lake, "--engine", "spark")
@@ -71,7 +71,7 @@ def test_check_has_executors_count_also_the_rows_that_an_incomplete_export_leave
     assert jobs > 0
 
 
-def test_vacuum_has_executors_delete(run: Run, lake: str) -> None:
+def test_vacuum_deletes_on_executors(run: Run, lake: str) -> None:
     lost = Path(lake) / "data" / "lost.parquet"
     lost.write_bytes(b"x")
     told, jobs = run("vacuum", lake, "--alone", "--engine", "spark")
@@ -80,20 +80,20 @@ def test_vacuum_has_executors_delete(run: Run, lake: str) -> None:
     assert not lost.exists()
 
 
-def test_convert_has_executors_copy_and_count(run: Run, lake: str, tmp_path: Path) -> None:
+def test_convert_copies_and_counts_on_executors(run: Run, lake: str, tmp_path: Path) -> None:
     told, jobs = run("convert", lake, str(tmp_path / "copy"), "--history", "latest", "--engine", "spark")
     assert (told["is_sound"], told["files_copied"]) == (True, 3)
     assert jobs > 1
 
 
-def test_compact_has_executors_write(run: Run, lake: str) -> None:
+def test_compact_writes_on_executors(run: Run, lake: str) -> None:
     told, jobs = run("compact", lake, "s.t", "--engine", "spark")
     assert told["compacted"] is True
     assert jobs > 0
     assert len(mangrove.open(lake).table("s.t").scan().files()) == 1
 
 
-def test_a_little_is_done_here_and_much_by_executors_without_a_word(
+def test_small_jobs_run_locally_and_large_ones_on_executors(
     run: Run, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, jobs = run("export", lake, "small", "--to", str(tmp_path / "small"))

@@ -57,7 +57,7 @@ def test_an_upsert_of_some_columns_reads_only_files_that_may_hold_its_keys(
     assert [(row.v, row.w) for row in found] == [(7, "kept")]
 
 
-def test_how_many_files_are_read_for_how_many_keys(spark: SparkSession, table: Any) -> None:
+def test_the_number_of_files_read_depends_on_the_source_keys(spark: SparkSession, table: Any) -> None:
     state = table.state()
 
     def opened(source: Any, on: str = "t.id = s.id") -> int:
@@ -74,7 +74,7 @@ def test_how_many_files_are_read_for_how_many_keys(spark: SparkSession, table: A
     assert opened(spark.range(1), "abs(t.id) = s.id") == 5
 
 
-def test_values_are_compared_only_where_equal_ones_are_the_same(spark: SparkSession) -> None:
+def test_source_values_prune_only_if_their_types_are_comparable(spark: SparkSession) -> None:
     schema = parse_schema("n bigint, d decimal(10,2), s string, m timestamp, f double, day date")
     rows = spark.sql(
         "select 1 as n, 1.5BD as d, '01' as s, timestamp'2026-01-02 03:04:05Z' as m, 1.0D as f, date'2026-01-02' as day"

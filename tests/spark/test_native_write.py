@@ -87,7 +87,7 @@ def test_a_flipped_bit_in_a_footer_that_spark_wrote_is_found(spark: SparkSession
     assert [row.asDict() for row in table.to_spark().collect()] == [{"id": 1, "a": 100, "s": "u"}]
 
 
-def test_bounds_from_a_footer_bound_what_is_in_the_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_footer_bounds_include_all_values_of_the_file(spark: SparkSession, tmp_path: Path) -> None:
     table = with_two_rows(spark, tmp_path)
     files = table.scan().files()
     schema = table.schema
@@ -102,7 +102,7 @@ def test_bounds_from_a_footer_bound_what_is_in_the_file(spark: SparkSession, tmp
     assert full in [skipped.file for skipped in table.scan("day > '2000-01-01'").plan.skipped]
 
 
-def test_not_a_number_is_found_though_a_footer_does_not_tell_of_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_nan_is_found_without_footer_statistics(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint, g double")
@@ -113,7 +113,7 @@ def test_not_a_number_is_found_though_a_footer_does_not_tell_of_it(spark: SparkS
     assert table.to_spark(where="g < 1").count() == table.to_arrow(where="g < 1").num_rows == 1
 
 
-def test_nothing_of_the_writer_stays_beside_the_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_writer_leaves_only_the_data_files(spark: SparkSession, tmp_path: Path) -> None:
     table = with_two_rows(spark, tmp_path)
     there = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / "data" / table.id).rglob("*")}
     assert there == {file.location for file in table.scan().files()}
@@ -133,7 +133,7 @@ def test_a_frame_without_partitions_adds_nothing(spark: SparkSession, tmp_path: 
     assert table.to_spark().count() == 2
 
 
-def test_the_settings_of_a_session_come_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_settings_of_a_session_are_restored(spark: SparkSession, tmp_path: Path) -> None:
     name = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(name, "TIMESTAMP_MILLIS")
     try:

@@ -11,7 +11,7 @@ import mangrove
 pytestmark = pytest.mark.interop
 
 
-def test_spark_finds_the_same_rows_by_numbers_that_columns_cannot_hold(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_compares_with_numbers_outside_the_column_type(spark: SparkSession, tmp_path: Path) -> None:
     assert spark is not None
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("lab")

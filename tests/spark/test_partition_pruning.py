@@ -101,7 +101,7 @@ def test_joins_and_subqueries_open_only_the_files_of_matching_partitions(sales: 
 
 
 @pytest.mark.parametrize("mode", ["keys", "position", "auto"])
-def test_partitions_are_pruned_beside_deleted_rows(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+def test_partitions_with_deleted_rows_are_pruned(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     table = lake.create_table(

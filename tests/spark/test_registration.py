@@ -55,7 +55,7 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 @pytest.mark.interop
-def test_rows_are_read_merged_as_of_any_version_with_the_columns_and_rows_asked_for(
+def test_rows_are_read_at_any_version_with_the_requested_columns_and_filter(
     session: SparkSession, lake: Lakehouse
 ) -> None:
     orders = lake.table("sales.orders")
@@ -100,9 +100,7 @@ def test_rows_are_appended_upserted_and_overwritten_each_in_one_version(session:
 
 
 @pytest.mark.interop
-def test_a_frame_gives_the_rows_of_one_version_whatever_was_filtered_before(
-    session: SparkSession, lake: Lakehouse
-) -> None:
+def test_a_frame_reads_one_version_regardless_of_earlier_filters(session: SparkSession, lake: Lakehouse) -> None:
     orders = lake.table("sales.orders")
     orders.append([order(1)])
     orders.append([order(1000)])
@@ -114,7 +112,7 @@ def test_a_frame_gives_the_rows_of_one_version_whatever_was_filtered_before(
 
 
 @pytest.mark.interop
-def test_files_that_the_option_where_rules_out_are_not_opened(
+def test_files_pruned_by_the_option_where_are_not_opened(
     session: SparkSession, lake: Lakehouse, tmp_path: Path
 ) -> None:
     orders = lake.table("sales.orders")
@@ -160,7 +158,7 @@ def test_an_attached_table_takes_every_insert_of_spark(session: SparkSession, la
 
 
 @pytest.mark.interop
-def test_a_table_made_with_options_is_read_and_never_written_to_the_wrong_place(
+def test_a_table_created_with_options_is_read_and_never_written_to_a_wrong_location(
     session: SparkSession, lake: Lakehouse
 ) -> None:
     lake.table("sales.orders").append([order(1)])
@@ -183,9 +181,7 @@ def test_a_table_made_with_options_is_read_and_never_written_to_the_wrong_place(
 
 
 @pytest.mark.interop
-def test_a_statement_gives_options_of_its_own_to_the_table_that_it_names(
-    session: SparkSession, lake: Lakehouse
-) -> None:
+def test_a_statement_can_set_options_of_a_table(session: SparkSession, lake: Lakehouse) -> None:
     lake.table("sales.orders").append([order(1), order(2)])
     before = lake.version
     name = attach(session, lake.uri, "sales.orders", "orders_with_options")
@@ -251,7 +247,7 @@ def write_key_twice(session: SparkSession, lake: Lakehouse) -> None:
         (write_key_twice, "occur more than once"),
     ],
 )
-def test_the_sentence_of_an_error_leads(
+def test_the_message_of_an_error_comes_first(
     session: SparkSession, lake: Lakehouse, work: Callable[[SparkSession, Lakehouse], None], sentence: str
 ) -> None:
     version = lake.version
@@ -265,9 +261,7 @@ def test_the_sentence_of_an_error_leads(
 
 
 @pytest.mark.interop
-def test_rows_go_to_the_table_that_the_options_name_whatever_name_spark_notes_beside_it(
-    session: SparkSession, lake: Lakehouse
-) -> None:
+def test_save_as_table_writes_to_the_table_of_the_options(session: SparkSession, lake: Lakehouse) -> None:
     rows = session.sql("SELECT 1L AS order_id, 'ana' AS customer")
     rows.write.format("mangrove").options(lake=lake.uri, table="sales.orders").saveAsTable("noted_beside")
     try:
@@ -369,6 +363,6 @@ def test_rows_are_written_to_a_stream_by_its_canonical_string(session: SparkSess
         ({"lake": "x", "path": "t"}, "t"),
     ],
 )
-def test_options_that_say_nothing_clear_are_refused(options: dict[str, str], complaint: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
         parse_options(options)

@@ -35,7 +35,7 @@ def assert_same(table: Any, where: str | None = None, *, is_joined: bool = False
 
 @pytest.mark.interop
 @pytest.mark.parametrize("keys", ["id bigint", "code string", "far bigint", "day date, price decimal(9,2)"])
-def test_rows_after_overlapping_upserts_appends_and_deletes_are_told_without_a_join(
+def test_overlapping_upserts_appends_and_deletes_are_applied_without_a_join(
     spark: SparkSession, tmp_path: Path, keys: str
 ) -> None:
     names = [column.split()[0] for column in keys.split(", ")]
@@ -56,9 +56,7 @@ def test_rows_after_overlapping_upserts_appends_and_deletes_are_told_without_a_j
 
 
 @pytest.mark.interop
-def test_rows_are_told_by_their_numbers_in_the_file_where_filters_skip_others(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_deletion_vectors_use_file_row_numbers_under_filters(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "code string, what string, n bigint", keys=["code"])
@@ -74,9 +72,7 @@ def test_rows_are_told_by_their_numbers_in_the_file_where_filters_skip_others(
 
 @pytest.mark.interop
 @pytest.mark.parametrize("mode", ["position", "keys"])
-def test_rows_that_are_gone_by_their_numbers_and_by_keys_are_told_together(
-    spark: SparkSession, tmp_path: Path, mode: str
-) -> None:
+def test_position_and_equality_deletes_are_applied_together(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table(
@@ -91,7 +87,7 @@ def test_rows_that_are_gone_by_their_numbers_and_by_keys_are_told_together(
 
 
 @pytest.mark.interop
-def test_a_column_named_as_what_spark_tells_of_a_row_does_no_harm(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_column_named_like_the_spark_metadata_column_is_read(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "code string, _metadata string", keys=["code"])
@@ -102,7 +98,7 @@ def test_a_column_named_as_what_spark_tells_of_a_row_does_no_harm(spark: SparkSe
 
 
 @pytest.mark.interop
-def test_a_wide_table_that_spark_reads_row_by_row_is_told_by_numbers_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_deletion_vectors_apply_to_a_wide_table_read_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     wide = [f"c{number}" for number in range(120)]
@@ -114,7 +110,7 @@ def test_a_wide_table_that_spark_reads_row_by_row_is_told_by_numbers_too(spark: 
 
 
 @pytest.mark.interop
-def test_more_rows_than_are_looked_at_here_are_joined(
+def test_deletes_of_more_rows_than_the_limit_use_a_join(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = mangrove.create(tmp_path)

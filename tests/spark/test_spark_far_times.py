@@ -49,7 +49,7 @@ def test_rows_with_far_keys_are_upserted_updated_merged_and_deleted(spark: Spark
     assert ids(table) == [1, 24]
 
 
-def test_refusals_show_far_keys(spark: SparkSession, lake: Lakehouse) -> None:
+def test_errors_print_far_keys(spark: SparkSession, lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "id int, d date not null, t timestamp", keys=["d"])
     table.append(far_rows(spark, [1, 2]))
     version = lake.version
@@ -75,7 +75,7 @@ def test_far_times_are_compacted_by_several_columns_and_no_row_is_lost(spark: Sp
     assert ids(table, "t > timestamp '9999-12-31 00:00:00'") == [2, 4]
 
 
-def test_a_result_with_a_far_time_says_how_to_see_it(spark: SparkSession, lake: Lakehouse) -> None:
+def test_the_error_for_a_result_with_a_far_time_names_a_remedy(spark: SparkSession, lake: Lakehouse) -> None:
     lake.create_table("s.t", "id int, d date, t timestamp").append(far_rows(spark, [1, 2]))
     session = SqlSession(lake)
     for text in ("select d from s.t", "select t from s.t"):

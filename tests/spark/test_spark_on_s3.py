@@ -48,7 +48,7 @@ def test_rows_are_written_upserted_compacted_and_read_in_a_bucket(spark: SparkSe
     assert found == wanted
 
 
-def test_no_more_columns_are_read_than_asked_for(spark: SparkSession, server: RealServer) -> None:
+def test_only_the_requested_columns_are_read(spark: SparkSession, server: RealServer) -> None:
     lake = mangrove.create(f"{server.uri}{uuid.uuid4()}", storage_options=server.options)
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint, wide string, other string")

@@ -35,7 +35,7 @@ def put(table: Table, owner: str) -> None:
 
 @pytest.mark.parametrize(("changed", "is_refused"), [("a", True), ("b", False)])
 @pytest.mark.parametrize("level", ["snapshot", "serializable"])
-def test_a_sql_transaction_that_reads_a_row_and_writes_it_is_refused_if_the_row_changed(
+def test_a_sql_transaction_conflicts_with_a_concurrent_change_of_a_row_it_read_and_wrote(
     lake: Lakehouse, accounts: Table, level: str, changed: str, is_refused: bool
 ) -> None:
     session = SqlSession(lake)

@@ -115,7 +115,7 @@ def test_a_named_index_and_whole_numbers_beyond_64_bits_reach_spark(spark: Spark
         bench.engine.append(bench.state, summed.rename_axis("week"))
 
 
-def test_a_read_asks_for_no_more_columns_and_files_than_are_needed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_read_opens_only_the_required_columns_and_files(spark: SparkSession, tmp_path: Path) -> None:
     bench = Bench(tmp_path, spark, "id bigint, name string", ())
     for first in (0, 10, 20):
         bench.commit(bench.local.append(bench.state, [{"id": first + row, "name": "x"} for row in range(10)]))
@@ -135,7 +135,7 @@ def test_an_empty_table_and_an_empty_frame_have_the_columns(spark: SparkSession,
     assert bench.engine.read(bench.state).count() == 0
 
 
-def test_paths_serve_where_spark_does_not_believe_a_list(spark: SparkSession, tmp_path: Path) -> None:
+def test_paths_are_used_if_spark_does_not_support_file_lists(spark: SparkSession, tmp_path: Path) -> None:
     bench = Bench(tmp_path, spark, "id bigint not null, name string", ("id",))
     bench.commit(bench.local.append(bench.state, [{"id": 1}, {"id": 2}]))
     bench.commit(bench.local.upsert(bench.state, [{"id": 2, "name": "x"}]))
@@ -143,7 +143,7 @@ def test_paths_serve_where_spark_does_not_believe_a_list(spark: SparkSession, tm
     assert spark_rows(bench) == local_rows(bench)
 
 
-def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_installed_spark_supports_file_lists(spark: SparkSession, tmp_path: Path) -> None:
     bench = Bench(tmp_path, spark, "id bigint")
     bench.commit(bench.local.append(bench.state, [{"id": 1}]))
     bench.engine.read(bench.state)
@@ -163,7 +163,7 @@ def test_a_list_is_believed_by_this_spark(spark: SparkSession, tmp_path: Path) -
         ("select id % 2 as id from range(4)", "occur more than once"),
     ],
 )
-def test_a_frame_that_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path, sql: str, complaint: str) -> None:
+def test_an_incompatible_frame_is_rejected(spark: SparkSession, tmp_path: Path, sql: str, complaint: str) -> None:
     bench = Bench(tmp_path, spark, "id bigint not null, name varchar(3)", ("id",))
     with pytest.raises(InvalidInputError, match=complaint):
         bench.engine.upsert(bench.state, spark.sql(sql))

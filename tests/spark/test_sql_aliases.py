@@ -75,7 +75,7 @@ def test_the_rows_of_a_table_without_a_schema_are_queried(session: SqlSession) -
         session.run("insert into shop.raw values (1)")
 
 
-def test_the_lakehouse_itself_runs_sql_through_an_alias(session: SqlSession) -> None:
+def test_lakehouse_sql_accepts_an_alias(session: SqlSession) -> None:
     lake: Lakehouse = session.lake
     assert [
         row[0] for row in lake.sql("select count(*) from store.purchases", engine=session.engine.name).collect()

@@ -47,7 +47,7 @@ def rows(found: list[Any]) -> list[str]:
     return sorted(repr(tuple(row)) for row in found)
 
 
-def test_changes_of_rows_leave_what_duckdb_leaves_and_count_what_it_counts(session: SqlSession) -> None:
+def test_row_changes_have_the_same_rows_and_counts_as_in_duckdb(session: SqlSession) -> None:
     peer = duckdb.connect()
     definition = "create table s.t (id int, name {0}, n int)"
     peer.execute(f"create schema s; {definition.format('varchar')}; create table s.u (id int, name varchar, n int)")
@@ -72,15 +72,13 @@ def test_changes_of_rows_leave_what_duckdb_leaves_and_count_what_it_counts(sessi
         assert rows(found) == rows(peer.execute("select id, name, n from s.t").fetchall()), statement
 
 
-def test_rows_of_an_external_table_are_not_ours_to_write(session: SqlSession) -> None:
+def test_writing_to_an_external_table_is_rejected(session: SqlSession) -> None:
     list(session.script("create namespace ext; create external table ext.x (a int) using csv location 's3://b/x/'"))
     with pytest.raises(InvalidInputError, match="cannot be written to"):
         session.run("truncate table ext.x")
 
 
-def test_a_statement_that_is_refused_changes_nothing_and_points_at_its_place(
-    session: SqlSession, lake: Lakehouse
-) -> None:
+def test_a_rejected_statement_changes_nothing_and_reports_its_position(session: SqlSession, lake: Lakehouse) -> None:
     list(
         session.script(
             "create namespace r; use r; create table t (id int not null, n decimal(6,2) default 7, "
@@ -107,9 +105,7 @@ def test_a_statement_that_is_refused_changes_nothing_and_points_at_its_place(
     assert rows(session.run("select id, cast(n as int) from t").rows()) == ["(1, 7)", "(2, 7)"]
 
 
-def test_a_transaction_sees_its_own_writes_and_is_committed_or_forgotten_whole(
-    session: SqlSession, lake: Lakehouse
-) -> None:
+def test_a_transaction_reads_its_own_writes_and_is_atomic(session: SqlSession, lake: Lakehouse) -> None:
     list(session.script("create namespace b; use b; create table t (id int); insert into t values (1)"))
     before = lake.version
     script = """
@@ -146,7 +142,7 @@ def test_a_conflict_at_commit_ends_the_transaction_and_names_the_table(session: 
     assert session.run("select sum(id) from t").rows() == [(5,)]
 
 
-def test_partitions_are_overwritten_as_said_or_as_the_rows_say(session: SqlSession) -> None:
+def test_partitions_are_overwritten_statically_or_dynamically(session: SqlSession) -> None:
     list(
         session.script(
             "create namespace p; use p; create table t (d string, v int) partitioned by (d);"
@@ -196,7 +192,7 @@ def test_a_merge_with_schema_evolution_brings_the_columns_of_its_source(session:
     assert session.run("select * from evolving.t where id = 1").rows() == [(1, 10, "a", None, 5)]
 
 
-def test_changes_open_no_file_that_a_part_of_the_condition_rules_out(lake: Lakehouse, session: SqlSession) -> None:
+def test_row_changes_open_no_file_pruned_by_a_part_of_the_predicate(lake: Lakehouse, session: SqlSession) -> None:
     lake.create_namespace("narrow")
     table = lake.create_table("narrow.t", "id bigint, name string")
     for first in (0, 10, 20):

@@ -58,7 +58,7 @@ def sent_for(server: S3Server, session: SqlSession, query: str) -> int:
     return server.bytes_sent - before
 
 
-def test_a_column_that_a_statement_does_not_name_is_not_read(lake: Lakehouse, server: S3Server) -> None:
+def test_unreferenced_columns_are_not_read(lake: Lakehouse, server: S3Server) -> None:
     session = SqlSession(lake)
     unread = ROWS * WIDE_BYTES // 3
     assert sent_for(server, session, "SELECT sum(id), max(st.x) FROM s.wide WHERE name = 'n1'") < unread
@@ -78,19 +78,19 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_an_answer_does_not_depend_on_what_is_left_out(lake: Lakehouse, query: str) -> None:
+def test_column_pruning_does_not_change_results(lake: Lakehouse, query: str) -> None:
     narrow, whole = SqlSession(lake), SqlSession(lake, prunes=False)
     found, expected = (sorted(map(repr, one.frame(one.run(query)).collect())) for one in (narrow, whole))
     assert found == expected
     assert found
 
 
-def test_explain_says_which_columns_are_read(lake: Lakehouse) -> None:
+def test_explain_lists_the_columns_read(lake: Lakehouse) -> None:
     (row,) = lake.sql("EXPLAIN SELECT name FROM s.small").collect()
     assert row.plan.endswith("s.small: 1 read, 0 skipped; columns name")
 
 
-def test_a_table_that_is_kept_in_memory_is_read_from_there(lake: Lakehouse, server: S3Server) -> None:
+def test_a_cached_table_is_read_from_memory(lake: Lakehouse, server: S3Server) -> None:
     session = SqlSession(lake)
     session.run("CACHE TABLE s.wide")
     try:

@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return ran
 
 
-def test_rows_come_as_a_table_as_json_and_as_csv(run: Callable[..., tuple[int, str, str]], lake: str) -> None:
+def test_rows_are_printed_as_a_table_json_and_csv(run: Callable[..., tuple[int, str, str]], lake: str) -> None:
     query = "select id, name, city from shop.people order by id"
     code, shown, _ = run("sql", lake, query)
     assert (code, shown.splitlines()[0].split()) == (0, ["id", "name", "city"])
@@ -55,12 +55,12 @@ def test_rows_come_as_a_table_as_json_and_as_csv(run: Callable[..., tuple[int, s
     assert rows == "id,name,city\n1,Ana,Oslo\n2,Bo,\n3,Çem,Oslo\n"
 
 
-def test_a_limit_says_that_there_is_more(run: Callable[..., tuple[int, str, str]], lake: str) -> None:
+def test_a_limit_reports_that_more_rows_exist(run: Callable[..., tuple[int, str, str]], lake: str) -> None:
     _, shown, _ = run("sql", lake, "select id from shop.people", "--limit", "2")
     assert "2 rows; there are more" in shown
 
 
-def test_a_script_from_a_file_or_the_input_commits_together_and_tells_line_by_line(
+def test_a_script_from_a_file_or_stdin_commits_atomically_and_prints_each_result(
     run: Callable[..., tuple[int, str, str]], lake: str, tmp_path: Path
 ) -> None:
     script = (
@@ -88,7 +88,7 @@ def test_a_script_stops_at_the_first_error_with_its_line_and_an_open_transaction
 
 
 @pytest.mark.parametrize(("form", "lines"), [((), 1), (("--format", "csv"), 3), (("--json",), 1)])
-def test_what_stops_a_query_while_it_runs_is_one_sentence_with_its_line(
+def test_a_query_error_at_run_time_is_one_sentence_with_its_line(
     run: Callable[..., tuple[int, str, str]], lake: str, form: tuple[str, ...], lines: int
 ) -> None:
     before = mangrove.open(lake).version
@@ -98,7 +98,7 @@ def test_what_stops_a_query_while_it_runs_is_one_sentence_with_its_line(
     assert mangrove.open(lake).version == before
 
 
-def test_what_stops_a_statement_while_it_runs_is_told_at_its_place(
+def test_a_statement_error_at_run_time_is_reported_with_its_position(
     run: Callable[..., tuple[int, str, str]], lake: str
 ) -> None:
     code, _, said = run("sql", lake, "create table shop.y as select cast(name as int) as a from shop.people")
@@ -114,14 +114,14 @@ def test_what_stops_a_statement_while_it_runs_is_told_at_its_place(
         ((), "  \n"),
     ],
 )
-def test_no_statement_or_two_kinds_of_them_are_refused(
+def test_missing_or_conflicting_statement_arguments_are_rejected(
     run: Callable[..., tuple[int, str, str]], lake: str, words: tuple[str, ...], given: str | None
 ) -> None:
     code, shown, said = run("sql", lake, *words, given=given)
     assert (code, shown, said.count("\n")) == (2, "", 1)
 
 
-def test_a_command_that_finds_out_late_that_it_needs_spark_begins_again_with_pandas(lake: str) -> None:
+def test_a_command_that_needs_spark_late_restarts_with_pandas(lake: str) -> None:
     words = ["compact", lake, "shop.people", "--engine", "spark", "--json", "--stats"]
     ended = subprocess.run(
         [sys.executable, "-c", "from mangrove.cli.main import main; main()", *words],

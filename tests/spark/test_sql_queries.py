@@ -73,7 +73,7 @@ def test_a_query_of_spark_works_on_our_tables(session: SqlSession, text: str, ex
     assert sorted(values(session, text)) == expected
 
 
-def test_parameters_are_named_or_go_by_their_places(session: SqlSession) -> None:
+def test_parameters_are_named_or_positional(session: SqlSession) -> None:
     assert values(session, "select id from sales.orders where id > :low", {"low": 31}) == [32]
     assert values(session, "select id from sales.orders where id between ? and ?", [12, 20]) in ([12, 20], [20, 12])
 
@@ -90,7 +90,7 @@ def test_parameters_are_named_or_go_by_their_places(session: SqlSession) -> None
         ("select c0 from sales.orders pivot (sum(amount) for customer in ('c0', 'c1')) where id = 10", [0]),
     ],
 )  # fmt: skip
-def test_whatever_spark_can_do_works_on_our_tables(session: SqlSession, text: str, expected: list[Any]) -> None:
+def test_spark_sql_features_work_on_lakehouse_tables(session: SqlSession, text: str, expected: list[Any]) -> None:
     assert values(session, text) == expected
 
 
@@ -115,13 +115,13 @@ def test_names_are_looked_up_in_the_session_first_and_then_in_the_namespace_in_u
     assert spark.catalog.listTables() == before
 
 
-def test_files_are_read_beside_tables(session: SqlSession, spark: SparkSession, tmp_path: Path) -> None:
+def test_files_and_tables_can_be_queried_together(session: SqlSession, spark: SparkSession, tmp_path: Path) -> None:
     spark.range(10, 12).write.parquet(str(tmp_path / "ids"))
     text = f"select count(*) from sales.orders join parquet.`{tmp_path / 'ids'}` using (id)"
     assert values(session, text) == [2]
 
 
-def test_the_past_is_read_for_one_table_or_for_all(session: SqlSession, lake: Lakehouse) -> None:
+def test_time_travel_applies_to_one_table_or_the_whole_statement(session: SqlSession, lake: Lakehouse) -> None:
     first = next(line.version for line in lake.history() if line.message == "create table sales.orders") + 1
     assert values(session, f"select count(*) from sales.orders version as of {first}") == [3]
     assert values(session, f"select count(*) from sales.orders for version as of {first} as o where o.id > 10") == [2]
@@ -134,12 +134,12 @@ def test_the_past_is_read_for_one_table_or_for_all(session: SqlSession, lake: La
         session.run("select * from `a.b`.customers version as of 2")
 
 
-def test_a_query_that_cannot_run_is_refused_by_explain_too(session: SqlSession) -> None:
+def test_explain_rejects_an_invalid_query(session: SqlSession) -> None:
     with pytest.raises(NotFoundError, match=r"line 1, column 23: table or view sales\.nothing does not exist"):
         session.run("explain select * from sales.nothing")
 
 
-def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession, lake: Lakehouse) -> None:
+def test_views_are_expanded_with_their_own_namespace_and_time_travel(session: SqlSession, lake: Lakehouse) -> None:
     session.run("use sales")
     session.run("create view large comment 'of one or more' as select * from orders where amount >= 1")
     session.run("create view largest (top) as select max(id) from large")
@@ -168,9 +168,7 @@ def test_views_are_expanded_with_their_own_names_and_moments(session: SqlSession
     session.run("drop view largest")
 
 
-def test_a_circle_that_the_new_name_of_a_namespace_makes_is_told_when_it_is_read(
-    session: SqlSession, lake: Lakehouse
-) -> None:
+def test_a_view_cycle_caused_by_a_namespace_rename_is_reported_on_read(session: SqlSession, lake: Lakehouse) -> None:
     for name in ("here", "there"):
         lake.create_namespace(name)
     lake.create_view("here.a", "select * from there.b")
@@ -184,7 +182,7 @@ def test_a_circle_that_the_new_name_of_a_namespace_makes_is_told_when_it_is_read
     assert values(session, "select * from elsewhere.a") == [1]
 
 
-def test_views_are_read_many_deep_and_refused_where_it_is_too_deep(session: SqlSession, lake: Lakehouse) -> None:
+def test_deeply_nested_views_are_read_up_to_a_limit(session: SqlSession, lake: Lakehouse) -> None:
     lake.create_namespace("deep")
     with lake.transaction() as transaction:
         for number in range(52):
@@ -195,7 +193,7 @@ def test_views_are_read_many_deep_and_refused_where_it_is_too_deep(session: SqlS
         session.run("select n from deep.v51")
 
 
-def test_a_tinyint_is_kept_as_a_smallint(session: SqlSession, lake: Lakehouse) -> None:
+def test_a_tinyint_is_stored_as_a_smallint(session: SqlSession, lake: Lakehouse) -> None:
     session.run("create table sales.small as select cast(-128 as tinyint) as a, cast(1 as smallint) as b")
     session.run("insert into sales.small select cast(127 as tinyint), 300")
     lake.table("sales.small").append(pa.table({"a": pa.array([5], pa.int8()), "b": pa.array([250], pa.uint8())}))
@@ -230,14 +228,14 @@ def test_a_tinyint_is_kept_as_a_smallint(session: SqlSession, lake: Lakehouse) -
         ),
     ],
 )  # fmt: skip
-def test_files_without_wanted_rows_are_not_opened(session: SqlSession, lake: Lakehouse, text: str, read: int) -> None:
+def test_files_without_matching_rows_are_not_opened(session: SqlSession, lake: Lakehouse, text: str, read: int) -> None:
     result = session.run(text)
     assert [entry for entry in result.files() if entry[0] == "sales.orders"] == [("sales.orders", read, 3 - read)]
     without = SqlSession(lake, engine=session.engine.name, prunes=False).run(text)
     assert sorted(result.rows(), key=repr) == sorted(without.rows(), key=repr)
 
 
-def test_explain_tells_how_many_files_are_skipped(session: SqlSession) -> None:
+def test_explain_reports_the_number_of_skipped_files(session: SqlSession) -> None:
     plan = values(session, "explain select * from sales.orders where id = 10")[0]
     assert "parquet" in plan.lower()
     assert "sales.orders: 1 read, 2 skipped, by id = 10" in plan
@@ -266,7 +264,7 @@ def test_conditions_on_a_view_skip_files_of_the_tables_inside(session: SqlSessio
         session.run("drop view sales.paid")
 
 
-def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lakehouse) -> None:
+def test_table_functions_describe_tables_and_versions(session: SqlSession, lake: Lakehouse) -> None:
     assert values(session, "select count(*) from history()") == [lake.version + 1]
     assert values(session, "select count(*) from history('`a.b`.customers')") == [2]
     assert values(session, "select type, rows from deltas('sales.orders')") == [("append", 3)] * 3
@@ -303,7 +301,7 @@ def test_functions_tell_about_tables_and_versions(session: SqlSession, lake: Lak
         ("select * from sales.orders where id = :x", InvalidInputError, ":x|parameter|`x`"),
     ],
 )
-def test_an_error_points_at_its_place_in_the_users_text(
+def test_an_error_reports_its_position_in_the_statement_text(
     session: SqlSession, text: str, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):

@@ -169,7 +169,7 @@ def table_of(statement: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_statement_leaves_and_counts_what_it_does_in_duckdb(
+def test_a_statement_has_the_same_rows_and_counts_as_in_duckdb(
     both: tuple[SqlSession, duckdb.DuckDBPyConnection], case: str
 ) -> None:
     session, peer = both
@@ -189,7 +189,7 @@ def test_a_statement_leaves_and_counts_what_it_does_in_duckdb(
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_statement_that_cannot_be_done_is_refused_and_does_nothing(
+def test_an_invalid_statement_is_rejected_and_changes_nothing(
     both: tuple[SqlSession, duckdb.DuckDBPyConnection], case: str
 ) -> None:
     session, peer = both

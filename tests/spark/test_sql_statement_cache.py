@@ -37,9 +37,7 @@ def counted(lake: Lakehouse, text: str) -> int:
     return int(lake.sql(text).collect()[0][0])
 
 
-def test_a_query_that_was_run_before_gives_no_new_names_and_people_see_none(
-    spark: SparkSession, lake: Lakehouse
-) -> None:
+def test_a_repeated_query_registers_no_new_views_and_none_are_listed(spark: SparkSession, lake: Lakehouse) -> None:
     seen = {table.name for table in spark.catalog.listTables()}
     before = global_names(spark)
     assert counted(lake, QUERY) == 2
@@ -64,7 +62,7 @@ def test_other_values_in_the_same_files_give_no_new_names(spark: SparkSession, l
     assert len(global_names(spark) - before) == 3, "one for each file, and one for both"
 
 
-def test_rows_that_newer_keys_hide_stay_hidden_whatever_is_asked(spark: SparkSession, lake: Lakehouse) -> None:
+def test_rows_deleted_by_newer_keys_stay_deleted_under_any_predicate(spark: SparkSession, lake: Lakehouse) -> None:
     assert spark is not None
     table = lake.create_table("s.keyed", "id bigint not null, name string", keys=["id"])
     table.append([{"id": number, "name": "old"} for number in range(4)])
@@ -75,7 +73,7 @@ def test_rows_that_newer_keys_hide_stay_hidden_whatever_is_asked(spark: SparkSes
         assert rows == found or len(rows) == found
 
 
-def test_what_is_kept_hides_neither_new_rows_nor_names_that_changed(spark: SparkSession, lake: Lakehouse) -> None:
+def test_cached_statements_read_new_rows_and_changed_names(spark: SparkSession, lake: Lakehouse) -> None:
     session, other = SqlSession(lake), SqlSession(lake)
     assert session.run(QUERY).rows() == other.run(QUERY).rows() == [(2,)]
     before = lake.version
@@ -100,7 +98,7 @@ def test_what_is_kept_hides_neither_new_rows_nor_names_that_changed(spark: Spark
     assert session.run("select count(*) from old").rows() == [(3,)]
 
 
-def test_names_are_taken_back_in_the_order_of_use_but_not_while_they_are_used(spark: SparkSession) -> None:
+def test_unused_views_are_dropped_in_lru_order(spark: SparkSession) -> None:
     before = global_names(spark)
     names = SessionNames(spark, names_max=2)
     one, two, three = (spark.range(number) for number in (1, 2, 3))
@@ -116,7 +114,7 @@ def test_names_are_taken_back_in_the_order_of_use_but_not_while_they_are_used(sp
         assert spark.table(again[0]).count() == 2
 
 
-def test_names_go_with_the_object_that_gave_them(spark: SparkSession) -> None:
+def test_views_are_dropped_with_their_owner(spark: SparkSession) -> None:
     before = global_names(spark)
     names = SessionNames(spark)
     with names.named([spark.range(1)]):

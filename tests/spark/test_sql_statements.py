@@ -22,7 +22,7 @@ def session(lake: Lakehouse, sql_engine: str) -> Iterator[SqlSession]:
     session.close()
 
 
-def test_a_lakehouse_in_which_nothing_is_shows_no_tables(session: SqlSession) -> None:
+def test_an_empty_lakehouse_lists_no_tables(session: SqlSession) -> None:
     assert session.run("show tables").rows() == []
     assert session.run("show views").rows() == []
     with pytest.raises(NotFoundError, match="namespace nope does not exist"):
@@ -30,7 +30,9 @@ def test_a_lakehouse_in_which_nothing_is_shows_no_tables(session: SqlSession) ->
 
 
 @pytest.mark.needs_spark
-def test_several_inserts_are_one_version_and_none_sees_what_another_adds(session: SqlSession, lake: Lakehouse) -> None:
+def test_a_multi_insert_is_one_version_and_its_inserts_read_the_same_snapshot(
+    session: SqlSession, lake: Lakehouse
+) -> None:
     list(
         session.script(
             "create namespace f; use f; create table t (id int); create table u (id int, kind string);"
@@ -70,7 +72,7 @@ def test_names_and_whole_statements_may_be_computed(session: SqlSession) -> None
 
 
 @pytest.mark.needs_spark
-def test_the_row_of_a_computed_query_goes_into_variables(session: SqlSession, lake: Lakehouse) -> None:
+def test_execute_immediate_stores_its_row_in_variables(session: SqlSession, lake: Lakehouse) -> None:
     list(session.script("create namespace v; use v; create table t (id int, name string)"))
     session.run("insert into t values (1, 'a'), (2, 'b')")
     list(session.script("declare or replace variable many bigint; declare or replace variable who string"))
@@ -92,7 +94,7 @@ def test_the_row_of_a_computed_query_goes_into_variables(session: SqlSession, la
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_table_in_memory_is_never_an_old_one(session: SqlSession, lake: Lakehouse) -> None:
+def test_a_cached_table_is_never_stale(session: SqlSession, lake: Lakehouse) -> None:
     list(session.script("create namespace h; use h; create table t (id int); insert into t values (1), (2)"))
     session.run("cache table t")
     assert "InMemoryTableScan" in session.run("explain select * from t").rows()[0][0]
@@ -112,7 +114,7 @@ def test_a_table_in_memory_is_never_an_old_one(session: SqlSession, lake: Lakeho
     session.run("drop view large")
 
 
-def test_an_overwrite_replaces_the_periods_that_its_rows_lie_in(session: SqlSession, spark: SparkSession) -> None:
+def test_an_overwrite_replaces_the_time_partitions_of_its_rows(session: SqlSession, spark: SparkSession) -> None:
     list(
         session.script(
             "create namespace o; use o; create table t (ts timestamp, v int) partitioned by (days(ts));"
@@ -132,7 +134,7 @@ def test_an_overwrite_replaces_the_periods_that_its_rows_lie_in(session: SqlSess
     assert sorted(session.run("select v from t").rows()) == [(1,), (20,), (40,)]
 
 
-def test_a_bare_name_means_the_side_that_a_clause_has(session: SqlSession) -> None:
+def test_an_unqualified_name_in_a_merge_clause_refers_to_its_only_side(session: SqlSession) -> None:
     list(
         session.script("create namespace q; use q; create table t (id int, n int); insert into t values (1, 1), (2, 2)")
     )
@@ -144,7 +146,7 @@ def test_a_bare_name_means_the_side_that_a_clause_has(session: SqlSession) -> No
     assert sorted(session.run("select id, n from t").rows()) == [(1, 6), (2, 20), (3, 31)]
 
 
-def test_rows_with_two_columns_of_one_name_are_refused_by_its_name(session: SqlSession, lake: Lakehouse) -> None:
+def test_the_error_for_duplicate_column_names_names_the_column(session: SqlSession, lake: Lakehouse) -> None:
     list(session.script("create namespace d; create table d.t (a int)"))
     before = lake.version
     with pytest.raises(InvalidInputError, match=r"two columns 'a'|'a' is given twice"):
@@ -154,7 +156,7 @@ def test_rows_with_two_columns_of_one_name_are_refused_by_its_name(session: SqlS
     assert lake.version == before
 
 
-def test_columns_whose_names_hold_dots_and_backticks_are_written_to_partitions_and_as_keys(session: SqlSession) -> None:
+def test_columns_with_dots_and_backticks_can_be_partition_columns_and_keys(session: SqlSession) -> None:
     list(
         session.script(
             "create namespace k; use k; create table t (`b``t` int, `x.y` int primary key, g string)"
@@ -165,7 +167,7 @@ def test_columns_whose_names_hold_dots_and_backticks_are_written_to_partitions_a
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_would_never_work_is_refused_when_it_is_defined(session: SqlSession, lake: Lakehouse) -> None:
+def test_invalid_checks_and_view_cycles_are_rejected_on_definition(session: SqlSession, lake: Lakehouse) -> None:
     list(
         session.script(
             "create namespace y; use y; create table t (a int, name string, check (regexp_like(name, 'x')));"
@@ -186,7 +188,7 @@ def test_what_would_never_work_is_refused_when_it_is_defined(session: SqlSession
     assert session.run("select * from v2").rows() == []
 
 
-def test_names_of_any_letters_and_reserved_words_need_no_alias(session: SqlSession) -> None:
+def test_names_with_any_letters_and_reserved_words_need_no_alias(session: SqlSession) -> None:
     list(session.script("create namespace `ö`; use `ö`; create table `Ü` (`ä` int); create table `left` (id int)"))
     list(session.script("insert into `Ü` values (1), (2); insert into `left` values (2)"))
     assert session.run("select `ö`.`Ü`.`ä` from `ö`.`Ü` join `left` on id = `ä`").rows() == [(2,)]
@@ -194,7 +196,7 @@ def test_names_of_any_letters_and_reserved_words_need_no_alias(session: SqlSessi
     assert sorted(session.run("select * from `Ü`").rows()) == [(1,), (3,)]
 
 
-def test_the_partition_without_a_value_is_overwritten_alone(session: SqlSession) -> None:
+def test_the_null_partition_can_be_overwritten_separately(session: SqlSession) -> None:
     list(
         session.script(
             "create namespace n; use n; create table t (v int, g string) partitioned by (g);"
@@ -205,7 +207,7 @@ def test_the_partition_without_a_value_is_overwritten_alone(session: SqlSession)
     assert sorted(session.run("select v, g from t").rows()) == [(2, "x"), (11, None)]
 
 
-def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: Lakehouse) -> None:
+def test_an_error_reports_the_position_of_the_wrong_word(session: SqlSession, lake: Lakehouse) -> None:
     list(session.script("create namespace w; use w; create table t (id int, a int, primary key (id))"))
     session.run("insert into t values (1, 1), (2, 2)")
     before = lake.version
@@ -226,7 +228,7 @@ def test_a_mistake_is_told_at_the_word_that_is_wrong(session: SqlSession, lake: 
 
 
 @pytest.mark.needs_spark
-def test_a_default_that_is_new_in_each_row_may_be_asked_for(session: SqlSession) -> None:
+def test_the_keyword_default_evaluates_the_default_for_each_row(session: SqlSession) -> None:
     list(
         session.script("create namespace fresh; use fresh; create table t (id string default uuid(), n int default 7)")
     )

@@ -50,9 +50,7 @@ def newest(session: SqlSession, text: str, arguments: Any = None) -> int | None:
         ("s.t as u join s.t version as of :v as w using (v) at lake version :w + 1", {"v": 4, "w": 3}, 4),
     ],
 )
-def test_what_stands_behind_as_of_may_be_computed(
-    session: SqlSession, text: str, arguments: Any, expected: int
-) -> None:
+def test_the_as_of_value_may_be_an_expression(session: SqlSession, text: str, arguments: Any, expected: int) -> None:
     assert newest(session, text, arguments) == expected
 
 
@@ -90,14 +88,14 @@ def test_as_of_takes_what_only_spark_computes(session: SqlSession, text: str, ar
         ("s.t timestamp as of current_timestamp() - interval 30 years", NotFoundError, "line 1, column 25: "),
     ],
 )
-def test_what_is_no_moment_is_refused_at_its_table(
+def test_an_invalid_as_of_value_is_reported_with_its_table(
     session: SqlSession, text: str, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
         newest(session, text, {"v": 99} if ":v" in text else None)
 
 
-def test_changes_take_computed_moments_and_parameters_by_their_places(session: SqlSession, lake: Lakehouse) -> None:
+def test_row_changes_accept_as_of_expressions_and_positional_parameters(session: SqlSession, lake: Lakehouse) -> None:
     session.run("create table s.u (v bigint, w bigint) partitioned by (w)")
     session.run("insert into s.u partition (w = ?) select v + ? from s.t version as of ? where v = ?", [7, 10, 4, 3])
     assert session.run("select v, w from s.u").rows() == [(13, 7)]
@@ -111,6 +109,6 @@ def test_changes_take_computed_moments_and_parameters_by_their_places(session: S
     assert session.run("select v, w from s.u").rows() == [(13, 70)]
 
 
-def test_a_computed_moment_of_a_view_is_computed_when_it_is_read(session: SqlSession) -> None:
+def test_an_as_of_expression_of_a_view_is_evaluated_on_read(session: SqlSession) -> None:
     session.run("create view s.before as select * from s.t timestamp as of current_timestamp() + interval 1 day")
     assert newest(session, "s.before") == 5

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interop
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tpch.py"
 
 
-def test_all_queries_of_tpch_answer_as_over_plain_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_tpch_queries_have_the_same_results_as_on_plain_files(spark: SparkSession, tmp_path: Path) -> None:
     benchmark: dict[str, Any] = runpy.run_path(str(SCRIPT))
     benchmark["generate"](tmp_path / "files", 0.01)
     session = SqlSession(benchmark["loaded"](tmp_path / "files", tmp_path / "lake"))

@@ -69,7 +69,7 @@ def sink(lake: Lakehouse, tmp_path: Path) -> Sink:
     return made
 
 
-def test_a_batch_that_is_replayed_is_recognised_and_left_out(sink: Sink) -> None:
+def test_a_replayed_batch_is_recognized_and_skipped(sink: Sink) -> None:
     sink.commit(sink.written([1, 2], [3], []), 0)
     version = sink.lake.version
     sink.commit(sink.written([1, 2], [3]), 0)
@@ -82,14 +82,14 @@ def test_a_batch_that_is_replayed_is_recognised_and_left_out(sink: Sink) -> None
     assert sink.lake.maintenance.check().is_sound
 
 
-def test_a_checkpoint_that_was_made_anew_counts_anew(sink: Sink) -> None:
+def test_a_recreated_checkpoint_starts_a_new_batch_sequence(sink: Sink) -> None:
     sink.commit(sink.written([1]), 0)
     sink.new_checkpoint("query-2")
     sink.commit(sink.written([2]), 0)
     assert sink.ids() == [1, 2]
 
 
-def test_a_query_with_a_name_needs_no_checkpoint_to_be_read(lake: Lakehouse, sink: Sink, tmp_path: Path) -> None:
+def test_a_named_query_does_not_read_the_checkpoint(lake: Lakehouse, sink: Sink, tmp_path: Path) -> None:
     named = Sink(lake, tmp_path / "nowhere", query="loader")
     named.commit(named.written([1]), 5)
     named.commit(named.written([1]), 5)
@@ -99,7 +99,7 @@ def test_a_query_with_a_name_needs_no_checkpoint_to_be_read(lake: Lakehouse, sin
     assert sink.ids() == [1]
 
 
-def test_batches_without_rows_make_no_version_and_complete_ones_replace_all(sink: Sink) -> None:
+def test_empty_batches_create_no_version_and_complete_mode_replaces_all_rows(sink: Sink) -> None:
     sink.commit(sink.written([1], [2]), 0)
     version = sink.lake.version
     sink.commit(sink.written([], []), 1)
@@ -121,7 +121,7 @@ def test_an_upsert_replaces_rows_and_refuses_a_key_of_two_tasks(lake: Lakehouse,
     assert sink.ids() == [1, 2, 3]
 
 
-def test_files_find_their_table_under_new_columns_and_are_refused_by_new_keys(lake: Lakehouse, sink: Sink) -> None:
+def test_files_are_committed_after_a_schema_change_and_rejected_after_a_key_change(lake: Lakehouse, sink: Sink) -> None:
     early = sink.written([1])
     lake.table("s.t").update_schema().add_column("note", "string").commit()
     sink.commit(early, 0)
@@ -134,7 +134,7 @@ def test_files_find_their_table_under_new_columns_and_are_refused_by_new_keys(la
     assert sink.ids() == []
 
 
-def test_a_batch_write_lands_in_a_table_that_was_renamed_meanwhile(lake: Lakehouse, sink: Sink) -> None:
+def test_a_batch_write_follows_a_concurrent_rename_of_its_table(lake: Lakehouse, sink: Sink) -> None:
     writer: TableWriter = sink.source().writer(ROWS, overwrite=False)
     message = writer.write(iter(pa.table({"id": pa.array([1], pa.int64()), "name": ["x"]}).to_batches()))
     lake.rename_table("s.t", "s.other")
@@ -162,7 +162,7 @@ def test_a_sink_follows_its_table_through_a_rename_by_the_record_of_its_last_bat
         sink.written([4])
 
 
-def test_a_new_table_under_the_name_is_the_one_that_is_meant(lake: Lakehouse, sink: Sink) -> None:
+def test_a_new_table_with_the_same_name_becomes_the_target(lake: Lakehouse, sink: Sink) -> None:
     sink.commit(sink.written([1]), 0)
     lake.rename_table("s.t", "s.old")
     lake.create_table("s.t", "id bigint, name string")
@@ -198,7 +198,7 @@ def into(frame: DataFrame, lake: Lakehouse, checkpoint: Path, **options: Any) ->
 
 @pytest.mark.interop
 @pytest.mark.parametrize("lake", ["tree"], indirect=True)
-def test_spark_goes_on_from_its_checkpoint_though_it_forgot_that_a_batch_was_committed(
+def test_spark_resumes_from_a_checkpoint_that_lacks_a_committed_batch(
     spark: SparkSession, lake: Lakehouse, tmp_path: Path
 ) -> None:
     table = lake.create_table("s.t", "id bigint, name string")
@@ -222,7 +222,7 @@ def test_spark_goes_on_from_its_checkpoint_though_it_forgot_that_a_batch_was_com
 @pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.parametrize("lake", ["tree"], indirect=True)
-def test_a_stream_that_was_killed_after_its_commit_goes_on_without_giving_a_batch_twice(
+def test_a_stream_killed_after_its_commit_resumes_without_duplicates(
     spark: SparkSession, lake: Lakehouse, tmp_path: Path
 ) -> None:
     table = lake.create_table("s.t", "id bigint")
@@ -252,9 +252,7 @@ def test_a_stream_that_was_killed_after_its_commit_goes_on_without_giving_a_batc
 
 @pytest.mark.interop
 @pytest.mark.parametrize("lake", ["tree"], indirect=True)
-def test_streams_write_side_by_side_by_appending_upserting_and_overwriting(
-    spark: SparkSession, lake: Lakehouse, tmp_path: Path
-) -> None:
+def test_concurrent_streams_append_upsert_and_overwrite(spark: SparkSession, lake: Lakehouse, tmp_path: Path) -> None:
     table = lake.create_table("s.t", "id bigint, name string")
     upserted = lake.create_table("s.upserted", "id bigint not null, name string", keys=["name"])
     complete = lake.create_table("s.complete", "name string, count bigint")
@@ -283,7 +281,9 @@ def test_streams_write_side_by_side_by_appending_upserting_and_overwriting(
 
 @pytest.mark.interop
 @pytest.mark.parametrize("lake", ["tree"], indirect=True)
-def test_attached_tables_are_ends_of_a_stream(spark: SparkSession, lake: Lakehouse, tmp_path: Path) -> None:
+def test_attached_tables_are_sources_and_sinks_of_a_stream(
+    spark: SparkSession, lake: Lakehouse, tmp_path: Path
+) -> None:
     lake.create_table("s.t", "id bigint, name string").append([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
     target = lake.create_table("s.target", "id bigint, name string")
     names = [attach(spark, lake.uri, "s.t", "stream_from"), attach(spark, lake.uri, "s.target", "stream_to")]

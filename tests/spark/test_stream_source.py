@@ -80,7 +80,7 @@ def rows(*numbers: int) -> list[tuple[int]]:
     return [(number,) for number in numbers]
 
 
-def test_a_stream_gives_the_table_first_and_then_what_is_new_under_its_limit(
+def test_a_stream_returns_the_table_first_and_then_new_rows_up_to_its_limit(
     lake: Lakehouse, follow: Callable[[], Follower]
 ) -> None:
     table = lake.create_table("s.t", "id bigint", partition_by=["bucket(2, id)"])
@@ -126,7 +126,7 @@ def test_a_stream_gives_inline_rows_once_also_when_they_are_moved_into_files(
     assert [row for batch in late.run() for row in batch] == rows(*range(written))
 
 
-def test_a_stream_starts_where_it_is_told(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
+def test_a_stream_starts_at_the_requested_version_or_time(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
     table = lake.create_table("s.t", "id bigint")
     table.append(ids(1))
     first = lake.version
@@ -144,7 +144,7 @@ def test_a_stream_starts_where_it_is_told(lake: Lakehouse, follow: Callable[[], 
         follow().run(startingVersion=900)
 
 
-def test_a_version_that_changed_rows_stops_a_stream_of_new_rows_or_is_left_out(
+def test_a_version_with_row_changes_stops_an_append_stream_or_is_skipped(
     lake: Lakehouse, follow: Callable[[], Follower]
 ) -> None:
     table = lake.create_table("s.t", "id bigint not null, name string", keys=["id"])
@@ -167,9 +167,7 @@ def test_a_version_that_changed_rows_stops_a_stream_of_new_rows_or_is_left_out(
     assert follower.run(skipChangeCommits=True) == [[(3, "e")]]
 
 
-def test_a_stream_notices_when_history_it_has_not_read_has_expired(
-    lake: Lakehouse, follow: Callable[[], Follower]
-) -> None:
+def test_a_stream_detects_that_unread_versions_have_expired(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
     table = lake.create_table("s.t", "id bigint")
     table.append(ids(1))
     follower = follow()
@@ -196,7 +194,7 @@ def test_a_stream_notices_when_history_it_has_not_read_has_expired(
     assert follower.run(failOnDataLoss=False) == [rows(4)]
 
 
-def test_new_columns_stop_a_running_stream_and_come_with_the_next_start(
+def test_new_columns_stop_a_running_stream_and_appear_after_a_restart(
     lake: Lakehouse, follow: Callable[[], Follower]
 ) -> None:
     table = lake.create_table("s.t", "id bigint")
@@ -212,9 +210,7 @@ def test_new_columns_stop_a_running_stream_and_come_with_the_next_start(
     assert follower.run() == [[(2, "b")]]
 
 
-def test_a_table_that_is_renamed_under_a_running_stream_is_followed(
-    lake: Lakehouse, follow: Callable[[], Follower]
-) -> None:
+def test_a_running_stream_follows_a_renamed_table(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
     table = lake.create_table("s.t", "id bigint")
     table.append(ids(1))
     follower = follow()
@@ -291,7 +287,7 @@ class Stream:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("lake", ["tree"], indirect=True)
-def test_spark_takes_a_table_in_batches_and_goes_on_from_its_checkpoint(
+def test_spark_streams_a_table_in_batches_and_resumes_from_its_checkpoint(
     spark: SparkSession, lake: Lakehouse, tmp_path: Path
 ) -> None:
     table = lake.create_table("s.t", "id bigint")
@@ -312,7 +308,9 @@ def test_spark_takes_a_table_in_batches_and_goes_on_from_its_checkpoint(
 
 @pytest.mark.interop
 @pytest.mark.parametrize("lake", ["tree"], indirect=True)
-def test_a_stream_that_stops_says_why_in_one_sentence(spark: SparkSession, lake: Lakehouse, tmp_path: Path) -> None:
+def test_a_stopped_stream_reports_the_reason_in_one_sentence(
+    spark: SparkSession, lake: Lakehouse, tmp_path: Path
+) -> None:
     table = lake.create_table("s.t", "id bigint not null", keys=["id"])
     table.append(ids(1))
     stream = Stream(spark, lake, tmp_path / "checkpoint")

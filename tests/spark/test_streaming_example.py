@@ -19,7 +19,7 @@ EXAMPLE = HERE.parents[1] / "examples" / "streaming_ingest.py"
 
 @pytest.mark.interop
 @pytest.mark.slow
-def test_a_pipeline_that_was_killed_after_a_commit_goes_on_with_every_order_once(
+def test_a_pipeline_killed_after_a_commit_resumes_with_every_order_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dying = [sys.executable, str(HERE / "scripts" / "dying_ingest.py"), str(tmp_path)]

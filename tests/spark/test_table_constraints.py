@@ -28,7 +28,7 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_defaults_and_checks_hold_for_every_verb(tmp_path: Path, engine: str, request: pytest.FixtureRequest) -> None:
+def test_defaults_and_checks_apply_to_every_write(tmp_path: Path, engine: str, request: pytest.FixtureRequest) -> None:
     if engine == "spark":
         request.getfixturevalue("spark")
     lake = mangrove.create(tmp_path / "lake")
@@ -59,7 +59,7 @@ def test_defaults_and_checks_hold_for_every_verb(tmp_path: Path, engine: str, re
     assert rows_of(table)[-1] == {"id": 4, "amount": 2, "note": "none"}
 
 
-def test_a_check_is_added_only_where_it_holds(lake: Lakehouse) -> None:
+def test_a_check_is_added_only_if_existing_rows_satisfy_it(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "id bigint, amount int")
     table.append([{"id": 1, "amount": -1}, {"id": 2, "amount": None}])
     with pytest.raises(InvalidInputError, match=r"'positive'.*'id': 1"):
@@ -91,7 +91,7 @@ def test_a_check_is_added_only_where_it_holds(lake: Lakehouse) -> None:
     assert {"amount": 5, "id": 7} in rows_of(table)
 
 
-def test_a_table_is_made_from_rows_and_replaced_in_one_version(lake: Lakehouse) -> None:
+def test_a_table_is_created_from_rows_and_replaced_in_one_version(lake: Lakehouse) -> None:
     day = datetime.date(2026, 1, 1)
     table = lake.create_table("s.t", as_=[{"id": 1, "day": day}], keys=["id"], partition_by=["day"])
     made = lake.version
@@ -110,7 +110,7 @@ def test_a_table_is_made_from_rows_and_replaced_in_one_version(lake: Lakehouse) 
     assert lake.maintenance.check().problems == ()
 
 
-def test_rows_bring_new_columns_and_wider_types_where_that_is_asked(lake: Lakehouse) -> None:
+def test_rows_add_new_columns_and_wider_types_if_requested(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "id int, name string")
     table.append([{"id": 1, "name": "a"}])
     with pytest.raises(InvalidInputError, match="'more' is not in the table"):
@@ -123,7 +123,7 @@ def test_rows_bring_new_columns_and_wider_types_where_that_is_asked(lake: Lakeho
 
 
 @pytest.mark.interop
-def test_a_table_is_made_from_a_spark_frame(spark: Any, tmp_path: Path) -> None:
+def test_a_table_is_created_from_a_spark_frame(spark: Any, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     frame = spark.sql(

@@ -91,7 +91,7 @@ def test_rows_are_updated_and_deleted_by_any_condition(bench: Bench) -> None:
         table.overwrite([order(2)], "id >= 3", engine=engine)
 
 
-def test_a_merge_does_what_the_first_clause_says_that_applies(bench: Bench) -> None:
+def test_a_merge_applies_the_first_matching_clause(bench: Bench) -> None:
     table, engine = bench.table, bench.engine
     table.append([order(1), order(2), order(3), order(4, "keep")])
     source = [
@@ -135,7 +135,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("period", "engine", "layout"), PLACES)
-def test_an_overwrite_of_partitions_replaces_those_that_get_rows(
+def test_a_dynamic_overwrite_replaces_only_partitions_with_new_rows(
     period: str, engine: str, layout: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if engine == "spark":
@@ -156,7 +156,7 @@ def test_an_overwrite_of_partitions_replaces_those_that_get_rows(
     assert lake.maintenance.check().problems == ()
 
 
-def test_an_overwrite_of_partitions_takes_the_place_of_the_same_keys_elsewhere(keyed: Bench) -> None:
+def test_a_dynamic_overwrite_replaces_the_same_keys_in_other_partitions(keyed: Bench) -> None:
     lake, engine = keyed.lake, keyed.engine
     table = lake.create_table("s.moving", ORDERS, keys=["id"], partition_by=["days(day)", "customer"])
     later = DAY + datetime.timedelta(days=1)
@@ -184,7 +184,7 @@ def _parsed(column: str, text: str) -> object:
             return datetime.datetime.fromisoformat(text)
 
 
-def test_a_bare_name_in_a_merge_means_the_only_row_that_a_clause_sees(keyed: Bench) -> None:
+def test_an_unqualified_name_in_a_merge_refers_to_the_only_visible_row(keyed: Bench) -> None:
     table, engine = keyed.table, keyed.engine
     table.append([order(1, "old"), order(2, "old", 7)])
     merge = (
@@ -227,7 +227,7 @@ def test_a_merge_that_is_ambiguous_is_refused_before_anything_changes(keyed: Ben
     assert twice.when_not_matched_insert().execute() == RowCounts()
 
 
-def test_a_mode_of_deleting_that_would_bring_rows_back_is_refused(tmp_path: Path) -> None:
+def test_a_delete_mode_that_contradicts_the_keys_is_rejected(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     for number, (keys, mode) in enumerate([(["id"], "copy"), ([], "keys"), ([], "magic")]):
@@ -244,7 +244,7 @@ def test_a_mode_of_deleting_that_would_bring_rows_back_is_refused(tmp_path: Path
             assert lake.version == version
 
 
-def test_an_upsert_of_some_columns_keeps_the_others(keyed: Bench) -> None:
+def test_a_partial_upsert_keeps_the_other_columns(keyed: Bench) -> None:
     table, engine = keyed.table, keyed.engine
     table.append([order(1, "a"), order(2, "b")])
     assert table.upsert([{"ID": 2, "amount": 5}, {"ID": 3, "amount": 6}], engine=engine) == RowCounts(1, 1, 0)
@@ -258,7 +258,7 @@ def test_an_upsert_of_some_columns_keeps_the_others(keyed: Bench) -> None:
         table.upsert([{"amount": 5}], engine=engine)
 
 
-def test_changes_of_rows_belong_to_their_transaction_and_contest_what_came_meanwhile(keyed: Bench) -> None:
+def test_row_changes_belong_to_their_transaction_and_conflict_with_concurrent_changes(keyed: Bench) -> None:
     lake, table, engine = keyed.lake, keyed.table, keyed.engine
     table.append([order(1), order(2)])
     late = lake.transaction()
@@ -276,7 +276,7 @@ def test_changes_of_rows_belong_to_their_transaction_and_contest_what_came_meanw
 
 
 @pytest.mark.interop
-def test_changes_on_spark_are_those_that_this_process_finds(spark: Any, tmp_path: Path) -> None:
+def test_the_change_feed_on_spark_equals_the_local_one(spark: Any, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     table = lake.create_table("s.orders", ORDERS, keys=["id"])
@@ -298,7 +298,7 @@ def test_a_condition_that_is_empty_is_refused_with_a_reason(keyed: Bench) -> Non
 
 
 @pytest.mark.parametrize("values", ["amount", ["amount"], {1: "2"}])
-def test_what_is_set_is_given_by_the_names_of_columns(tmp_path: Path, values: Any) -> None:
+def test_update_requires_a_dict_of_column_names(tmp_path: Path, values: Any) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     table = lake.create_table("s.orders", ORDERS, keys=["id"])

@@ -49,9 +49,7 @@ def test_a_number_too_large_for_a_float_is_refused_by_every_verb_of_spark(
 
 
 @pytest.mark.parametrize("more", ["", ", l array<struct<a: int, b: int>>, m map<string, struct<a: int, b: int>>"])
-def test_fields_of_structs_go_by_their_names_in_whatever_order_they_come(
-    spark: SparkSession, tmp_path: Path, more: str
-) -> None:
+def test_struct_fields_are_matched_by_name_in_any_order(spark: SparkSession, tmp_path: Path, more: str) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("lab")
     table = lake.create_table("lab.t", f"id int, s struct<a: int, b: int>{more}")

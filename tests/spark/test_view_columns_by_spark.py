@@ -46,17 +46,17 @@ def typed(spark: SparkSession) -> Iterator[SparkSession]:
     spark.catalog.dropTempView("typed_columns")
 
 
-def as_shown(text: str) -> str:
+def normalize_type_text(text: str) -> str:
     """Return a type as Iceberg tells it: lengths of text and the narrowest whole numbers have no place there."""
     return {"tinyint": "int", "smallint": "int", "varchar(9)": "string"}.get(text, text)
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_an_expression_has_the_type_that_spark_gives_it(typed: SparkSession, expression: str) -> None:
+def test_inferred_expression_types_equal_those_of_spark(typed: SparkSession, expression: str) -> None:
     query = f"select {expression} as x from typed_columns"
     told = infer_view_columns(query, lambda _: [(one.name, one.type) for one in parse_schema(TYPED).columns])
     (field,) = typed.sql(query).schema.fields
     assert told is not None, "nothing is told"
-    assert [(name, as_shown(format_type(kind))) for name, kind in told] == [
-        ("x", as_shown(field.dataType.simpleString()))
+    assert [(name, normalize_type_text(format_type(kind))) for name, kind in told] == [
+        ("x", normalize_type_text(field.dataType.simpleString()))
     ]

@@ -32,7 +32,7 @@ def _read(names: Names) -> list[str]:
 
 @settings(max_examples=300)
 @given(cases(), st.lists(tables, min_size=3, max_size=3))
-def test_columns_that_nothing_needs_can_be_left_out(case: Case, found: list[list[dict[str, Any]]]) -> None:
+def test_pruning_unreferenced_columns_does_not_change_results(case: Case, found: list[list[dict[str, Any]]]) -> None:
     whole = {name: pa.Table.from_pylist(found[number % len(found)], ARROW) for number, name in enumerate(case.names)}
     read = columns_in(case.query, case.views)
     narrow = {name: table.select(read[name]) for name, table in whole.items() if name in read}
@@ -97,12 +97,12 @@ def test_columns_that_nothing_needs_can_be_left_out(case: Case, found: list[list
         ("select x.a from starred as x join u on x.b = u.s", "ab"),
     ],
 )  # fmt: skip
-def test_what_a_text_needs_of_a_table_is_what_it_names(query: str, expected: str) -> None:
+def test_the_required_columns_are_those_that_the_text_references(query: str, expected: str) -> None:
     views = {**VIEWS, "starred": "select * from t", "named_after": "select s, b as x from t"}
     assert "".join(columns_in(query, views)["t"]) == expected
 
 
-def test_where_no_column_is_needed_a_narrow_one_is_read() -> None:
+def test_if_no_column_is_required_a_narrow_one_is_read() -> None:
     assert select_read_columns(SCHEMA, frozenset()) == ("a",)
     assert select_read_columns(SCHEMA, frozenset({"a", "nothing"})) == ("a",)
     assert select_read_columns(SCHEMA, frozenset(ARROW.names)) is None

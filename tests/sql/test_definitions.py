@@ -26,7 +26,7 @@ def run(session: SqlSession, text: str) -> list[Any]:
     return list(session.script(text))[-1].rows()
 
 
-def test_a_table_is_made_as_it_is_said_and_says_so_again(session: SqlSession, lake: Lakehouse) -> None:
+def test_show_create_table_round_trips(session: SqlSession, lake: Lakehouse) -> None:
     text = (
         "create table sales.orders (id bigint not null, note string default 'x', amount decimal(10,2) comment 'net',"
         " ts timestamp, primary key (id), constraint positive check (amount > 0))"
@@ -44,7 +44,7 @@ def test_a_table_is_made_as_it_is_said_and_says_so_again(session: SqlSession, la
     assert lake.table("sales.copy").schema == lake.table("sales.orders").schema
 
 
-def test_columns_whose_names_hold_spaces_and_dots_are_altered_like_others(session: SqlSession, lake: Lakehouse) -> None:
+def test_columns_with_spaces_and_dots_in_their_names_can_be_altered(session: SqlSession, lake: Lakehouse) -> None:
     run(
         session,
         "create namespace s; create table s.t (`x.y z` int, a int) cluster by (`x.y z`);"
@@ -78,9 +78,7 @@ def test_properties_follow_columns_and_are_refused_where_they_could_not_be_follo
     assert lake.version == version
 
 
-def test_tables_are_made_only_where_they_are_missing_and_replaced_only_where_that_is_said(
-    session: SqlSession, lake: Lakehouse
-) -> None:
+def test_if_not_exists_and_or_replace_are_respected(session: SqlSession, lake: Lakehouse) -> None:
     run(session, "create namespace if not exists s; create namespace if not exists s; use s; create table t (a int)")
     with pytest.raises(AlreadyExistsError, match="line 1, column 14"):
         run(session, "create table t (b int)")
@@ -156,14 +154,14 @@ def test_constraints_properties_and_comments_change(session: SqlSession, lake: L
         ("drop namespace nope", "nope"),
     ],
 )
-def test_an_error_points_at_the_name_that_is_to_blame(session: SqlSession, text: str, blamed: str) -> None:
+def test_an_error_reports_the_position_of_the_wrong_name(session: SqlSession, text: str, blamed: str) -> None:
     run(session, "create namespace s; use s; create table t (a int); create table u (a int)")
     with pytest.raises((NotFoundError, AlreadyExistsError)) as refusal:
         run(session, text)
     assert str(refusal.value).startswith(f"line 1, column {text.rindex(' ' + blamed) + 2}: ")
 
 
-def test_a_check_with_a_subquery_is_refused_where_the_subquery_begins(session: SqlSession, lake: Lakehouse) -> None:
+def test_a_check_with_a_subquery_is_rejected_with_its_position(session: SqlSession, lake: Lakehouse) -> None:
     run(session, "create namespace s; use s; create table t (a int)")
     version = lake.version
     for text in (
@@ -180,7 +178,7 @@ def test_a_check_with_a_subquery_is_refused_where_the_subquery_begins(session: S
     assert lake.version == version
 
 
-def test_a_check_that_no_row_can_be_asked_is_refused_when_it_is_made(session: SqlSession, lake: Lakehouse) -> None:
+def test_an_invalid_check_is_rejected_on_definition(session: SqlSession, lake: Lakehouse) -> None:
     run(session, "create namespace s; create table s.t (a int)")
     before = lake.version
     for condition, message in {
@@ -196,7 +194,7 @@ def test_a_check_that_no_row_can_be_asked_is_refused_when_it_is_made(session: Sq
     assert lake.version == before
 
 
-def test_names_that_spark_takes_only_between_backticks_are_shown_so(session: SqlSession) -> None:
+def test_names_that_require_backticks_are_printed_with_them(session: SqlSession) -> None:
     run(session, "create namespace s; create table s.`Ü` (`order` int, `größe` int, primary key (`order`))")
     said = run(session, "show create table s.`Ü`")[0][0]
     assert said == "CREATE TABLE s.`Ü` (\n  `order` int not null,\n  `größe` int,\n  PRIMARY KEY (`order`)\n)"
@@ -204,7 +202,7 @@ def test_names_that_spark_takes_only_between_backticks_are_shown_so(session: Sql
     assert run(session, "show create table s.`Ü`")[0][0] == said
 
 
-def test_external_tables_say_where_their_rows_lie(session: SqlSession, lake: Lakehouse) -> None:
+def test_external_tables_print_their_location(session: SqlSession, lake: Lakehouse) -> None:
     run(
         session,
         "create namespace s; create external table s.x (a int) using csv location 's3://b/x/' options (sep ';')",
@@ -250,7 +248,7 @@ def test_transactions_keep_definitions_until_they_commit(session: SqlSession, la
     assert not session.in_transaction
 
 
-def test_a_savepoint_that_is_set_again_is_forgotten_with_what_came_after_an_earlier_one(session: SqlSession) -> None:
+def test_a_savepoint_set_again_is_removed_by_a_rollback_to_an_earlier_one(session: SqlSession) -> None:
     run(session, "create namespace s; use s; begin; savepoint one; create table t (a int); savepoint two")
     run(session, "create table u (a int); savepoint one; rollback to two")
     with pytest.raises(NotFoundError, match="existing savepoints: two"):
@@ -258,7 +256,7 @@ def test_a_savepoint_that_is_set_again_is_forgotten_with_what_came_after_an_earl
     assert run(session, "show tables") == [("s", "t")]
 
 
-def test_a_statement_of_several_steps_that_fails_leaves_none_of_them_behind(session: SqlSession) -> None:
+def test_a_failed_statement_of_several_steps_is_rolled_back_completely(session: SqlSession) -> None:
     run(session, "create namespace s; use s; create table t (a int)")
     text = "alter table t add columns (b int, a string)"
     with pytest.raises(InvalidInputError, match="a"):
@@ -270,7 +268,7 @@ def test_a_statement_of_several_steps_that_fails_leaves_none_of_them_behind(sess
     assert run(session, "show columns in t") == [("a",)]
 
 
-def test_procedures_report_what_they_did(session: SqlSession, lake: Lakehouse) -> None:
+def test_procedures_report_their_results(session: SqlSession, lake: Lakehouse) -> None:
     run(session, "create namespace s; create table s.t (a int)")
     lake.table("s.t").append([{"a": 1}])
     lake.table("s.t").append([{"a": 2}])
@@ -296,12 +294,12 @@ def test_procedures_report_what_they_did(session: SqlSession, lake: Lakehouse) -
             run(session, text)
 
 
-def test_names_for_completion_are_those_that_are_there(session: SqlSession) -> None:
+def test_names_for_completion_are_the_existing_ones(session: SqlSession) -> None:
     run(session, "create namespace s; create namespace r; create table s.t (a int); create table r.u (a int)")
     assert session.names("s") == ["s", "s.t"]
 
 
-def test_names_of_too_many_parts_and_names_that_are_near_are_told(session: SqlSession) -> None:
+def test_names_with_too_many_parts_are_rejected_and_similar_names_are_suggested(session: SqlSession) -> None:
     run(session, "create namespace sales; create table sales.orders (a int)")
     with pytest.raises(InvalidInputError, match="has 3 parts"):
         run(session, "describe a.b.c")

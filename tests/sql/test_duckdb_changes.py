@@ -57,7 +57,7 @@ def test_rows_are_inserted_from_values_and_queries_with_defaults(session: SqlSes
     ]
 
 
-def test_a_value_that_does_not_fit_its_column_changes_nothing(session: SqlSession, lake: Lakehouse) -> None:
+def test_an_invalid_value_for_a_column_changes_nothing(session: SqlSession, lake: Lakehouse) -> None:
     before = lake.version
     with pytest.raises(InvalidInputError, match="use a cast"):
         session.run("insert into shop.orders values ('x', 'y', 1)")

@@ -116,7 +116,7 @@ def test_a_query_has_the_result_that_spark_computes(session: SqlSession, query: 
         ("select id from shop.orders group by id with rollup", "id"),
     ],
 )
-def test_what_is_not_known_to_agree_needs_spark(session: SqlSession, query: str, position: str) -> None:
+def test_statements_not_known_to_agree_require_spark(session: SqlSession, query: str, position: str) -> None:
     with pytest.raises(InvalidInputError, match="needs Spark"):
         session.run(query)
     assert position in query
@@ -174,7 +174,7 @@ def test_a_frame_has_an_arrow_schema_batches_and_a_limit(lake: Lakehouse) -> Non
     assert frame.columns == ["id", "price", "id"]
 
 
-def test_a_frame_reads_the_version_at_which_it_was_made(tmp_path: Path) -> None:
+def test_a_frame_reads_the_version_at_which_it_was_created(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id int")

@@ -122,7 +122,7 @@ def answer(query: str, **tables: pa.Table) -> Counter[str]:
 
 @settings(max_examples=150)
 @given(st.lists(rows, max_size=8), conditions())
-def test_leaving_out_what_a_condition_rules_out_changes_no_answer(found: list[dict[str, Any]], condition: str) -> None:
+def test_file_pruning_by_a_predicate_does_not_change_results(found: list[dict[str, Any]], condition: str) -> None:
     table = pa.Table.from_pylist(found, ARROW)
     query = f"select * from t where {condition}"
     assert answer(query, t=needed(table, predicates(query)["t"])) == answer(query, t=table)
@@ -139,7 +139,7 @@ def test_leaving_out_what_a_condition_rules_out_changes_no_answer(found: list[di
     conditions("r.", 1),
     conditions("l.", 1) | conditions("r.", 1),
 )
-def test_leaving_rows_out_before_a_join_changes_no_answer(
+def test_pruning_before_a_join_does_not_change_results(
     left: list[dict[str, Any]], right: list[dict[str, Any]], join: str, of_left: str, of_right: str, where: str
 ) -> None:
     spoken = {"left semi join": "semi join", "left anti join": "anti join"}.get(join, join)
@@ -166,7 +166,7 @@ def test_leaving_rows_out_before_a_join_changes_no_answer(
         "not x",
     ],
 )
-def test_plain_conditions_are_understood(condition: str) -> None:
+def test_simple_predicates_are_pushed_down(condition: str) -> None:
     assert predicates(f"select * from s.t where {condition}")["t"] is not None
 
 
@@ -189,13 +189,13 @@ def test_plain_conditions_are_understood(condition: str) -> None:
         "select * from t natural join u where a = 1",
     ],
 )
-def test_what_is_not_certain_leaves_every_row_in(query: str) -> None:
+def test_uncertain_predicates_prune_nothing(query: str) -> None:
     tokens = tokenize(query)
     parsed = parse_query_tables(query, tokens)
     assert not parsed.is_prunable or predicates(query)["t"] is None
 
 
-def test_a_time_without_a_zone_counts_only_where_the_session_is_in_utc() -> None:
+def test_a_time_without_a_zone_is_pushed_down_only_if_the_session_is_in_utc() -> None:
     query = "select * from t where z > '2026-01-01 00:00:00'"
     schema = parse_schema("z timestamp")
     table = next(iter(parse_query_tables(query, tokenize(query)).tables.values()))

@@ -78,7 +78,7 @@ def test_a_merge_has_its_clauses_in_order_with_conditions_and_values() -> None:
     assert all(text[piece.start :].startswith(piece.text) for piece in pieces)
 
 
-def test_rows_are_inserted_by_place_by_name_and_into_partitions() -> None:
+def test_rows_are_inserted_by_position_by_name_and_into_partitions() -> None:
     by_place = parse_statement("insert into t (a, `b c`) values (1, 2)")
     assert isinstance(by_place, Insert)
     assert (by_place.columns, by_place.query.piece.text) == (("a", "b c"), "values (1, 2)")
@@ -91,7 +91,7 @@ def test_rows_are_inserted_by_place_by_name_and_into_partitions() -> None:
     assert partition.query.piece.text == "(select 1)"
 
 
-def test_a_with_clause_before_an_insert_keeps_every_place_of_its_query() -> None:
+def test_a_with_clause_before_an_insert_keeps_text_positions() -> None:
     text = "with c as (select 1 as a) insert into t select a from c"
     found = parse_statement(text)
     assert isinstance(found, Insert)
@@ -100,7 +100,7 @@ def test_a_with_clause_before_an_insert_keeps_every_place_of_its_query() -> None
     assert found.query.piece.text.index("select a") == text.index("select a")
 
 
-def test_several_inserts_share_what_stands_behind_from_and_keep_their_places() -> None:
+def test_multi_inserts_share_the_from_clause_and_keep_text_positions() -> None:
     text = (
         "with c as (select 1 as a) from c join d using (a) insert into t select a where a > 1 "
         "insert overwrite u (b) select a"
@@ -118,7 +118,7 @@ def test_several_inserts_share_what_stands_behind_from_and_keep_their_places() -
 
 
 @pytest.mark.parametrize("text", ["from t select a", "from t", "with c as (select 1) from c select *"])
-def test_a_query_that_begins_with_from_is_no_insert(text: str) -> None:
+def test_a_query_that_begins_with_from_is_not_an_insert(text: str) -> None:
     assert isinstance(parse_statement(text), Query)
 
 
@@ -128,7 +128,7 @@ def test_an_alias_of_a_source_may_name_its_columns() -> None:
     assert (found.source_alias, found.source_columns) == ("s", ("a", "b"))
 
 
-def test_the_values_of_a_merge_may_go_by_their_places() -> None:
+def test_the_values_of_a_merge_may_be_positional() -> None:
     found = parse_statement("merge into t using s on true when not matched then insert values (s.a, default)")
     assert isinstance(found, Merge)
     assert [(one.column, one.value.text) for one in found.clauses[0].assignments] == [((), "s.a"), ((), "default")]
@@ -166,7 +166,7 @@ def test_the_text_and_the_arguments_of_execute_immediate_are_expressions() -> No
         ("begin alter table t add column a int; end", "ALTER"),
     ],
 )
-def test_a_block_that_changes_rows_or_tables_is_refused_at_its_place_with_what_to_do(text: str, word: str) -> None:
+def test_a_block_that_changes_rows_or_tables_is_rejected_with_position_and_remedy(text: str, word: str) -> None:
     expected = rf"column {text.upper().index(word) + 1}: .*{word} .*BEGIN TRANSACTION.*txn\.sql"
     with pytest.raises(InvalidInputError, match=expected):
         parse_statement(text)
@@ -195,13 +195,13 @@ def test_updates_and_deletes_have_aliases_and_conditions() -> None:
     assert (delete.alias, delete.condition) == (None, None)
 
 
-def test_a_from_that_belongs_to_a_value_is_no_clause_of_an_update() -> None:
+def test_a_from_inside_a_value_is_not_a_clause_of_an_update() -> None:
     found = parse_statement("update t set a = b is distinct from c, d = extract(day from ts) where d > 1")
     assert isinstance(found, Update)
     assert [one.value.text for one in found.assignments] == ["b is distinct from c", "extract(day from ts)"]
 
 
-def test_transactions_are_told_from_blocks_of_spark() -> None:
+def test_transactions_are_distinguished_from_blocks_of_spark() -> None:
     assert parse_statement("begin") == BeginStatement()
     assert parse_statement("BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE") == BeginStatement("serializable")
     assert parse_statement("start transaction message 'why'") == BeginStatement(None, "why")
@@ -212,7 +212,7 @@ def test_transactions_are_told_from_blocks_of_spark() -> None:
     assert isinstance(parse_statement("begin select 1; end"), Query)
 
 
-def test_a_moment_at_the_end_is_for_the_whole_statement() -> None:
+def test_a_trailing_as_of_clause_applies_to_the_whole_statement() -> None:
     found = parse_statement("select * from a, b at lake version 41")
     assert isinstance(found, Query)
     assert (found.piece.text, found.at) == ("select * from a, b", 41)
@@ -221,7 +221,7 @@ def test_a_moment_at_the_end_is_for_the_whole_statement() -> None:
     assert (explained.head, explained.query.at) == ("explain extended ", "2026-01-01")
 
 
-def test_columns_are_added_in_places_and_altered() -> None:
+def test_columns_are_added_at_positions_and_altered() -> None:
     added = parse_statement(
         "alter table t add columns (a int first, s.b struct<x: int, y: string> comment 'c' after d)"
     )
@@ -236,14 +236,14 @@ def test_columns_are_added_in_places_and_altered() -> None:
     assert altered.action == AlterColumn(("a",), "type", "decimal(12, 2)")
 
 
-def test_procedures_take_arguments_by_place_and_by_name() -> None:
+def test_procedures_accept_positional_and_named_arguments() -> None:
     found = parse_statement("call export('s3://b/x', name => 'n', version => 4, dry => true, none => null)")
     assert isinstance(found, CallStatement)
     assert found.positional == ("s3://b/x",)
     assert found.named == {"name": "n", "version": 4, "dry": True, "none": None}
 
 
-def test_what_only_spark_knows_is_left_to_spark() -> None:
+def test_statements_known_only_to_spark_are_passed_to_spark() -> None:
     for text in ["select 1", "create function f as 'x'", "show functions", "describe query select 1", "set a = b", "x"]:
         assert isinstance(parse_statement(text), Query)
     assert isinstance(parse_statement("create temp view v as select 1"), TemporaryView)
@@ -297,7 +297,7 @@ def test_what_only_spark_knows_is_left_to_spark() -> None:
         ("load data inpath '/x' into table s.o", "column 1: LOAD DATA is for Hive tables .* INSERT INTO"),
     ],
 )
-def test_a_refusal_says_what_was_expected_and_where(text: str, message: str) -> None:
+def test_a_syntax_error_reports_the_expected_token_and_its_position(text: str, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         parse_statement(text)
 
@@ -314,11 +314,11 @@ def test_a_refusal_says_what_was_expected_and_where(text: str, message: str) -> 
         "merge into t using returning on returning.a = t.a when matched then update set returning = returning.b",
     ],
 )
-def test_words_of_other_dialects_may_be_names(text: str) -> None:
+def test_keywords_of_other_dialects_may_be_names(text: str) -> None:
     assert isinstance(parse_statement(text), Insert | Update | Delete | Merge)
 
 
-def test_words_of_other_constraints_may_be_columns() -> None:
+def test_keywords_of_other_constraints_may_be_columns() -> None:
     found = parse_statement("create table t (`unique` int comment 'unique', identity string default 'references')")
     assert isinstance(found, CreateTable)
     assert found.columns == "`unique` int comment 'unique', identity string default 'references'"

@@ -19,7 +19,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return shell
 
 
-def test_cells_share_one_session_and_show_what_their_last_statement_gave(shell: Any, tmp_path: Path) -> None:
+def test_cells_share_one_session_and_display_the_result_of_their_last_statement(shell: Any, tmp_path: Path) -> None:
     mangrove.create(tmp_path / "lake").create_namespace("s")
     shell.run_line_magic("mangrove", str(tmp_path / "lake"))
     shell.run_cell_magic("mangrove", "", "use s; begin; create table t (a int)")
@@ -37,6 +37,6 @@ def test_a_lakehouse_is_used_by_the_name_of_its_variable(shell: Any, tmp_path: P
     assert shown.rows == ()
 
 
-def test_without_a_lakehouse_a_cell_says_what_to_do(shell: Any) -> None:
+def test_without_a_lakehouse_the_error_names_a_remedy(shell: Any) -> None:
     with pytest.raises(mangrove.InvalidInputError, match="%mangrove with its URI"):
         shell.run_cell_magic("mangrove", "", "select 1")

@@ -61,7 +61,7 @@ def short_of(table: pa.Table, predicate: Predicate | None, kept: int) -> pa.Tabl
 
 @settings(max_examples=300)
 @given(cases(), st.lists(tables, min_size=3, max_size=3), st.sampled_from([0, 0, 0b101010, 0b010101]))
-def test_rows_that_nothing_asks_for_can_be_left_out(case: Case, found: list[list[dict[str, Any]]], kept: int) -> None:
+def test_predicate_pushdown_does_not_change_results(case: Case, found: list[list[dict[str, Any]]], kept: int) -> None:
     whole = {name: pa.Table.from_pylist(found[number % len(found)], ARROW) for number, name in enumerate(case.names)}
     requested = predicates_in(case.query, case.views)
     needed = {name: short_of(table, requested[name], kept) for name, table in whole.items() if name in requested}
@@ -71,7 +71,7 @@ def test_rows_that_nothing_asks_for_can_be_left_out(case: Case, found: list[list
 
 @settings(max_examples=100)
 @given(conditions(), tables, st.sampled_from(["", " |> limit 1 |> where a = 1", " |> set a = 0 |> where a = 0"]))
-def test_the_first_conditions_of_pipes_are_asked_and_no_later_ones(
+def test_only_the_first_predicates_of_a_pipe_are_pushed_down(
     requested: list[str], found: list[dict[str, Any]], behind: str
 ) -> None:
     whole = pa.Table.from_pylist(found, ARROW)
@@ -80,7 +80,7 @@ def test_the_first_conditions_of_pipes_are_asked_and_no_later_ones(
     assert answer(case, {"t": short_of(whole, predicate, 0)}) == answer(case, {"t": whole})
 
 
-def asked_of(table: str, query: str, time_zone: str = "UTC") -> str | None:
+def pushed_predicate(table: str, query: str, time_zone: str = "UTC") -> str | None:
     """Return as text what a query needs of a table."""
     predicate = predicates_in(query, VIEWS, time_zone=time_zone)[table]
     return None if predicate is None else render_predicate_sql(predicate, SCHEMA)
@@ -168,8 +168,8 @@ def asked_of(table: str, query: str, time_zone: str = "UTC") -> str | None:
         ("select * from t where left(s, 2) = 'ab'", "s like 'ab%'"),
     ],
 )  # fmt: skip
-def test_conditions_reach_the_table_through_what_lies_between(query: str, expected: str | None) -> None:
-    assert asked_of("t", query) == expected
+def test_predicates_are_pushed_down_through_views_subqueries_and_joins(query: str, expected: str | None) -> None:
+    assert pushed_predicate("t", query) == expected
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_conditions_reach_the_table_through_what_lies_between(query: str, expect
         "select * from t where d < '2026-01-01' + interval '1' day",
     ],
 )
-def test_conditions_do_not_pass_what_looks_at_other_rows(query: str) -> None:
-    assert asked_of("t", query) is None
+def test_predicates_are_not_pushed_through_operators_that_depend_on_other_rows(query: str) -> None:
+    assert pushed_predicate("t", query) is None
 
 
-def test_years_and_days_of_a_time_with_a_zone_count_only_where_the_session_is_in_utc() -> None:
+def test_years_and_days_of_a_time_with_a_zone_are_pushed_down_only_if_the_session_is_in_utc() -> None:
     schema = parse_schema("z timestamp")
     for condition in ("year(z) = 2026", "cast(z as date) = '2026-01-01'", "date_trunc('day', z) = '2026-01-01'"):
         query = f"select * from t where {condition}"
@@ -242,9 +242,7 @@ def test_years_and_days_of_a_time_with_a_zone_count_only_where_the_session_is_in
         ("n = :moment", {"moment": datetime.datetime(2026, 1, 2)}, None),
     ],
 )
-def test_parameters_count_as_the_values_that_come_with_them(
-    condition: str, arguments: Any, expected: str | None
-) -> None:
+def test_parameters_are_pushed_down_as_their_values(condition: str, arguments: Any, expected: str | None) -> None:
     query = f"select * from t where {condition}"
     table = next(iter(parse_query_tables(query, tokenize(query)).tables.values()))
     pushed = PredicatePushdown(lambda _: COLUMNS).on_table(table)

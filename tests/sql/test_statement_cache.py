@@ -3,7 +3,7 @@
 from mangrove.sql.statement_cache import BoundedCache
 
 
-def test_what_was_used_last_is_made_once_and_the_oldest_is_forgotten() -> None:
+def test_the_least_recently_used_entry_is_evicted() -> None:
     made: list[str] = []
     kept: BoundedCache[str] = BoundedCache(2)
 
@@ -18,6 +18,6 @@ def test_what_was_used_last_is_made_once_and_the_oldest_is_forgotten() -> None:
     assert made == ["a", "b", "c", "b"]
 
 
-def test_without_a_key_nothing_is_kept() -> None:
+def test_without_a_key_nothing_is_cached() -> None:
     kept: BoundedCache[int] = BoundedCache(2)
     assert [kept.get_or_create(None, lambda: 1), kept.get_or_create(None, lambda: 2)] == [1, 2]

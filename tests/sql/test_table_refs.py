@@ -9,7 +9,7 @@ def moments(text: str) -> list[int | str | None]:
     return [table_ref.as_of for table_ref in analyze_query(text).table_refs]
 
 
-def test_each_table_of_a_query_has_its_own_moment() -> None:
+def test_each_table_of_a_query_has_its_own_as_of_clause() -> None:
     tables = ["version as of 3 x", "timestamp as of '2026-11-01' y", "version as of 'year-end' z"]
     text = "select * from " + " join ".join(f"a.b {table}" for table in tables)
     assert moments(text) == [3, "2026-11-01", "year-end"]

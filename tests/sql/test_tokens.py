@@ -10,19 +10,19 @@ def words(text: str) -> list[str]:
     return [token.text for token in tokenize(text)[:-1]]
 
 
-def test_comments_are_left_out_and_texts_are_kept_whole() -> None:
+def test_comments_are_skipped_and_string_literals_are_one_token() -> None:
     text = "select 'a;--b' /* one /* two */ */ , `x``y`.z -- the end\n from t"
     assert words(text) == ["select", "'a;--b'", ",", "`x``y`", ".", "z", "from", "t"]
 
 
-def test_every_token_stands_where_it_says() -> None:
+def test_every_token_has_its_text_position() -> None:
     text = "select\n  r'a\\' || X'0f', 1.5e3, .5D /* c */ <=> :name"
     for token in tokenize(text):
         assert text[token.start : token.end] == token.text
 
 
 @pytest.mark.parametrize("text", ["select 'a", "select `a", "select /* a", 'select "a'])
-def test_what_is_never_closed_is_refused_at_its_place(text: str) -> None:
+def test_an_unterminated_token_is_rejected_with_its_position(text: str) -> None:
     with pytest.raises(InvalidInputError, match=r"line 1, column 8: unterminated .*"):
         tokenize(text)
 
@@ -32,7 +32,7 @@ def test_a_dotted_name_has_its_parts_without_backticks() -> None:
     assert (parts, place) == (("a.b", "c`d"), 3)
 
 
-def test_a_text_means_what_spark_takes_it_for() -> None:
+def test_string_literals_are_decoded_as_in_spark() -> None:
     assert [parse_text_literal(token) for token in tokenize(r"'a\'b' r'a\b'")[:-1]] == ["a'b", r"a\b"]
 
 

@@ -49,7 +49,7 @@ def told(query: str) -> str | None:
          "n int, y int"),
     ],
 )  # fmt: skip
-def test_the_columns_of_a_view_are_told_from_its_text(query: str, wanted: str) -> None:
+def test_the_columns_of_a_view_are_inferred_from_its_text(query: str, wanted: str) -> None:
     assert told(query) == wanted
 
 
@@ -72,5 +72,5 @@ def test_the_columns_of_a_view_are_told_from_its_text(query: str, wanted: str) -
         "select x from sales.orders",
     ],
 )
-def test_where_spark_alone_knows_the_columns_of_a_view_nothing_is_told(query: str) -> None:
+def test_columns_of_a_view_that_require_spark_are_not_inferred(query: str) -> None:
     assert told(query) is None

@@ -13,9 +13,7 @@ NAMES = st.sampled_from(["s.a", "s.b", "s.c", "s.d"])
 
 
 @given(st.dictionaries(NAMES, NAMES, min_size=4, max_size=4), NAMES)
-def test_every_walk_through_views_that_read_each_other_ends_with_the_circle_it_is_in(
-    reads: dict[str, str], name: str
-) -> None:
+def test_every_view_cycle_is_detected_and_reported(reads: dict[str, str], name: str) -> None:
     def walk(above: tuple[str, ...], name: str) -> None:
         walk(enter_view(above, name), reads[name])
 
@@ -26,7 +24,7 @@ def test_every_walk_through_views_that_read_each_other_ends_with_the_circle_it_i
     assert all(reads[view] == following for view, following in pairwise(circle))
 
 
-def test_views_that_stand_too_deep_in_each_other_are_not_called_a_circle() -> None:
+def test_too_deeply_nested_views_are_not_reported_as_a_cycle() -> None:
     above: tuple[str, ...] = ()
     for number in range(50):
         above = enter_view(above, f"s.v{number}")

@@ -66,7 +66,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.commit(told)
 
     @rule(start=st.integers(0, SPACE - 1), count=st.integers(1, 80), delete=st.booleans())
-    def change_a_range_at_once(self, start: int, count: int, delete: bool) -> None:
+    def change_a_whole_range(self, start: int, count: int, delete: bool) -> None:
         self.commit([(f"{number % SPACE:04d}", None if delete else "range") for number in range(start, start + count)])
 
     @rule(count=st.integers(1, 30))

@@ -101,7 +101,7 @@ def crash_at_calls(folder: Path, *, unnamed_files: bool) -> int:
     return sum(1 for _ in store.leftovers())
 
 
-def crash_at_moments(folder: Path, chance: random.Random) -> tuple[int, int]:
+def crash_at_random_times(folder: Path, chance: random.Random) -> tuple[int, int]:
     store = LocalStore(parse_root_uri(folder))
     store.put("replaced", OLD)
     deaths = 0
@@ -124,7 +124,7 @@ def main() -> None:
             left = crash_at_calls(folder / str(unnamed_files), unnamed_files=unnamed_files)
             assert left > 0, "no temporary file was left, so nobody was killed at work"
     else:
-        deaths, left = crash_at_moments(folder, random.Random(20261115))
+        deaths, left = crash_at_random_times(folder, random.Random(20261115))
         print(f"{deaths} writers were killed at work and left {left} temporary files")
         assert deaths == MOMENTS, f"only {deaths} of {ROUNDS_MAX} writers were killed before they were done"
 

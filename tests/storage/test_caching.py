@@ -51,7 +51,7 @@ def test_an_immutable_object_is_read_once() -> None:
     assert counted.requests.reads == 1
 
 
-def test_what_was_written_is_remembered_when_it_is_first_read(tmp_path: Path) -> None:
+def test_a_written_object_is_cached_on_its_first_read(tmp_path: Path) -> None:
     counted = CountingStore(MemoryStore())
     store = CachingStore(counted, is_node, 1_000, DiskCache(str(tmp_path), 10_000))
     store.put("node-1", b"1")
@@ -63,7 +63,7 @@ def test_what_was_written_is_remembered_when_it_is_first_read(tmp_path: Path) ->
     assert counted.requests.reads == 3
 
 
-def test_what_a_writer_writes_again_before_it_counts_is_what_everybody_reads(tmp_path: Path) -> None:
+def test_an_object_rewritten_before_its_commit_is_read_in_its_last_state(tmp_path: Path) -> None:
     inner = MemoryStore()
     writer, reader = (CachingStore(inner, is_node, 1_000, DiskCache(str(tmp_path), 10_000)) for _ in range(2))
     writer.put("node-1", b"first")
@@ -72,7 +72,7 @@ def test_what_a_writer_writes_again_before_it_counts_is_what_everybody_reads(tmp
     assert [writer.read("node-1"), reader.read("node-1")] == [b"second"] * 2
 
 
-def test_a_lost_create_is_not_remembered() -> None:
+def test_a_failed_create_is_not_cached() -> None:
     inner = MemoryStore()
     inner.put("node-1", b"winner")
     store = CachingStore(inner, is_node, 1_000)
@@ -80,7 +80,7 @@ def test_a_lost_create_is_not_remembered() -> None:
     assert store.read("node-1") == b"winner"
 
 
-def test_a_mutable_object_is_always_asked_for() -> None:
+def test_a_mutable_object_is_always_requested_from_the_store() -> None:
     inner = MemoryStore()
     store = CachingStore(inner, is_node, 1_000)
     store.put("hint", b"1")
@@ -90,7 +90,7 @@ def test_a_mutable_object_is_always_asked_for() -> None:
     assert store.read_many(["hint"]) == [b"3"]
 
 
-def test_an_object_that_was_not_there_is_asked_for_again() -> None:
+def test_a_missing_object_is_requested_again() -> None:
     inner = MemoryStore()
     store = CachingStore(inner, is_node, 1_000)
     assert store.read_many(["node-1"]) == [None]
@@ -100,7 +100,7 @@ def test_an_object_that_was_not_there_is_asked_for_again() -> None:
     assert store.read("node-1") == b"1"
 
 
-def test_a_deleted_object_is_forgotten(tmp_path: Path) -> None:
+def test_a_deleted_object_is_removed_from_the_cache(tmp_path: Path) -> None:
     store = CachingStore(MemoryStore(), is_node, 1_000, DiskCache(str(tmp_path), 1_000))
     store.put("node-1", b"1")
     assert store.read("node-1") == b"1"
@@ -111,7 +111,7 @@ def test_a_deleted_object_is_forgotten(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), max_size=40))
-def test_memory_stays_within_its_bound_and_answers_stay_right(requested: list[tuple[int, int]]) -> None:
+def test_the_memory_cache_respects_its_limit_and_reads_stay_correct(requested: list[tuple[int, int]]) -> None:
     inner = MemoryStore()
     store = CachingStore(inner, is_node, 100)
     for number, size in requested:
@@ -122,7 +122,7 @@ def test_memory_stays_within_its_bound_and_answers_stay_right(requested: list[tu
         assert store.cached_bytes <= 100
 
 
-def test_what_was_used_last_stays_longest() -> None:
+def test_the_least_recently_used_object_is_evicted_first() -> None:
     counted = CountingStore(MemoryStore())
     store = CachingStore(counted, is_node, 100)
     store.put_many({f"node-{number}": b"x" * 25 for number in range(5)})
@@ -163,7 +163,7 @@ class GatedStore(MemoryStore):
         return super().read_many(paths)
 
 
-def test_those_who_ask_for_the_same_at_once_share_one_read() -> None:
+def test_concurrent_reads_of_an_object_share_one_request() -> None:
     inner = GatedStore()
     inner.put("node-1", b"1")
     inner.put("node-2", b"2")
@@ -181,7 +181,7 @@ def test_those_who_ask_for_the_same_at_once_share_one_read() -> None:
     assert inner.reads == 2
 
 
-def test_a_failed_read_is_told_and_not_remembered() -> None:
+def test_a_failed_read_is_reported_and_not_cached() -> None:
     inner = FaultyStore(MemoryStore(), Faults(seed=1))
     inner.put("node-1", b"1")
     store = CachingStore(inner, is_node, 1_000)
@@ -191,7 +191,7 @@ def test_a_failed_read_is_told_and_not_remembered() -> None:
     assert store.read("node-1") == b"1"
 
 
-def test_the_disk_remembers_between_runs(tmp_path: Path) -> None:
+def test_the_disk_cache_persists_between_runs(tmp_path: Path) -> None:
     inner = MemoryStore()
     inner.put("node-1", b"1")
     CachingStore(inner, is_node, 1_000, DiskCache(str(tmp_path), 10_000)).read("node-1")
@@ -202,7 +202,7 @@ def test_the_disk_remembers_between_runs(tmp_path: Path) -> None:
     assert counted.requests.reads == 0
 
 
-def test_two_stores_do_not_mix_on_one_disk(tmp_path: Path) -> None:
+def test_two_stores_share_a_disk_cache_without_collisions(tmp_path: Path) -> None:
     disk = DiskCache(str(tmp_path), 10_000)
     disk.write("memory://one/", "node-1", b"one")
     assert disk.read("memory://two/", "node-1") is None
@@ -210,7 +210,7 @@ def test_two_stores_do_not_mix_on_one_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "swap"])
-def test_a_damaged_file_is_not_believed(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_cache_file_is_ignored(tmp_path: Path, damage: str) -> None:
     disk = DiskCache(str(tmp_path), 10_000)
     disk.write("memory://one/", "node-1", b"some bytes")
     (file,) = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -226,7 +226,7 @@ def test_a_damaged_file_is_not_believed(tmp_path: Path, damage: str) -> None:
     assert disk.read("memory://one/", "node-1") == b"some bytes"
 
 
-def test_the_disk_stays_within_its_bound(tmp_path: Path) -> None:
+def test_the_disk_cache_respects_its_limit(tmp_path: Path) -> None:
     disk = DiskCache(str(tmp_path), 10_000)
     for number in range(200):
         disk.write("memory://one/", f"node-{number}", bytes([number]) * 200)
@@ -240,7 +240,7 @@ def test_the_disk_stays_within_its_bound(tmp_path: Path) -> None:
     assert disk.read("memory://one/", "node-0") is None
 
 
-def test_a_disk_that_fails_only_means_that_the_store_is_asked(tmp_path: Path) -> None:
+def test_a_failing_disk_cache_falls_back_to_the_store(tmp_path: Path) -> None:
     blocked = tmp_path / "a-file"
     blocked.write_bytes(b"")
     store = CachingStore(MemoryStore(), is_node, 8, DiskCache(str(blocked / "below"), 1_000))
@@ -262,7 +262,7 @@ def test_only_files_of_the_cache_are_counted_and_swept(tmp_path: Path) -> None:
     assert disk.read("memory://one/", "node-49") is not None
 
 
-def test_nobody_else_may_read_what_is_remembered(tmp_path: Path) -> None:
+def test_cache_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     disk = DiskCache(str(tmp_path / "new"), 10_000)
     disk.write("memory://one/", "node-1", b"some bytes")
     assert {path.stat().st_mode & 0o077 for path in tmp_path.rglob("*")} == {0}
@@ -304,7 +304,7 @@ def test_a_range_of_other_columns_reads_only_the_blocks_that_are_missing(tmp_pat
     assert counted.requests.reads == 2
 
 
-def test_a_range_of_an_object_that_is_not_there_says_so_and_blocks_are_forgotten_with_it(tmp_path: Path) -> None:
+def test_a_range_of_a_missing_object_is_not_found_and_its_cached_blocks_are_removed(tmp_path: Path) -> None:
     store = CachingStore(MemoryStore(), is_node, 1_000, DiskCache(str(tmp_path), 10_000_000))
     with pytest.raises(NotFoundError):
         store.read("node-1", 0, 10)
@@ -316,13 +316,13 @@ def test_a_range_of_an_object_that_is_not_there_says_so_and_blocks_are_forgotten
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-class TestAskingStore(StoreContract):
+class TestUncachedStore(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return UncachedStore(CachingStore(MemoryStore(), lambda _: True, 1_000, DiskCache(str(tmp_path), 1_000_000)))
 
 
-def test_the_way_past_a_cache_sees_what_is_there_and_the_cache_learns_it(tmp_path: Path) -> None:
+def test_uncached_reads_bypass_and_update_the_cache(tmp_path: Path) -> None:
     inner = MemoryStore()
     inner.put("node-1", b"damaged")
     inner.put("node-2", b"y" * BLOCK_BYTES * 2)

@@ -47,14 +47,14 @@ def cloud(server: S3Server, pauses: list[float] | None = None, **options: str) -
     return CloudStore(root, build_clients(root, {**server.options, "timeout": "120s", **options}), waited.append)
 
 
-def test_a_create_that_was_applied_but_not_answered_is_won(server: S3Server) -> None:
+def test_a_create_whose_response_was_lost_is_recognized_as_successful(server: S3Server) -> None:
     server.fail_next(Fault("PUT", "lose answer"))
     assert cloud(server).create("a", b"mine") is True
     assert server.objects == {"lake/a": b"mine"}
     assert server.requests == {"PUT": 1, "GET": 1}
 
 
-def test_a_create_that_never_arrived_is_made_again(server: S3Server) -> None:
+def test_a_create_that_never_arrived_is_retried(server: S3Server) -> None:
     server.fail_next(Fault("PUT", "lose request"))
     pauses: list[float] = []
     assert cloud(server, pauses).create("a", b"mine") is True
@@ -62,7 +62,7 @@ def test_a_create_that_never_arrived_is_made_again(server: S3Server) -> None:
     assert len(pauses) == 1
 
 
-def test_a_create_that_timed_out_is_settled_by_reading_it_back(server: S3Server) -> None:
+def test_the_outcome_of_a_timed_out_create_is_determined_by_reading_it_back(server: S3Server) -> None:
     # On a busy machine another request may take longer than that too; no number of requests is claimed.
     server.fail_next(Fault("PUT", "stall"))
     assert cloud(server, timeout="500ms").create("a", b"mine") is True
@@ -72,20 +72,20 @@ def test_a_create_that_timed_out_is_settled_by_reading_it_back(server: S3Server)
     assert server.faults_left == 0
 
 
-def test_a_rival_who_won_while_the_answer_was_lost_is_seen(server: S3Server) -> None:
+def test_a_concurrent_create_that_won_is_detected_despite_a_lost_response(server: S3Server) -> None:
     server.objects["lake/a"] = b"rival"
     server.fail_next(Fault("PUT", "lose answer"))
     assert cloud(server).create("a", b"mine") is False
     assert server.objects == {"lake/a": b"rival"}
 
 
-def test_412_is_lost(server: S3Server) -> None:
+def test_status_412_means_that_the_create_lost(server: S3Server) -> None:
     server.objects["lake/a"] = b"rival"
     assert cloud(server).create("a", b"mine") is False
     assert server.requests["PUT"] == 1
 
 
-def test_409_for_a_free_path_is_asked_again(server: S3Server) -> None:
+def test_status_409_for_a_free_path_is_retried(server: S3Server) -> None:
     server.fail_next(*[Fault("PUT", "refuse", 409, "ConditionalRequestConflict")] * 3)
     pauses: list[float] = []
     assert cloud(server, pauses).create("a", b"mine") is True
@@ -94,27 +94,27 @@ def test_409_for_a_free_path_is_asked_again(server: S3Server) -> None:
     assert len(pauses) == 3
 
 
-def test_409_for_a_path_that_a_rival_took_is_lost(server: S3Server) -> None:
+def test_status_409_for_an_existing_path_means_that_the_create_lost(server: S3Server) -> None:
     server.objects["lake/a"] = b"rival"
     server.fail_next(Fault("PUT", "refuse", 409, "ConditionalRequestConflict"))
     assert cloud(server).create("a", b"mine") is False
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_throttled_create_is_made_again(server: S3Server, status: int) -> None:
+def test_a_throttled_create_is_retried(server: S3Server, status: int) -> None:
     server.fail_next(*[Fault("PUT", "refuse", status, "SlowDown")] * 2)
     assert cloud(server).create("a", b"mine") is True
     assert server.requests["PUT"] == 3
 
 
-def test_a_create_that_is_always_throttled_ends_and_says_that_its_outcome_is_unknown(server: S3Server) -> None:
+def test_a_permanently_throttled_create_ends_with_an_unknown_outcome(server: S3Server) -> None:
     server.fail_next(*[Fault("PUT", "refuse")] * 50)
     with pytest.raises(StorageError, match=r"throttles requests.*unknown whether"):
         cloud(server).create("a", b"mine")
     assert server.requests["PUT"] == 12
 
 
-def test_a_create_whose_outcome_cannot_be_read_says_so(server: S3Server) -> None:
+def test_a_create_whose_outcome_cannot_be_read_is_reported_as_unknown(server: S3Server) -> None:
     server.fail_next(Fault("PUT", "lose answer"), Fault("GET", "refuse", 403, "AccessDenied"))
     with pytest.raises(StorageError, match=r"credentials.*unknown whether"):
         cloud(server).create("a", b"mine")
@@ -139,9 +139,7 @@ def test_throttled_reads_and_puts_are_repeated(server: S3Server, status: int) ->
 
 @pytest.mark.parametrize(("status", "code"), [(400, "RequestTimeout"), (403, "AccessDenied"), (404, "NoSuchKey")])
 @pytest.mark.parametrize("unsorted", ["true", "false"])
-def test_an_error_whose_body_is_truncated_is_not_believed_and_asked_again(
-    server: S3Server, status: int, code: str, unsorted: str
-) -> None:
+def test_an_error_with_a_truncated_body_is_retried(server: S3Server, status: int, code: str, unsorted: str) -> None:
     store = cloud(server, unsorted_listing=unsorted)
     server.fail_next(*[Fault("PUT", "cut refusal", status, code)] * 2)
     store.put("a", b"123")
@@ -174,7 +172,7 @@ def test_a_missing_object_whose_404_is_truncated_is_missing(server: S3Server) ->
     assert server.faults_left == 0
 
 
-def test_a_create_whose_error_is_truncated_is_settled_by_reading_it_back(server: S3Server) -> None:
+def test_the_outcome_of_a_create_with_a_truncated_error_is_determined_by_reading_it_back(server: S3Server) -> None:
     server.fail_next(Fault("PUT", "cut refusal", 404), Fault("GET", "cut answer"), Fault("GET", "cut answer"))
     assert cloud(server).create("a", b"mine") is True
     assert server.requests == {"PUT": 2, "GET": 3}
@@ -195,7 +193,7 @@ def test_a_listing_with_a_truncated_page_is_continued_and_names_each_object_once
     assert server.faults_left == 0
 
 
-def test_answers_that_always_come_truncated_end_in_an_error(server: S3Server) -> None:
+def test_permanently_truncated_responses_end_in_an_error(server: S3Server) -> None:
     store = cloud(server, retries_max="2")
     server.fail_next(*[Fault("GET", "cut refusal", 404)] * 20)
     with pytest.raises(StorageError, match="could not be read"):
@@ -221,7 +219,7 @@ def test_a_stalled_read_is_given_up_and_repeated(server: S3Server) -> None:
     assert server.requests["GET"] >= 2
 
 
-def test_a_put_whose_answer_was_lost_is_repeated(server: S3Server) -> None:
+def test_a_put_whose_response_was_lost_is_retried(server: S3Server) -> None:
     server.fail_next(Fault("PUT", "lose answer"))
     cloud(server).put("a", b"1")
     assert server.requests["PUT"] == 2
@@ -235,7 +233,9 @@ def test_a_put_whose_answer_was_lost_is_repeated(server: S3Server) -> None:
         (404, "NoSuchBucket", "create it"),
     ],
 )
-def test_a_refusal_is_explained_and_not_repeated(server: S3Server, status: int, code: str, remedy: str) -> None:
+def test_an_access_denied_error_is_explained_and_not_retried(
+    server: S3Server, status: int, code: str, remedy: str
+) -> None:
     store = cloud(server)
     asks: dict[str, Callable[[], object]] = {
         "PUT": lambda: store.put("a", b"1"),
@@ -253,7 +253,7 @@ def test_a_refusal_is_explained_and_not_repeated(server: S3Server, status: int, 
     assert server.requests["PUT"] == 2
 
 
-def test_a_bucket_that_is_not_there_is_no_missing_object(server: S3Server) -> None:
+def test_a_missing_bucket_is_not_reported_as_a_missing_object(server: S3Server) -> None:
     store = open_store("s3://other/lake", server.options)
     with pytest.raises(StorageError, match="bucket or container does not exist"):
         store.read("a")
@@ -263,7 +263,7 @@ def test_a_bucket_that_is_not_there_is_no_missing_object(server: S3Server) -> No
         store.create("a", b"")
 
 
-def test_a_lakehouse_in_a_bucket_that_is_not_there_is_told_of_without_inner_names(server: S3Server) -> None:
+def test_the_error_for_a_lakehouse_in_a_missing_bucket_names_no_internals(server: S3Server) -> None:
     with pytest.raises(StorageError) as refused:
         mangrove.open("s3://other/lake", storage_options=server.options)
     said = str(refused.value)
@@ -272,7 +272,7 @@ def test_a_lakehouse_in_a_bucket_that_is_not_there_is_told_of_without_inner_name
     assert "_mangrove_export" not in said
 
 
-def test_no_answer_from_the_server_is_explained() -> None:
+def test_an_unreachable_server_is_explained() -> None:
     # Held, so that no other program can listen there.
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -283,7 +283,7 @@ def test_no_answer_from_the_server_is_explained() -> None:
             store.read("a")
 
 
-def test_an_error_shows_no_signature() -> None:
+def test_an_error_contains_no_signature() -> None:
     error = build_storage_error(
         ValueError("GET http://x/a?sig=SECRET&se=1 failed\nmore SECRET"), "read", "a", "az://c/"
     )
@@ -291,13 +291,13 @@ def test_an_error_shows_no_signature() -> None:
     assert "http://x/a failed" in str(error)
 
 
-def test_an_unknown_or_senseless_option_is_refused(server: S3Server) -> None:
+def test_an_unknown_or_invalid_option_is_rejected(server: S3Server) -> None:
     for wrong in ({"nonsense": "1"}, {"retries_max": "many"}, {"unsorted_listing": "perhaps"}, {"timeout": "soon"}):
         with pytest.raises(InvalidInputError):
             open_store("s3://bucket/lake", {**server.options, **wrong})
 
 
-def test_a_server_that_lists_out_of_order_is_noticed_or_put_in_order(server: S3Server) -> None:
+def test_an_unsorted_listing_is_detected_or_sorted(server: S3Server) -> None:
     server.objects.update({"lake/a": b"", "lake/b": b""})
     server.lists_backwards = True
     with pytest.raises(StorageError, match="unsorted_listing=true"):
@@ -305,7 +305,7 @@ def test_a_server_that_lists_out_of_order_is_noticed_or_put_in_order(server: S3S
     assert list_paths(cloud(server, unsorted_listing="true")) == ["a", "b"]
 
 
-def test_a_prefix_within_a_name_does_not_list_what_comes_before_it(server: S3Server) -> None:
+def test_a_listing_by_prefix_does_not_read_earlier_names(server: S3Server) -> None:
     store = cloud(server, unsorted_listing="false")
     store.put_many({f"0101/{number:04d}": b"" for number in range(1_500)} | {"_1.ipc": b"", "_2.ipc": b""})
     server.requests.clear()
@@ -313,7 +313,7 @@ def test_a_prefix_within_a_name_does_not_list_what_comes_before_it(server: S3Ser
     assert server.requests == {"LIST": 1}
 
 
-def test_many_reads_run_side_by_side() -> None:
+def test_many_reads_run_in_parallel() -> None:
     with S3Server(answers_from=8) as server:
         cloud(server).read_many([f"{number}" for number in range(64)])
         assert 8 <= server.at_once_max <= 32
@@ -353,7 +353,7 @@ def test_keys_and_endpoint_of_the_environment_are_used(server: S3Server, monkeyp
     assert "Credential=from-environment/" in server.last_authorization
 
 
-def test_half_a_profile_gives_no_keys(tmp_path: Path) -> None:
+def test_an_incomplete_profile_provides_no_keys(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[default]\nregion = eu-west-1\nrole_arn = arn:x\naws_secret_access_key = x\n")
     environment = {"HOME": "/nowhere", "AWS_CONFIG_FILE": str(tmp_path / "config")}
     assert load_profile_options(environment) == {"region": "eu-west-1"}

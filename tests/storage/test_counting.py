@@ -40,7 +40,7 @@ def test_a_read_of_a_missing_object_is_counted_too() -> None:
     assert store.requests == StoreRequests(reads=1)
 
 
-def test_a_difference_shows_what_came_between() -> None:
+def test_a_difference_counts_the_requests_in_between() -> None:
     store = CountingStore(MemoryStore())
     store.put("a", b"1")
     before = store.requests

@@ -159,7 +159,7 @@ def test_another_folder_at_the_place_of_the_root_is_never_touched(
     assert tree(tmp_path) == before
 
 
-def test_a_root_that_is_deleted_and_made_again_at_once_is_another_folder(tmp_path: Path) -> None:
+def test_a_recreated_root_is_detected_as_another_folder(tmp_path: Path) -> None:
     store = local(tmp_path / "root")
     store.put("a", b"1")
     for _ in range(20):
@@ -171,7 +171,7 @@ def test_a_root_that_is_deleted_and_made_again_at_once_is_another_folder(tmp_pat
     assert tree(tmp_path) == {"root": None}
 
 
-def test_a_root_that_another_makes_after_it_was_looked_for_is_used(tmp_path: Path) -> None:
+def test_a_root_created_later_by_another_store_is_used(tmp_path: Path) -> None:
     store = local(tmp_path / "root")
     assert list_paths(store) == []
     local(tmp_path / "root").put("a", b"1")
@@ -181,7 +181,7 @@ def test_a_root_that_another_makes_after_it_was_looked_for_is_used(tmp_path: Pat
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only there a process can see what it has open")
-def test_a_store_that_goes_leaves_nothing_open(tmp_path: Path) -> None:
+def test_a_deleted_store_closes_its_root(tmp_path: Path) -> None:
     def on_root() -> int:
         return sum(os.path.realpath(entry) == str(tmp_path) for entry in Path("/proc/self/fd").iterdir())
 
@@ -193,7 +193,7 @@ def test_a_store_that_goes_leaves_nothing_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", REFUSED_PATHS, ids=lambda path: repr(path[:20]))
-def test_a_refused_path_makes_no_file_and_no_folder(tmp_path: Path, path: str) -> None:
+def test_an_invalid_path_creates_no_file_and_no_folder(tmp_path: Path, path: str) -> None:
     store = local(tmp_path / "root")
     for ask in (lambda: store.put(path, b"x"), lambda: store.create(path, b"x"), lambda: store.put_many({path: b"x"})):
         with pytest.raises(InvalidInputError):
@@ -201,7 +201,7 @@ def test_a_refused_path_makes_no_file_and_no_folder(tmp_path: Path, path: str) -
     assert tree(tmp_path) == {}
 
 
-def test_nothing_can_lie_below_an_object(tmp_path: Path) -> None:
+def test_a_path_below_an_object_cannot_be_created(tmp_path: Path) -> None:
     store = local(tmp_path)
     store.put("a", b"1")
     for ask in (lambda: store.put("a/b", b"2"), lambda: store.create("a/b", b"2"), lambda: store.put("a/b/c", b"2")):
@@ -223,7 +223,7 @@ def test_a_folder_cannot_become_an_object(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"a": None, "a/b": b"1"}
 
 
-def test_a_pipe_or_socket_is_no_object(tmp_path: Path) -> None:
+def test_a_pipe_or_socket_is_not_an_object(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     store = local(tmp_path)
     assert not store.exists("pipe")
@@ -232,7 +232,7 @@ def test_a_pipe_or_socket_is_no_object(tmp_path: Path) -> None:
     assert list_paths(store) == []
 
 
-def test_leftovers_are_found_but_not_listed(tmp_path: Path) -> None:
+def test_temporary_files_are_found_but_not_listed(tmp_path: Path) -> None:
     store = local(tmp_path)
     store.put("a/b", b"1")
     left = tmp_path / "a" / ".mangrove-tmp-0011"
@@ -244,7 +244,7 @@ def test_leftovers_are_found_but_not_listed(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"a": None, "a/b": b"1"}
 
 
-def test_only_leftovers_are_deleted_as_leftovers(tmp_path: Path) -> None:
+def test_only_temporary_files_are_deleted_as_temporary(tmp_path: Path) -> None:
     store = local(tmp_path)
     store.put("a/b", b"1")
     with pytest.raises(InvalidInputError, match="not a temporary file"):
@@ -263,7 +263,7 @@ def test_files_that_no_path_can_name_are_not_listed(tmp_path: Path) -> None:
     assert list_paths(store) == ["fine"]
 
 
-def test_a_new_file_has_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
+def test_the_permissions_of_a_new_file_follow_the_umask(tmp_path: Path) -> None:
     store = local(tmp_path)
     before = os.umask(0o027)
     try:
@@ -293,9 +293,7 @@ class Calls:
         return counted
 
 
-def test_a_create_and_a_put_make_no_more_system_calls_than_they_must(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_create_and_put_make_the_minimum_of_system_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = local(tmp_path)
     store.put("warm", b"")
     calls = Calls(monkeypatch)
@@ -356,15 +354,17 @@ def test_a_write_that_fails_leaves_no_temporary_file(
     assert [*store.leftovers()] == []
 
 
-def test_where_unnamed_files_do_not_work_named_ones_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_temporary_files_are_used_if_unnamed_ones_are_unsupported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real_open = os.open
 
-    def refusing_open(path: str, flags: int, *arguments: int, dir_fd: int | None = None) -> int:
+    def failing_open(path: str, flags: int, *arguments: int, dir_fd: int | None = None) -> int:
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")
         return real_open(path, flags, *arguments, dir_fd=dir_fd)
 
-    monkeypatch.setattr(os, "open", refusing_open)
+    monkeypatch.setattr(os, "open", failing_open)
     store = local(tmp_path)
     assert store.create("a", b"1")
     assert not store.create("a", b"2")
@@ -374,11 +374,11 @@ def test_where_unnamed_files_do_not_work_named_ones_are_used(tmp_path: Path, mon
 def test_a_folder_without_rights_gives_a_storage_error_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refusing_open(*arguments: object, **named: object) -> int:
+    def failing_open(*arguments: object, **named: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     store = local(tmp_path)
-    monkeypatch.setattr(os, "open", refusing_open)
+    monkeypatch.setattr(os, "open", failing_open)
     for ask in (lambda: store.read("a"), lambda: store.put("a", b""), lambda: store.size("a"), lambda: [*store.list()]):
         with pytest.raises(StorageError, match="give this user permissions"):
             ask()
@@ -390,14 +390,14 @@ def test_opening_a_store_imports_no_arrow() -> None:
 
 
 @pytest.mark.parametrize("unnamed_files", [True, False])
-def test_thirty_two_threads_leave_one_winner_per_key(tmp_path: Path, unnamed_files: bool) -> None:
+def test_exactly_one_of_32_threads_wins_each_create(tmp_path: Path, unnamed_files: bool) -> None:
     probed = probe_creates(local(tmp_path, unnamed_files=unnamed_files), threads=32, keys=200)
     assert (probed.unfair, probed.misread) == ((), ())
     assert tree(tmp_path) == {}
 
 
 @pytest.mark.slow
-def test_eight_processes_leave_one_winner_per_key(tmp_path: Path) -> None:
+def test_exactly_one_of_8_processes_wins_each_create(tmp_path: Path) -> None:
     probed = race_processes(parse_root_uri(tmp_path).text, {}, processes=8, keys=500)
     assert (probed.unfair, probed.misread) == ((), ())
     assert [*local(tmp_path).leftovers()] == []
@@ -408,7 +408,7 @@ def test_a_writer_killed_at_any_system_call_leaves_nothing_or_the_whole_object(t
 
 
 @pytest.mark.slow
-def test_a_writer_killed_at_random_moments_leaves_nothing_or_the_whole_object(tmp_path: Path) -> None:
+def test_a_writer_killed_at_random_times_leaves_a_complete_object_or_none(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(CRASHES), "moments", str(tmp_path)], check=True, timeout=300)
 
 

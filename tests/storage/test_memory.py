@@ -14,7 +14,7 @@ class TestMemoryStore(StoreContract):
         return MemoryStore()
 
 
-def test_two_openings_of_one_name_see_the_same_objects() -> None:
+def test_memory_stores_of_the_same_name_share_their_objects() -> None:
     open_memory_store("memory://shared-by-name/").put("a", b"1")
     assert open_memory_store("memory://shared-by-name/").read("a") == b"1"
     assert not open_memory_store("memory://another-name/").exists("a")
@@ -26,7 +26,7 @@ def test_times_come_from_the_given_clock() -> None:
     assert [*store.list()] == [ObjectInfo("a", 0, 42)]
 
 
-def test_a_listing_shows_what_was_there_when_it_began() -> None:
+def test_a_listing_returns_the_objects_at_its_start() -> None:
     store = MemoryStore()
     store.put_many({"a": b"", "b": b""})
     listing = store.list()
@@ -35,7 +35,7 @@ def test_a_listing_shows_what_was_there_when_it_began() -> None:
     assert [entry.path for entry in listing] == ["a", "b"]
 
 
-def test_thirty_two_threads_leave_one_winner_per_key() -> None:
+def test_exactly_one_of_32_threads_wins_each_create() -> None:
     assert probe_creates(MemoryStore(), threads=32, keys=200).is_sound
 
 

@@ -8,7 +8,7 @@ from mangrove.storage.local import LocalStore
 from mangrove.storage.opening import open_store
 
 
-def test_a_folder_opens_locally_and_is_made_by_the_first_write_only(tmp_path: Path) -> None:
+def test_a_local_folder_is_created_by_the_first_write(tmp_path: Path) -> None:
     store = open_store(tmp_path / "lake")
     assert isinstance(store, LocalStore)
     assert [*store.list()] == []
@@ -30,7 +30,7 @@ def test_a_cloud_opens_without_a_request(uri: str) -> None:
     assert store.uri == f"{uri}/"
 
 
-def test_an_azure_account_comes_from_the_uri() -> None:
+def test_an_azure_account_is_parsed_from_the_uri() -> None:
     store = open_store("abfss://data@account.dfs.core.windows.net/lake", {"skip_signature": "true"})
     assert store.uri == "abfss://data@account.dfs.core.windows.net/lake/"
 

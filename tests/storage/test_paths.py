@@ -18,7 +18,7 @@ def accepted(path: str) -> bool:
 
 
 @pytest.mark.parametrize("path", REFUSED_PATHS, ids=lambda path: repr(path[:20]))
-def test_a_path_that_names_no_object_is_refused_in_a_short_sentence(path: str) -> None:
+def test_an_invalid_object_path_is_rejected_with_a_short_message(path: str) -> None:
     with pytest.raises(InvalidInputError) as refusal:
         check_path(path)
     assert ";" in str(refusal.value)
@@ -27,7 +27,7 @@ def test_a_path_that_names_no_object_is_refused_in_a_short_sentence(path: str) -
 
 @given(st.text(st.sampled_from("ab./\0é"), max_size=8))
 @example("a/..b/c..")
-def test_an_accepted_path_stays_what_it_is_below_any_root(path: str) -> None:
+def test_an_accepted_path_is_normalized(path: str) -> None:
     if accepted(path):
         assert posixpath.normpath(f"/top/{path}") == f"/top/{path}"
     else:
@@ -40,7 +40,7 @@ def test_every_beginning_of_a_path_is_a_prefix(path: str, length: int) -> None:
         check_prefix(path[:length])
 
 
-def test_the_bounds_are_counted_in_bytes_and_reached() -> None:
+def test_the_path_limits_are_in_bytes() -> None:
     longest = "/".join(["x" * 255] * 4) + "x"
     assert accepted("/".join(["x" * 255] * 4))
     assert len("/".join(["é" * 127] * 4 + ["12345"])) < PATH_BYTES_MAX
@@ -50,6 +50,6 @@ def test_the_bounds_are_counted_in_bytes_and_reached() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["/a", "a//", "a/./b", "../", "\0", "a\\b"])
-def test_a_prefix_that_no_path_starts_with_is_refused(prefix: str) -> None:
+def test_an_impossible_prefix_is_rejected(prefix: str) -> None:
     with pytest.raises(InvalidInputError):
         check_prefix(prefix)

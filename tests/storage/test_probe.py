@@ -34,20 +34,20 @@ class SilentStore(MemoryStore):
 
 
 @pytest.mark.parametrize("store", [ForgivingStore(), SilentStore()])
-def test_a_store_without_exactly_one_winner_is_found_out(store: MemoryStore) -> None:
+def test_the_probe_detects_a_store_without_exactly_one_winner(store: MemoryStore) -> None:
     probed = probe_creates(store, threads=4, keys=5)
     assert len(probed.unfair) == 5
     assert not probed.is_sound
 
 
-def test_a_store_that_keeps_the_losers_bytes_is_found_out() -> None:
+def test_the_probe_detects_a_store_that_keeps_the_bytes_of_a_loser() -> None:
     probed = probe_creates(OverwritingStore(), threads=4, keys=50)
     assert probed.unfair == ()
     assert len(probed.misread) == 50
     assert not probed.is_sound
 
 
-def test_lanes_share_the_keys_out() -> None:
+def test_the_keys_are_distributed_over_the_lanes() -> None:
     assert probe_creates(MemoryStore(), threads=4, keys=50, lanes=3).is_sound
     assert len(probe_creates(ForgivingStore(), threads=4, keys=50, lanes=3).unfair) == 50
 
@@ -61,7 +61,7 @@ def test_a_probe_cleans_up_also_when_the_store_fails() -> None:
     assert list_paths(inner) == []
 
 
-def test_a_race_of_one_is_refused() -> None:
+def test_a_probe_with_too_few_threads_or_keys_is_rejected() -> None:
     with pytest.raises(InvalidInputError):
         probe_creates(MemoryStore(), threads=1, keys=1)
     with pytest.raises(InvalidInputError):

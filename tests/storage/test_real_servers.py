@@ -39,7 +39,7 @@ class TestCloudStoreOnAzurite(StoreContract):
 
 
 @pytest.mark.parametrize("kind", ["seaweedfs_server", "radosgw_server", "azurite_server"])
-def test_an_object_that_goes_up_in_parts_comes_back_whole(request: pytest.FixtureRequest, kind: str) -> None:
+def test_a_multipart_upload_round_trips(request: pytest.FixtureRequest, kind: str) -> None:
     server: RealServer = request.getfixturevalue(kind)
     store = open_store(f"{server.uri}{uuid.uuid4()}", server.options)
     data = bytes(range(256)) * (33 * 4096) + b"end"
@@ -60,7 +60,7 @@ def test_wrong_keys_are_refused_with_a_remedy(request: pytest.FixtureRequest, ki
 
 @pytest.mark.slow
 @on_each_s3_server
-def test_thirty_two_threads_leave_one_winner_per_key(request: pytest.FixtureRequest, kind: str) -> None:
+def test_exactly_one_of_32_threads_wins_each_create(request: pytest.FixtureRequest, kind: str) -> None:
     server: RealServer = request.getfixturevalue(kind)
     store = open_store(f"{server.uri}threads", server.options)
     probed = probe_creates(store, threads=32, keys=40, lanes=20)
@@ -69,7 +69,7 @@ def test_thirty_two_threads_leave_one_winner_per_key(request: pytest.FixtureRequ
 
 @pytest.mark.slow
 @on_each_s3_server
-def test_eight_processes_leave_one_winner_per_key(request: pytest.FixtureRequest, kind: str) -> None:
+def test_exactly_one_of_8_processes_wins_each_create(request: pytest.FixtureRequest, kind: str) -> None:
     server: RealServer = request.getfixturevalue(kind)
     probed = race_processes(f"{server.uri}processes", server.options, processes=8, keys=100)
     # Who wins how often is chance: losers lose time on finding out who won, and one may lead from start to end.

@@ -82,7 +82,9 @@ def test_a_password_in_a_root_is_refused_and_not_repeated() -> None:
     assert "secret" not in str(refusal.value)
 
 
-def test_a_refused_folder_is_shown_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_relative_folder_names_the_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInputError, match=str(tmp_path / "lake")):
         parse_root_uri("./lake")
@@ -94,14 +96,14 @@ def test_a_relative_folder_is_taken_from_the_current_one(tmp_path: Path, monkeyp
     assert parse_root_uri(Path("some/lake")) == parse_root_uri(tmp_path / "some" / "lake")
 
 
-def test_a_folder_is_opened_as_a_shell_means_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_expanded_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for location in ("lake", "./lake", f"../{tmp_path.name}/lake", "~/lake", Path("./lake"), f"{tmp_path}//lake/"):
         assert open_store(location).uri == f"file://{tmp_path}/lake/"
 
 
-def test_a_user_who_is_not_known_is_named() -> None:
+def test_the_error_names_an_unknown_user() -> None:
     with pytest.raises(InvalidInputError, match="nosuchuser"):
         expand_location("~nosuchuser/lake", "/data")
 
@@ -118,7 +120,7 @@ SEGMENTS = st.text(st.characters(exclude_characters="/", exclude_categories=("Cc
 
 
 @given(st.lists(SEGMENTS, min_size=1, max_size=4), st.sampled_from(["s3", "gs", "az", "memory"]))
-def test_every_root_comes_back_from_its_text(segments: list[str], scheme: str) -> None:
+def test_every_root_uri_round_trips(segments: list[str], scheme: str) -> None:
     root = RootUri(scheme, "bucket", "/".join(segments) + "/")
     assert parse_root_uri(root.text) == root
     folder = RootUri("file", "", "/" + "/".join(segments) + "/")
@@ -127,6 +129,6 @@ def test_every_root_comes_back_from_its_text(segments: list[str], scheme: str) -
 
 
 @pytest.mark.parametrize("location", ["file://", "~/lake", "~", None, 5, b"x"])
-def test_what_names_no_folder_is_refused(location: object) -> None:
+def test_an_invalid_root_is_rejected(location: object) -> None:
     with pytest.raises(InvalidInputError):
         parse_root_uri(location)  # type: ignore[arg-type]

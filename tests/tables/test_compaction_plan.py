@@ -54,7 +54,7 @@ def grown(state: TableState, *deltas: object) -> TableState:
     return state
 
 
-def test_large_files_stay_and_small_ones_are_merged() -> None:
+def test_small_files_are_merged_and_large_ones_are_not_rewritten() -> None:
     state = grown(
         table(), build_append_delta([file("large", 0, 9, 90)]), build_append_delta([file("a", 0, 9), file("b", 0, 9)])
     )
@@ -66,7 +66,7 @@ def test_large_files_stay_and_small_ones_are_merged() -> None:
     assert compaction.row_count == 20
 
 
-def test_large_files_that_share_a_range_of_keys_are_written_again() -> None:
+def test_large_files_with_overlapping_key_ranges_are_rewritten() -> None:
     files = [file("a", 0, 10, 90), file("b", 9, 20, 90), file("c", 20, 30, 90)]
     state = grown(table(), *(build_append_delta([one]) for one in files))
     compaction = plan_compaction(state, state.logs[0], 100)
@@ -78,7 +78,7 @@ def test_large_files_that_share_a_range_of_keys_are_written_again() -> None:
     assert compaction.merged.scans == ()
 
 
-def test_a_full_compaction_leaves_no_file() -> None:
+def test_a_full_compaction_rewrites_every_file() -> None:
     state = grown(table(), build_append_delta([file("a", 0, 10, 90)]))
     once = apply_write(state, plan_write({(): plan_compaction(state, state.logs[0], 100, FULL).delta([])}))  # type: ignore[union-attr]
     assert plan_compaction(state, state.logs[0], 100, FULL).row_count == 10  # type: ignore[union-attr]
@@ -112,7 +112,7 @@ def test_bounds_are_for_all_logs_of_a_table_together_and_the_rest_is_counted() -
     assert (whole.files, whole.files_left) == (12, 0)
 
 
-def test_a_log_in_which_nothing_is_written_again_costs_no_bound() -> None:
+def test_a_log_without_rewrites_does_not_count_against_the_bound() -> None:
     state = partitioned(2)
     for number in range(3):
         small, large = file(f"s{number}", 0, 9), file(f"l{number}", 9 * number, 9 * number + 8, 90)
@@ -128,7 +128,7 @@ def test_a_bound_below_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_bounded_compactions_in_any_number_leave_every_row_where_it_was(seed: int) -> None:
+def test_any_number_of_bounded_compactions_preserves_every_row(seed: int) -> None:
     """Files are their own rows here: which (key, writer) pairs are visible must never change."""
     chance = random.Random(seed)
     names = (f"f{number}" for number in itertools.count())
@@ -182,7 +182,7 @@ def test_bounded_compactions_in_any_number_leave_every_row_where_it_was(seed: in
                 assert visible() == before
 
 
-def test_rows_are_clustered_as_the_table_says_else_by_keys() -> None:
+def test_rows_are_clustered_by_the_table_property_or_by_keys() -> None:
     assert resolve_clustering_columns(table()) == (KEY,)
     named = replace(table(), properties={CLUSTER_BY: " b,a "})
     assert resolve_clustering_columns(named) == (SCHEMA.column("b").id, SCHEMA.column("a").id)
@@ -190,7 +190,7 @@ def test_rows_are_clustered_as_the_table_says_else_by_keys() -> None:
         resolve_clustering_columns(replace(table(), properties={CLUSTER_BY: "l"}))
 
 
-def test_a_table_compacts_by_itself_only_when_it_is_told_to_and_due() -> None:
+def test_auto_compaction_runs_only_if_enabled_and_due() -> None:
     state = grown(table(), *(build_append_delta([file(f"f{number}", 0, 9)]) for number in range(3)))
     told = {AUTO_COMPACTION: "true", "compaction.deltas-min": "3", "compaction.bytes-max": "1000"}
     assert is_compaction_due(told, state.logs)

@@ -51,7 +51,7 @@ VERSION = TableVersion(1, parse_schema("id bigint, a string, reflect int"))
         ("string", "white", r"references column 'white'.*in quotes"),
     ],
 )
-def test_what_no_row_could_take_is_refused(type_words: str, default: str, said: str) -> None:
+def test_an_invalid_default_is_rejected(type_words: str, default: str, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         check_defaults(parse_schema(f"a {type_words} default {default}"))
 
@@ -78,11 +78,11 @@ def test_what_no_row_could_take_is_refused(type_words: str, default: str, said: 
         ("array<int>", "array(1)"),
     ],
 )
-def test_what_rows_can_take_or_only_spark_knows_is_accepted(type_words: str, default: str) -> None:
+def test_a_valid_default_or_one_known_only_to_spark_is_accepted(type_words: str, default: str) -> None:
     check_defaults(parse_schema(f"a {type_words} default {default}"))
 
 
-def test_every_way_to_set_a_default_refuses_what_does_not_fit_and_changes_nothing() -> None:
+def test_every_api_rejects_an_invalid_default_and_changes_nothing() -> None:
     lake = mangrove.create("memory://defaults-that-do-not-fit")
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint, a int")
@@ -98,7 +98,7 @@ def test_every_way_to_set_a_default_refuses_what_does_not_fit_and_changes_nothin
     assert lake.version == before
 
 
-def test_a_default_that_only_spark_knows_is_never_taken_for_null() -> None:
+def test_a_default_known_only_to_spark_is_never_replaced_by_null() -> None:
     lake = mangrove.create("memory://defaults-of-spark")
     lake.create_namespace("s")
     table = lake.create_table("s.t", "id bigint, at date default current_date")
@@ -107,7 +107,7 @@ def test_a_default_that_only_spark_knows_is_never_taken_for_null() -> None:
 
 
 @pytest.mark.parametrize("call", ["java_method('A', 'b')", "`reflect`('a', 'b')", "TRY_REFLECT('a','b')"])
-def test_no_check_and_no_default_of_a_table_calls_java(call: str) -> None:
+def test_checks_and_defaults_that_call_java_are_rejected(call: str) -> None:
     version = VERSION
     with pytest.raises(InvalidInputError, match="runs Java code"):
         add_check_constraint(version, "c", f"{call} is null")

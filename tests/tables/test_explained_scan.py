@@ -19,7 +19,7 @@ def file(name: str, low: int, high: int, rows: int = 10) -> DataFile:
     return DataFile(name, 100, rows, statistics=(ColumnStatistics(KEY, null_count=0, minimum=low, maximum=high),))
 
 
-def test_a_plan_says_what_it_opens_compares_and_skips() -> None:
+def test_explain_reports_opened_compared_and_skipped_files() -> None:
     state = TableState("s.t", "t", TableVersion(1, SCHEMA, keys=(KEY,)), logs=(PartitionLog(),))
     for delta in (
         build_append_delta([file("a", 0, 9), file("b", 10, 1009, 1000), file("empty", 0, 0, 0)]),
@@ -35,7 +35,7 @@ def test_a_plan_says_what_it_opens_compares_and_skips() -> None:
     ]
 
 
-def test_rows_that_go_by_their_numbers_are_told_of() -> None:
+def test_explain_reports_position_deletes() -> None:
     state = TableState("s.t", "t", TableVersion(1, SCHEMA), logs=(PartitionLog(),))
     state = apply_write(state, plan_write({(): build_append_delta([file("a", 0, 9)])}))
     numbers = replace(file("p", 0, 0, 1), kind=FileKind.POSITION_DELETES, applies_to="a", statistics=())

@@ -76,7 +76,7 @@ def value(text: str, rows: list[dict[str, Any]] | None = None) -> Any:
         ("ok is not null or null", True),
     ],
 )
-def test_an_expression_means_what_spark_means_by_it(text: str, meaning: object) -> None:
+def test_an_expression_has_the_same_value_as_in_spark(text: str, meaning: object) -> None:
     assert value(text).to_pylist() == [meaning]
 
 
@@ -98,7 +98,7 @@ def test_a_case_evaluates_a_branch_for_the_rows_that_take_it_alone() -> None:
         ("a and ok", "take conditions"),
     ],
 )
-def test_what_can_never_be_meant_is_refused(text: str, words: str) -> None:
+def test_invalid_expressions_are_rejected(text: str, words: str) -> None:
     with pytest.raises(MangroveError, match=words) as caught:
         value(text)
     assert not isinstance(caught.value, RequiresSparkError)
@@ -107,12 +107,12 @@ def test_what_can_never_be_meant_is_refused(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     "text", ["date_add(day, 1)", "a in (select 1)", "cast(w as string)", "a +", "day + 1", "p.x[0]", "s = w", "ts - ts"]
 )
-def test_what_only_spark_may_know_is_left_to_it(text: str) -> None:
+def test_expressions_known_only_to_spark_require_spark(text: str) -> None:
     with pytest.raises(RequiresSparkError):
         value(text)
 
 
-def test_a_field_of_a_struct_is_not_taken_for_a_misspelt_column() -> None:
+def test_a_struct_field_is_not_mistaken_for_a_misspelled_column() -> None:
     schema = parse_schema("id int, st struct<w: int>")
     with pytest.raises(
         InvalidInputError, match=r"'st\.w' is a field of struct 'st'.*upsert rows with the whole struct"

@@ -64,7 +64,7 @@ def applied(deltas: list[Delta]) -> list[LiveFile]:
 
 
 @given(log_deltas)
-def test_the_files_that_count_are_those_that_are_left_when_the_deltas_are_applied(deltas: list[Delta]) -> None:
+def test_live_files_are_those_remaining_after_applying_the_deltas(deltas: list[Delta]) -> None:
     assert list(list_live_files(deltas)) == applied(deltas)
 
 
@@ -83,7 +83,7 @@ class CountedLocation(str):
         return str.__eq__(self, other)
 
 
-def looks_at_rewrites(count: int) -> int:
+def count_rewrite_comparisons(count: int) -> int:
     """Return how often locations are looked at where each of `count` files is rewritten by a delta of its own."""
     files = [replace(file(str(number)), location=CountedLocation(f"data/{number}")) for number in range(count)]
     deltas = [build_append_delta(files)]
@@ -94,8 +94,8 @@ def looks_at_rewrites(count: int) -> int:
     return CountedLocation.times
 
 
-def test_as_many_rewrites_as_files_look_at_each_file_a_few_times() -> None:
-    few, many = looks_at_rewrites(100), looks_at_rewrites(200)
+def test_listing_live_files_after_many_rewrites_is_linear() -> None:
+    few, many = count_rewrite_comparisons(100), count_rewrite_comparisons(200)
     assert few > 0
     assert many <= 3 * few
 
@@ -124,7 +124,7 @@ def numbers_of(count: int, everywhere: tuple[int, ...] = ()) -> int:
     return times
 
 
-def test_as_many_files_of_row_numbers_as_files_of_rows_are_each_found_at_once() -> None:
+def test_finding_position_deletes_of_many_files_is_linear() -> None:
     few, many = numbers_of(100), numbers_of(200)
     assert few > 0
     assert many <= 3 * few

@@ -85,7 +85,7 @@ def values_of(scheme: PartitionScheme, row: dict[int, Any]) -> tuple[Value | Non
 
 
 @given(st.sampled_from(SCHEMES), predicates, st.lists(rows, max_size=20))
-def test_a_row_that_is_meant_lies_in_a_partition_that_is_named_and_may_hold_it(
+def test_partition_pruning_never_excludes_a_matching_row(
     scheme: PartitionScheme, predicate: Predicate, there: list[dict[int, Any]]
 ) -> None:
     named = enumerate_partition_values(scheme, SCHEMA, predicate)
@@ -113,7 +113,7 @@ def test_a_row_that_is_meant_lies_in_a_partition_that_is_named_and_may_hold_it(
         (["n"], f"n in ({', '.join(map(str, range(101)))})", None),
     ],
 )
-def test_partitions_are_named_where_each_field_is_asked_for_few_single_values(
+def test_partition_values_are_enumerated_if_each_field_equals_few_values(
     fields: list[str], where: str, named: list[tuple[Value, ...]] | None
 ) -> None:
     scheme = parse_partition_scheme(fields, SCHEMA)

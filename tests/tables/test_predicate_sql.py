@@ -67,7 +67,7 @@ PREDICATES = st.recursive(
 
 @given(PREDICATES)
 @example(ColumnComparison(4, Operator.EQUAL, decimal.Decimal("99999999999999999999999999995.000000000")))
-def test_a_printed_predicate_parses_back(predicate: Predicate) -> None:
+def test_a_predicate_round_trips_through_sql(predicate: Predicate) -> None:
     assert parse_predicate(render_predicate_sql(predicate, SCHEMA), SCHEMA) == predicate
 
 

@@ -101,7 +101,7 @@ def at(*parts: int) -> datetime.datetime:
         ("years(day) > '9999'", ColumnComparison(5, GREATER, datetime.date(9999, 12, 31))),
     ],
 )
-def test_text_means(text: str, meaning: Predicate) -> None:
+def test_a_predicate_is_parsed(text: str, meaning: Predicate) -> None:
     assert parse_predicate(text, SCHEMA) == meaning
 
 
@@ -135,7 +135,7 @@ def test_text_means(text: str, meaning: Predicate) -> None:
         ("not " * 20_000 + "ok", "nested too deeply"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_its_reason(text: str, complaint: str) -> None:
+def test_an_invalid_predicate_is_rejected_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(MangroveError, match=re.escape(complaint)):
         parse_predicate(text, SCHEMA)
 
@@ -156,6 +156,6 @@ def test_a_list_of_values_is_never_empty() -> None:
 @pytest.mark.parametrize(
     "text", ["1e2 < weight", "100 < weight", "1E+2 < weight", "weight > 1e2", "not (1e2 >= weight)"]
 )
-def test_a_number_with_an_exponent_is_a_number_wherever_it_stands(text: str) -> None:
+def test_a_number_with_an_exponent_is_parsed_anywhere(text: str) -> None:
     column = SCHEMA.column("weight").id
     assert parse_predicate(text, SCHEMA) == ColumnComparison(column, GREATER, 100.0)

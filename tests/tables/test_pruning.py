@@ -102,7 +102,7 @@ def rows() -> st.SearchStrategy[list[dict[str, Any]]]:
     return st.lists(one_row, min_size=1, max_size=4)
 
 
-def facts_about(table: list[dict[str, Any]], column: Column) -> ColumnPruningStats:
+def pruning_stats_of(table: list[dict[str, Any]], column: Column) -> ColumnPruningStats:
     values = [row[column.name] for row in table]
     there = [value for value in values if value is not None]
     numbers = [value for value in there if value == value]
@@ -120,31 +120,29 @@ def matches(predicate: Predicate, table: list[dict[str, Any]], schema: Schema = 
 
 
 @given(rows(), predicates())
-def test_bounds_never_rule_out_a_row_that_is_there(table: list[dict[str, Any]], predicate: Predicate) -> None:
-    facts = {column.id: facts_about(table, column) for column in SCHEMA.columns}
+def test_bounds_never_prune_a_matching_row(table: list[dict[str, Any]], predicate: Predicate) -> None:
+    facts = {column.id: pruning_stats_of(table, column) for column in SCHEMA.columns}
     if matches(predicate, table):
         assert can_match_stats(predicate, facts.__getitem__)
 
 
 @given(rows(), predicates())
-def test_bounds_never_promise_a_match_of_a_row_that_does_not_match(
-    table: list[dict[str, Any]], predicate: Predicate
-) -> None:
-    facts = {column.id: facts_about(table, column) for column in SCHEMA.columns}
+def test_bounds_never_claim_a_match_of_a_non_matching_row(table: list[dict[str, Any]], predicate: Predicate) -> None:
+    facts = {column.id: pruning_stats_of(table, column) for column in SCHEMA.columns}
     if must_match_stats(predicate, facts.__getitem__):
         assert all(evaluate_predicate(predicate, row, SCHEMA) for row in table)
 
 
 @pytest.mark.parametrize("text", ["i >= 1", "i <> 4", "i in (1, 2) or i = 3", "s like 'a%'", "x is null", "not i < 1"])
-def test_bounds_promise_that_all_rows_match(text: str) -> None:
+def test_bounds_prove_that_all_rows_match(text: str) -> None:
     table = [{**dict.fromkeys(VALUES), "i": number, "s": f"a{number}"} for number in (2, 2)]
-    facts = {column.id: facts_about(table, column) for column in SCHEMA.columns}
+    facts = {column.id: pruning_stats_of(table, column) for column in SCHEMA.columns}
     assert must_match_stats(parse_predicate(text, SCHEMA), facts.__getitem__)
     assert not must_match_stats(parse_predicate("d = 1 or d <> 1", SCHEMA), facts.__getitem__)
 
 
 @given(st.data())
-def test_a_partition_value_never_rules_out_a_row_that_is_there(data: st.DataObject) -> None:
+def test_a_partition_value_never_prunes_a_matching_row(data: st.DataObject) -> None:
     name, transform = data.draw(st.sampled_from(TRANSFORMS))
     column = SCHEMA.column(name)
     value = data.draw(st.none() | VALUES[name])
@@ -174,7 +172,7 @@ def test_a_partition_value_never_rules_out_a_row_that_is_there(data: st.DataObje
         "not (i > 0)",
     ],
 )
-def test_bounds_rule_out_what_lies_beyond_them(text: str) -> None:
+def test_bounds_prune_values_outside_them(text: str) -> None:
     facts = {
         1: ColumnPruningStats(1, 3, may_be_null=False, may_be_nan=False),
         2: ColumnPruningStats("ba", "bz", may_be_null=False, may_be_nan=False),
@@ -201,7 +199,7 @@ def test_nan_is_above_every_bound() -> None:
         ("s", Identity(), "a", "s is null"),
     ],
 )
-def test_a_partition_value_rules_out_other_partitions(name: str, transform: Transform, value: Any, text: str) -> None:
+def test_a_partition_value_prunes_other_partitions(name: str, transform: Transform, value: Any, text: str) -> None:
     column = SCHEMA.column(name)
     partition_value = PartitionFieldValue(
         PartitionField(column.id, transform, "p"), column.type, transform_value(transform, column.type, value)

@@ -53,7 +53,7 @@ def deleted_rows(plan: ScanPlan) -> dict[str, list[str]]:
     }
 
 
-def test_a_later_upsert_hides_rows_of_earlier_files_and_not_its_own() -> None:
+def test_an_upsert_deletes_rows_of_earlier_files_but_not_its_own() -> None:
     log = log_of(
         build_append_delta([file("a")]),
         build_upsert_delta([file("b"), file("c")], [1]),
@@ -62,7 +62,7 @@ def test_a_later_upsert_hides_rows_of_earlier_files_and_not_its_own() -> None:
     assert deleted_rows(plan_scan(state_of(log))) == {"a": ["b", "c"], "b": [], "c": [], "d": []}
 
 
-def test_deleted_keys_hide_what_came_before_and_rows_that_stay_are_read() -> None:
+def test_equality_deletes_apply_to_earlier_files_and_the_remaining_rows_are_read() -> None:
     log = log_of(
         build_append_delta([file("a")]),
         build_delete_delta([file("k")], [1], [file("s")]),
@@ -73,7 +73,7 @@ def test_deleted_keys_hide_what_came_before_and_rows_that_stay_are_read() -> Non
     assert [key_file.key_ids for key_file in plan.key_files] == [(1,)]
 
 
-def test_an_overwrite_leaves_nothing_of_what_stood_before() -> None:
+def test_an_overwrite_removes_all_earlier_files() -> None:
     log = log_of(
         build_append_delta([file("a")]),
         build_delete_delta([file("k")], [1]),
@@ -83,7 +83,7 @@ def test_an_overwrite_leaves_nothing_of_what_stood_before() -> None:
     assert deleted_rows(plan_scan(state_of(log))) == {"b": [], "c": []}
 
 
-def test_what_was_added_while_a_compaction_ran_applies_to_its_rows() -> None:
+def test_deltas_added_during_a_compaction_apply_to_its_rows() -> None:
     log = log_of(
         build_append_delta([file("a")]),
         build_upsert_delta([file("b")], [1]),
@@ -103,14 +103,14 @@ def test_an_overwrite_with_nothing_leaves_nothing() -> None:
     assert plan_scan(state_of(log_of(build_append_delta([file("a")]), build_overwrite_delta([])))) == ScanPlan(())
 
 
-def test_keys_out_of_bounds_hide_nothing() -> None:
+def test_equality_deletes_outside_the_bounds_of_a_file_do_not_apply_to_it() -> None:
     log = log_of(
         build_append_delta([file("low", 0, 9), file("high", 10, 19)]), build_upsert_delta([file("u", 12, 30)], [1])
     )
     assert deleted_rows(plan_scan(state_of(log))) == {"low": [], "high": ["u"], "u": []}
 
 
-def test_a_file_that_a_predicate_rules_out_is_skipped_with_its_reason() -> None:
+def test_a_file_pruned_by_a_predicate_is_skipped_with_its_reason() -> None:
     log = log_of(build_append_delta([file("low", 0, 9), file("high", 10, 19), file("none", row_count=0)]))
     plan = plan_scan(state_of(log), parse_predicate("id > 9", SCHEMA))
     assert names(plan) == ["high"]
@@ -120,7 +120,7 @@ def test_a_file_that_a_predicate_rules_out_is_skipped_with_its_reason() -> None:
     ]
 
 
-def test_an_upsert_that_a_predicate_on_other_columns_rules_out_still_hides() -> None:
+def test_an_upsert_pruned_by_a_predicate_on_other_columns_still_deletes() -> None:
     newer = replace(
         file("u"), statistics=(*file("u").statistics, ColumnStatistics(2, null_count=0, minimum="x", maximum="x"))
     )
@@ -128,12 +128,12 @@ def test_an_upsert_that_a_predicate_on_other_columns_rules_out_still_hides() -> 
     assert deleted_rows(plan_scan(state_of(log), parse_predicate("name = 'a'", SCHEMA))) == {"a": ["u"]}
 
 
-def test_keys_that_a_predicate_rules_out_are_not_opened() -> None:
+def test_equality_deletes_pruned_by_a_predicate_are_not_opened() -> None:
     log = log_of(build_append_delta([file("a", 0, 99)]), build_upsert_delta([file("u", 50, 60)], [1]))
     assert deleted_rows(plan_scan(state_of(log), parse_predicate("id < 10", SCHEMA))) == {"a": []}
 
 
-def test_a_column_that_came_after_a_file_is_null_in_it() -> None:
+def test_a_column_added_after_a_file_is_null_in_it() -> None:
     later = replace(SCHEMA, columns=(*SCHEMA.columns, Column(9, "note", Varchar())), schema_id=1, last_column_id=9)
     version = TableVersion(1, later, earlier_schemas=(SCHEMA,), keys=(1,))
     state = TableState("s.t", "table-id", version, logs=(log_of(build_append_delta([file("old")])),))
@@ -141,7 +141,7 @@ def test_a_column_that_came_after_a_file_is_null_in_it() -> None:
     assert names(plan_scan(state, parse_predicate("note is null", later))) == ["old"]
 
 
-def test_partitions_are_ruled_out_by_the_values_of_a_log_or_of_a_file() -> None:
+def test_partitions_are_pruned_by_the_values_of_a_log_or_a_file() -> None:
     scheme = parse_partition_scheme(["name"], SCHEMA, "1")
     predicate = parse_predicate("name = 'x'", SCHEMA)
     version = TableVersion(1, SCHEMA, partition_scheme=scheme)
@@ -158,7 +158,7 @@ def test_partitions_are_ruled_out_by_the_values_of_a_log_or_of_a_file() -> None:
     assert names(plan_scan(in_doubt, predicate)) == ["x", "y"]
 
 
-def test_keys_of_one_log_hide_nothing_in_another() -> None:
+def test_equality_deletes_of_one_log_do_not_apply_to_another() -> None:
     scheme = parse_partition_scheme(["name"], SCHEMA)
     version = TableVersion(1, SCHEMA, keys=(1, 2), partition_scheme=scheme)
     logs = (
@@ -168,7 +168,7 @@ def test_keys_of_one_log_hide_nothing_in_another() -> None:
     assert deleted_rows(plan_scan(TableState("s.t", "id", version, scheme, logs))) == {"a": [], "b": ["u"], "u": []}
 
 
-def test_rows_are_hidden_by_number_in_the_file_that_is_meant_and_by_all_where_none_is_named() -> None:
+def test_position_deletes_apply_to_their_data_file_or_to_all_if_none_is_named() -> None:
     of_one = DataFile("data/p", 1, 1, kind=FileKind.POSITION_DELETES, applies_to="data/a")
     of_any = DataFile("data/q", 1, 1, kind=FileKind.POSITION_DELETES)
     deltas = (
@@ -187,7 +187,7 @@ def test_rows_are_hidden_by_number_in_the_file_that_is_meant_and_by_all_where_no
 
 
 @pytest.mark.parametrize("positions", [[2, 1], [1, 1], [None]])
-def test_a_log_is_in_order(positions: list[int | None]) -> None:
+def test_an_unordered_log_is_rejected(positions: list[int | None]) -> None:
     with pytest.raises(InvalidInputError):
         PartitionLog((), tuple(Delta(DeltaType.APPEND, position=position) for position in positions))
 
@@ -198,7 +198,7 @@ def test_keys_decide_the_partition_only_if_they_hold_its_columns(keys: tuple[int
     assert is_partition_determined_by_keys(keys, PartitionScheme())
 
 
-def test_a_table_whose_keys_cannot_find_rows_says_why() -> None:
+def test_the_reason_why_keys_cannot_find_rows_is_reported() -> None:
     scheme = parse_partition_scheme(["day"], SCHEMA)
     with pytest.raises(InvalidInputError, match="do not determine the partition"):
         TableState("s.t", "id", TableVersion(1, SCHEMA, keys=(1,), partition_scheme=scheme), scheme).checked_keys("x")

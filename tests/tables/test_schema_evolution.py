@@ -60,7 +60,7 @@ def test_columns_inside_structs_change_too() -> None:
 @pytest.mark.parametrize(
     ("name", "type_words"), [("id", "bigint"), ("name", "varchar(6)"), ("name", "string"), ("d", "decimal(38,2)")]
 )
-def test_a_type_may_grow(name: str, type_words: str) -> None:
+def test_a_type_can_be_widened(name: str, type_words: str) -> None:
     version = widen_column(VERSION, [name], type_words)
     assert f"{name} {type_words}" in text_of(version)
     assert widen_column(version, [name], type_words) == version
@@ -81,7 +81,7 @@ def test_a_type_may_grow(name: str, type_words: str) -> None:
         (["tags"], "array<bigint>"),
     ],
 )
-def test_a_type_may_not_become_another(path: list[str], type_words: str) -> None:
+def test_other_type_changes_are_rejected(path: list[str], type_words: str) -> None:
     with pytest.raises(MangroveError, match="is not wider"):
         widen_column(VERSION, path, type_words)
 
@@ -102,7 +102,7 @@ def test_a_column_in_use_stays(path: list[str], reason: str) -> None:
         drop_column(VERSION, path)
 
 
-def test_what_would_break_rows_that_are_there_is_refused() -> None:
+def test_changes_that_invalidate_existing_rows_are_rejected() -> None:
     with pytest.raises(MangroveError, match="make it nullable"):
         add_column(VERSION, ["note"], "string not null")
     with pytest.raises(MangroveError, match="treats them as equal"):

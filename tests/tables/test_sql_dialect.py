@@ -27,14 +27,14 @@ A, B, C = ColumnPath(("a",)), ColumnPath(("b",)), ColumnPath(("c",))
         ("not a = b", UnaryOp("not", BinaryOp("=", A, B))),
     ],
 )
-def test_operators_bind_as_in_spark(text: str, meaning: object) -> None:
+def test_operator_precedence_is_that_of_spark(text: str, meaning: object) -> None:
     assert parse_expression(text) == meaning
 
 
 @pytest.mark.parametrize(
     "word", ["order", "values", "left", "date", "current_date", "select", "`a b`", "map", "interval"]
 )
-def test_words_of_statements_and_types_can_name_columns(word: str) -> None:
+def test_keywords_and_type_names_can_be_column_names(word: str) -> None:
     assert parse_expression(f"{word} > 3") == BinaryOp(">", ColumnPath((word.strip("`"),)), Literal(3))
 
 
@@ -76,13 +76,13 @@ def test_a_call_keeps_the_name_that_is_written_and_a_suffix_of_a_number_is_a_cas
         "a like b",
     ],
 )
-def test_what_sqlglot_would_let_pass_is_refused(text: str) -> None:
+def test_invalid_text_that_sqlglot_accepts_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_expression(text)
 
 
 @pytest.mark.parametrize("text", ["int array", "int[]", "timestamp without time zone", "dec()", "array<int,>", "`int`"])
-def test_what_sqlglot_would_take_for_a_type_is_refused(text: str) -> None:
+def test_text_that_sqlglot_parses_as_a_type_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError):
         parse_type(text)
 
@@ -92,7 +92,7 @@ def test_a_quoted_text_parses_back(text: str) -> None:
     assert parse_expression(quote_text(text)) == Literal(text)
 
 
-def test_a_long_chain_of_conditions_is_no_deep_one() -> None:
+def test_a_long_chain_of_predicates_is_not_deeply_nested() -> None:
     predicate = parse_predicate(" or ".join(f"id = {number}" for number in range(2000)), SCHEMA)
     assert isinstance(predicate, AnyOf)
     assert len(predicate.parts) == 2000

@@ -100,7 +100,7 @@ def test_batches_of_any_size_give_every_unit_once_and_in_order(
 
 
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=40))
-def test_versions_that_differ_are_found_without_looking_at_all_of_a_quiet_time(kinds: list[int]) -> None:
+def test_changed_versions_are_found_without_reading_unchanged_ones(kinds: list[int]) -> None:
     looked: set[int] = set()
     # Each number that is not 0 adds a delta, so no state comes twice.
     counts = [sum(1 for kind in kinds[: place + 1] if kind) for place in range(len(kinds))]
@@ -144,13 +144,13 @@ def test_appended_files_are_new_and_compacted_ones_are_not() -> None:
         TableState("s.t", "table-id", VERSION),
     ],
 )
-def test_whatever_else_a_version_does_is_a_change_that_is_given_as_a_whole(later: TableState) -> None:
+def test_a_version_with_other_changes_is_one_unit(later: TableState) -> None:
     step = plan_step_between(state((1, build_append_delta([file("a")]))), later, 5)
     assert step.is_change
     assert len(step.units) == 1
 
 
-def test_files_fit_as_long_as_keys_and_partitions_stay() -> None:
+def test_files_stay_compatible_until_keys_or_partitions_change() -> None:
     wider = TableVersion(1, parse_schema("id bigint not null, name string, more int"), keys=(1,))
     strict = TableVersion(1, parse_schema("id bigint not null, name string not null"), keys=(1,))
     other = TableVersion(1, parse_schema("id bigint not null, name string"), keys=(2,))
@@ -162,6 +162,6 @@ def test_files_fit_as_long_as_keys_and_partitions_stay() -> None:
 
 
 @pytest.mark.parametrize("given_offset", [{}, {"version": "x"}, {"table": "t", "version": 1, "files": None}])
-def test_an_offset_of_somebody_else_is_refused(given_offset: dict[str, object]) -> None:
+def test_an_offset_of_another_source_is_rejected(given_offset: dict[str, object]) -> None:
     with pytest.raises(FormatError, match="use a new checkpoint"):
         offset_from_json(given_offset)

@@ -30,7 +30,7 @@ def test_files_together_hold_every_row_once(row_count: int, size_bytes: int, fil
     assert len(slices) <= -(-size_bytes // file_size_bytes) or len(slices) <= 1
 
 
-def test_bounds_are_kept_for_keys_first_and_for_nothing_inside_lists() -> None:
+def test_statistics_are_stored_for_keys_first_and_not_inside_lists() -> None:
     wide = ", ".join(f"c{place} int" for place in range(100))
     schema = parse_schema(f"{wide}, k int, place struct<city: string>, tags array<struct<name: string>>")
     paths = [path for path, _ in select_statistics_columns(schema, [schema.column("k").id])]
@@ -40,7 +40,7 @@ def test_bounds_are_kept_for_keys_first_and_for_nothing_inside_lists() -> None:
     assert [path for path, _ in select_statistics_columns(small, [])] == [("k",), ("place", "city")]
 
 
-def test_a_file_notes_its_partition_values_where_the_log_does_not_say_them() -> None:
+def test_a_file_stores_its_partition_values_if_its_log_does_not() -> None:
     schema = parse_schema("a string, b int")
     scheme = parse_partition_scheme(["a"], schema)
     version = TableVersion(1, schema, partition_scheme=scheme)
@@ -82,11 +82,11 @@ def test_a_file_notes_its_partition_values_where_the_log_does_not_say_them() -> 
         ("boolean", "int", False),
     ],
 )
-def test_a_column_accepts_what_can_be_meant_for_it(column: str, given_type: str, is_accepted: bool) -> None:
+def test_a_column_accepts_compatible_types(column: str, given_type: str, is_accepted: bool) -> None:
     assert can_write_type(parse_type(column), parse_type(given_type)) is is_accepted
 
 
-def test_a_refusal_names_every_column_at_fault() -> None:
+def test_the_error_names_every_incompatible_column() -> None:
     schema = parse_schema("id bigint not null, name string, day date not null")
     given_types: dict[str, DataType | None] = {
         "ID": parse_type("string"),

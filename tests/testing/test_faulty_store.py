@@ -30,12 +30,12 @@ def outcomes(faults: Faults) -> list[str]:
 
 
 @given(st.integers(0, 1_000))
-def test_the_same_seed_fails_the_same_way(seed: int) -> None:
+def test_the_same_seed_causes_the_same_faults(seed: int) -> None:
     faults = Faults(seed, before=0.2, after=0.2, lost_answer=0.2, crash=0.01)
     assert outcomes(faults) == outcomes(faults)
 
 
-def test_other_seeds_fail_in_other_ways() -> None:
+def test_different_seeds_cause_different_faults() -> None:
     assert len({tuple(outcomes(Faults(seed, before=0.3))) for seed in range(20)}) == 20
 
 
@@ -70,7 +70,7 @@ def test_every_operation_can_fail() -> None:
             ask()
 
 
-def test_after_a_lost_answer_the_object_may_be_there_or_not() -> None:
+def test_after_a_lost_response_the_object_may_or_may_not_exist() -> None:
     there = set()
     for seed in range(20):
         inner = MemoryStore()
@@ -96,7 +96,7 @@ def test_a_crash_leaves_any_part_of_many_puts_and_ends_the_store() -> None:
 
 
 @pytest.mark.parametrize("kind", ["before", "after", "lost answer"])
-def test_a_planned_fault_meets_its_path_once(kind: FaultKind) -> None:
+def test_a_planned_fault_applies_once_to_its_path(kind: FaultKind) -> None:
     store = FaultyStore(MemoryStore(), Faults(seed=1))
     store.fail_next("create", kind, containing="root")
     assert store.create("node", b"1")
@@ -115,7 +115,7 @@ def test_delays_are_handed_to_the_pause() -> None:
     assert all(0 <= seconds <= 2 for seconds in waited)
 
 
-def test_chances_that_make_no_sense_are_refused() -> None:
+def test_invalid_probabilities_are_rejected() -> None:
     with pytest.raises(InvalidInputError):
         Faults(seed=1, before=-0.1)
     with pytest.raises(InvalidInputError):

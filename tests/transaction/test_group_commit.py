@@ -96,7 +96,7 @@ def files(lake: Lakehouse) -> list[str]:
     return [value.manifest.entries[0].location for _, value in lake.table("n.rows").deltas()]
 
 
-def test_those_who_come_while_one_commits_become_one_version(threads: Threads) -> None:
+def test_transactions_waiting_for_a_commit_become_one_version(threads: Threads) -> None:
     lake = threads.lake
     first = lake.transaction()
     first.create_table("n.first", "id int")
@@ -115,7 +115,7 @@ def test_those_who_come_while_one_commits_become_one_version(threads: Threads) -
     ]
 
 
-def test_each_member_is_told_which_positions_its_deltas_got(threads: Threads) -> None:
+def test_each_member_gets_the_positions_of_its_deltas(threads: Threads) -> None:
     lake = threads.lake
     first = lake.transaction()
     first.add_delta("n.rows", (), delta("first"))
@@ -132,7 +132,7 @@ def test_each_member_is_told_which_positions_its_deltas_got(threads: Threads) ->
     assert got == [[2, 3], [4, 5], [6, 7]]
 
 
-def test_a_member_that_contests_an_earlier_one_is_refused_and_the_others_are_not(threads: Threads) -> None:
+def test_a_member_that_conflicts_with_an_earlier_one_is_rejected_and_the_others_commit(threads: Threads) -> None:
     lake = threads.lake
     first, winner, loser, other = (lake.transaction() for _ in range(4))
     first.create_table("n.first", "id int")
@@ -147,7 +147,7 @@ def test_a_member_that_contests_an_earlier_one_is_refused_and_the_others_are_not
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_members_are_isolated_from_each_other_as_from_anybody(threads: Threads, isolation: Isolation) -> None:
+def test_members_are_isolated_from_each_other_like_other_transactions(threads: Threads, isolation: Isolation) -> None:
     lake = threads.lake
     first, one, two = lake.transaction(), lake.transaction(isolation), lake.transaction(isolation)
     first.create_table("n.first", "id int")
@@ -210,7 +210,7 @@ def test_members_of_a_group_do_not_lose_updates(isolation: Isolation) -> None:
     assert {row["owner"]: row["balance"] for row in table.to_arrow().to_pylist()} == {"a": 101, "b": 101, "c": 1}
 
 
-def test_a_rival_of_one_member_leaves_the_others_alone(threads: Threads) -> None:
+def test_a_concurrent_commit_that_conflicts_with_one_member_does_not_affect_the_others(threads: Threads) -> None:
     lake = threads.lake
     one, two, first = (lake.transaction() for _ in range(3))
     one.alter_table("n.rows", {"by": "one"})
@@ -222,7 +222,7 @@ def test_a_rival_of_one_member_leaves_the_others_alone(threads: Threads) -> None
     assert threads.outcomes["two"] == 5
 
 
-def test_what_changes_namespaces_or_settings_goes_alone(threads: Threads) -> None:
+def test_changes_of_namespaces_or_settings_are_not_grouped(threads: Threads) -> None:
     lake = threads.lake
     first, renaming, setting, plain = (lake.transaction() for _ in range(4))
     first.create_table("n.first", "id int")
@@ -234,9 +234,7 @@ def test_what_changes_namespaces_or_settings_goes_alone(threads: Threads) -> Non
 
 
 @pytest.mark.parametrize("failure", [StorageError("the network is gone"), KeyboardInterrupt()])
-def test_when_the_store_fails_every_member_hears_of_it_and_nobody_hangs(
-    threads: Threads, failure: BaseException
-) -> None:
+def test_a_store_failure_is_reported_to_every_member(threads: Threads, failure: BaseException) -> None:
     lake = threads.lake
     first, *others = (lake.transaction() for _ in range(4))
     first.create_table("n.first", "id int")
@@ -271,7 +269,7 @@ class Interrupted(threading.Condition):
         return super().wait_for(predicate, timeout)
 
 
-def test_what_was_stopped_while_it_waited_for_its_turn_is_never_committed(threads: Threads) -> None:
+def test_a_transaction_interrupted_while_waiting_is_never_committed(threads: Threads) -> None:
     lake = threads.lake
     first, stopped = lake.transaction(), lake.transaction()
     first.create_table("n.first", "id int")
@@ -329,7 +327,7 @@ def test_a_transaction_with_an_older_base_version_is_refused_without_a_create(th
     assert lake.table("n.rows").properties == {"by": "newer"}
 
 
-def test_only_what_stands_on_one_version_goes_together() -> None:
+def test_only_transactions_with_the_same_base_version_are_grouped() -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("n")
     older = lake.transaction()
@@ -341,7 +339,7 @@ def test_only_what_stands_on_one_version_goes_together() -> None:
     assert select_group(requests) == ([requests[0]], [requests[1]])
 
 
-def test_a_partition_that_two_members_make_alike_is_made_once_but_not_behind_the_back_of_who_listed_it() -> None:
+def test_members_that_create_the_same_partition_are_merged_except_one_that_listed_partitions() -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("n")
     lake.create_table("n.rows", "id int")
@@ -363,7 +361,7 @@ def _request(transaction: Transaction) -> GroupCommitRequest:
     return GroupCommitRequest(workspace.snapshot, workspace.changes(transaction.id), transaction.isolation)
 
 
-def test_threads_that_commit_at_once_lose_nothing() -> None:
+def test_concurrent_commits_of_threads_lose_nothing() -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace("n")
     lake.create_table("n.rows", "id int")

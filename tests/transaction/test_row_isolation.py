@@ -273,7 +273,7 @@ def test_no_update_is_lost_at_snapshot_and_nothing_at_serializable(name: str, is
     run_state_machine_as_test(machine, settings=settings(max_examples=10, stateful_step_count=30))
 
 
-def test_at_snapshot_the_same_machine_finds_reads_that_no_longer_hold() -> None:
+def test_the_state_machine_finds_stale_reads_at_snapshot() -> None:
     machine = type("SkewedWriters", (RowWriters,), {"checks_reads": True})
     search = settings(
         max_examples=500, stateful_step_count=40, derandomize=True, database=None, phases=[Phase.generate]

@@ -121,7 +121,7 @@ class SnapshotWriters(Writers):
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_at_serializable_every_commit_is_as_if_it_had_happened_at_once(layout: str) -> None:
+def test_at_serializable_every_commit_is_equivalent_to_serial_execution(layout: str) -> None:
     machine = type("SerializableWriters", (Writers,), {"layout": layout})
     run_state_machine_as_test(machine, settings=settings(stateful_step_count=30))
 

@@ -71,14 +71,14 @@ WORK = SharedWork(
 )
 
 
-def test_all_that_was_staged_comes_back() -> None:
+def test_staged_changes_round_trip() -> None:
     again = decode_work(encode_work(WORK), "here")
     assert again == WORK
     assert encode_work(again) == encode_work(WORK)
 
 
 @given(st.data())
-def test_damage_is_refused_by_name(data: st.DataObject) -> None:
+def test_the_error_for_damage_names_the_shared_transaction(data: st.DataObject) -> None:
     damaged: Any = json.loads(encode_work(WORK))
     at: Any = damaged
     while isinstance(at, dict | list) and at:
@@ -97,7 +97,7 @@ def test_damage_is_refused_by_name(data: st.DataObject) -> None:
         assert decode_work(encode_work(decoded), "again") == decoded
 
 
-def test_a_scan_below_nothing_nameable_is_refused_by_name() -> None:
+def test_a_scan_without_a_valid_parent_is_rejected() -> None:
     damaged: Any = json.loads(encode_work(WORK))
     damaged["scans"][0][1] = []
     with pytest.raises(FormatError, match="shared transaction 'load'"):
@@ -105,6 +105,6 @@ def test_a_scan_below_nothing_nameable_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"7", b"{}", b'{"form": 2}', b"\xff"])
-def test_what_is_no_work_at_all_is_refused(payload: bytes) -> None:
+def test_an_invalid_payload_is_rejected(payload: bytes) -> None:
     with pytest.raises(FormatError, match="shared transaction 'load'"):
         decode_work(payload, "shared transaction 'load'")

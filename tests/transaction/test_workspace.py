@@ -120,7 +120,7 @@ def matches(found: Model, expected: Model) -> bool:
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
 @given(transactions=st.lists(st.lists(statements, max_size=12), max_size=4))
-def test_a_transaction_sees_what_a_dictionary_would_and_commits_just_that(
+def test_a_workspace_reads_and_commits_like_a_dictionary(
     layout: str, transactions: list[list[tuple[str, ...]]]
 ) -> None:
     effects = build_deterministic_effects(MemoryStore())
@@ -159,7 +159,7 @@ def workspace() -> Workspace:
     return Workspace(committed.snapshot)
 
 
-def test_what_falls_through_to_the_version_is_noted_as_read_under_the_versions_own_names(workspace: Workspace) -> None:
+def test_reads_of_the_base_version_are_recorded_under_its_original_names(workspace: Workspace) -> None:
     rename_namespace(workspace, NamespaceLocator("sales"), NamespaceLocator("shop"))
     workspace.reads.clear()
     workspace.scans.clear()
@@ -171,7 +171,7 @@ def test_what_falls_through_to_the_version_is_noted_as_read_under_the_versions_o
     assert workspace.scans == {ObjectRange(Kind.TABLE, NamespaceLocator("sales"), "o")}
 
 
-def test_what_the_transaction_wrote_itself_is_not_noted_as_read(workspace: Workspace) -> None:
+def test_reads_of_own_writes_are_not_recorded(workspace: Workspace) -> None:
     workspace.put(TableLocator("sales", "new"), TableEntry("new-id", "sales-id", "new"))
     assert workspace.get(TableLocator("sales", "new")) is not None
     assert workspace.reads == set()
@@ -194,7 +194,7 @@ def test_a_namespace_of_the_transactions_own_guards_only_the_aliases_of_its_name
     assert workspace.changes("t").guards == {AliasLocator("mine"), AliasLocator("mine|daily")}
 
 
-def test_dropping_a_namespace_guards_all_that_could_come_into_it(workspace: Workspace) -> None:
+def test_dropping_a_namespace_guards_against_new_tables_and_views(workspace: Workspace) -> None:
     drop_namespace(workspace, NamespaceLocator("sales"), cascade=True)
     sales = NamespaceLocator("sales")
     assert {ObjectRange(Kind.TABLE, sales), ObjectRange(Kind.VIEW, sales)} <= workspace.changes("t").guards
@@ -213,7 +213,7 @@ def test_a_refused_statement_leaves_nothing_staged(workspace: Workspace) -> None
 
 
 @given(before=st.lists(statements, max_size=8), after=st.lists(statements, max_size=8))
-def test_what_came_after_a_savepoint_is_as_if_it_had_never_been_once_that_is_restored(
+def test_restoring_a_savepoint_reverts_all_later_changes(
     before: list[tuple[str, ...]], after: list[tuple[str, ...]]
 ) -> None:
     effects = build_deterministic_effects(MemoryStore())

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-ANSWERS_MAX = 10_000
+RESPONSES_MAX = 10_000
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -124,7 +124,7 @@ class Browser:
         if session is not None:
             message["sessionId"] = session
         self._to_browser.write(json.dumps(message).encode() + b"\0")
-        for _ in range(ANSWERS_MAX):
+        for _ in range(RESPONSES_MAX):
             answer = self._next()
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer
@@ -132,7 +132,7 @@ class Browser:
         raise AssertionError(f"no answer to {method}")
 
     def _wait_for(self, event: str) -> None:
-        for _ in range(ANSWERS_MAX):
+        for _ in range(RESPONSES_MAX):
             if event in self._seen:
                 return
             self._next()

@@ -21,7 +21,7 @@ OPEN = Access("127.0.0.1")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "lake.example", ""])
-def test_an_address_that_others_reach_needs_a_token(host: str) -> None:
+def test_a_non_loopback_address_requires_a_token(host: str) -> None:
     with pytest.raises(InvalidInputError, match="--token"):
         Access(host)
     assert Access(host, "right-token-1234").token == "right-token-1234"
@@ -33,7 +33,7 @@ def test_a_loopback_address_needs_none(host: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "  ", "mañana", "two\nlines"])
-def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
+def test_a_token_invalid_in_a_header_is_rejected(token: str) -> None:
     with pytest.raises(InvalidInputError, match="token"):
         Access("127.0.0.1", token)
 
@@ -44,19 +44,19 @@ def test_a_token_that_can_be_found_by_trying_is_refused() -> None:
     assert Access("127.0.0.1", "x" * TOKEN_LENGTH_MIN).token == "x" * TOKEN_LENGTH_MIN
 
 
-def test_the_token_is_not_shown_where_the_access_is_printed() -> None:
+def test_the_token_is_not_printed() -> None:
     assert "right-token-1234" not in repr(GUARDED)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8181", "localhost:8181", "[::1]:8181"])
-def test_this_machine_is_answered_under_its_own_names(host: str) -> None:
+def test_requests_with_a_local_host_name_are_allowed(host: str) -> None:
     assert authorize(OPEN, RequestInfo("/", host=host)) is Verdict.ALLOW
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8181", "127.0.0.1.evil.example", "localhost.evil", None]
 )
-def test_a_name_of_elsewhere_that_points_here_is_not_answered(host: str | None) -> None:
+def test_requests_with_a_foreign_host_name_are_rejected(host: str | None) -> None:
     assert authorize(OPEN, RequestInfo("/", host=host)) is Verdict.BAD_HOST
 
 
@@ -76,13 +76,13 @@ def test_the_cookie_does_not_hold_the_token() -> None:
 
 
 @given(st.text())
-def test_any_other_token_is_a_strangers(token: str) -> None:
+def test_a_wrong_token_is_unauthenticated(token: str) -> None:
     request_info = RequestInfo("/", authorization=f"Bearer {token}", cookies={COOKIE: token})
     wanted = Verdict.ALLOW if token.strip() == "right-token-1234" else Verdict.UNAUTHENTICATED
     assert authorize(GUARDED, request_info) is wanted
 
 
-def test_only_health_and_the_stylesheet_are_open_to_strangers() -> None:
+def test_only_health_and_the_stylesheet_need_no_authentication() -> None:
     for path in ("/healthz", "/readyz", "/static/explorer.css"):
         assert authorize(GUARDED, RequestInfo(path)) is Verdict.ALLOW
     for path in ("/", "/metrics", "/api/", "/healthz/x", "/staticx"):
@@ -90,7 +90,7 @@ def test_only_health_and_the_stylesheet_are_open_to_strangers() -> None:
 
 
 @given(st.text(), st.text())
-def test_the_way_on_from_a_login_stays_on_this_server(path: str, query: str) -> None:
+def test_the_redirect_after_a_login_stays_on_this_server(path: str, query: str) -> None:
     address = strip_token(path, query)
     assert address.startswith("/")
     assert address[1:2] not in ("/", "\\")

@@ -78,7 +78,7 @@ def test_deltas_are_listed_page_by_page_in_their_order(large: Lakehouse) -> None
         assert positions == [str(number) for number in range(1, DAYS + 1)]
 
 
-def test_the_drawing_shows_a_few_hundred_nodes_and_says_what_it_leaves_out(large: Lakehouse) -> None:
+def test_the_tree_drawing_is_limited_and_reports_omitted_nodes(large: Lakehouse) -> None:
     with visitor(large) as client:
         facts = client.get("/api/tree").json()
         drawn = [node for level in facts["levels"] for node in level["nodes"]]
@@ -92,7 +92,7 @@ def test_the_drawing_shows_a_few_hundred_nodes_and_says_what_it_leaves_out(large
             assert client.get(f"/api/tree?node={node['way']}").json()["node"]["way"] == node["way"]
 
 
-def test_a_difference_shows_the_first_changes_and_says_that_there_are_more(large: Lakehouse) -> None:
+def test_a_diff_page_lists_the_first_changes_and_reports_that_more_exist(large: Lakehouse) -> None:
     with visitor(large) as client:
         answer = client.get("/api/history/2").json()
         assert answer["has_more"] is True
@@ -100,7 +100,7 @@ def test_a_difference_shows_the_first_changes_and_says_that_there_are_more(large
         assert "There is more: the first 300 changes are shown" in client.get("/history/2").text
 
 
-def test_counting_stops_at_its_bound_and_says_so(large: Lakehouse) -> None:
+def test_counting_stops_at_its_limit_and_reports_it(large: Lakehouse) -> None:
     assert isinstance(large.metastore, VersionComparer)
     whole = count_objects(large.metastore, large.metastore.latest())
     assert (whole.tables, whole.deltas, whole.is_complete) == (TABLES + 1, 2 * DAYS, True)
@@ -108,7 +108,7 @@ def test_counting_stops_at_its_bound_and_says_so(large: Lakehouse) -> None:
     assert (part.tables, part.deltas, part.is_complete) == (50, 50, False)
 
 
-def test_growth_goes_back_as_far_as_its_bound_allows(large: Lakehouse) -> None:
+def test_the_growth_chart_is_limited_to_recent_versions(large: Lakehouse) -> None:
     with visitor(large) as client:
         points = client.get("/api/storage").json()["growth"]
         assert [point["deltas"] for point in points][-2:] == [0, 2 * DAYS]

@@ -88,7 +88,7 @@ def app(lake: Lakehouse) -> object:
     return build_app(lake, Access("127.0.0.1"))
 
 
-def test_three_hundred_half_sent_requests_keep_nobody_out(app: object) -> None:
+def test_three_hundred_half_sent_requests_do_not_block_others(app: object) -> None:
     limits = ConnectionLimits(headers_seconds=LONG_SECONDS)
     with serving(app, limits) as port, ExitStack() as stack:
         half_sent = [stack.enter_context(connect(port)) for _ in range(300)]
@@ -100,7 +100,7 @@ def test_three_hundred_half_sent_requests_keep_nobody_out(app: object) -> None:
         assert all(is_closed(one) for one in half_sent[: 300 - limits.per_peer_max])
 
 
-def test_half_sent_headers_are_closed_when_their_time_is_over(app: object) -> None:
+def test_half_sent_headers_are_closed_after_their_timeout(app: object) -> None:
     with serving(app, ConnectionLimits(headers_seconds=0.05)) as port, ExitStack() as stack:
         half_sent = [stack.enter_context(connect(port)) for _ in range(20)]
         for one in half_sent:
@@ -109,7 +109,7 @@ def test_half_sent_headers_are_closed_when_their_time_is_over(app: object) -> No
         assert all(is_closed(one) for one in half_sent)
 
 
-def test_a_byte_now_and_then_gives_no_more_time(app: object) -> None:
+def test_slow_bytes_do_not_extend_the_timeout(app: object) -> None:
     with serving(app, ConnectionLimits(headers_seconds=0.2)) as port, connect(port) as peer:
         with _gone_is_fine():
             peer.sendall(HALF)
@@ -176,14 +176,14 @@ class Talkative(Slow):
         self.ended.release()
 
 
-def test_an_answer_that_nobody_takes_is_given_up() -> None:
+def test_an_unread_response_is_aborted() -> None:
     app = Talkative()
     with serving(app, ConnectionLimits(stalled_seconds=0.2)) as port, connect(port) as peer:
         peer.sendall(WHOLE)
         assert app.ended.acquire(timeout=LONG_SECONDS)
 
 
-def test_half_sent_bodies_keep_nobody_out() -> None:
+def test_half_sent_bodies_do_not_block_others() -> None:
     app = Reading()
     limits = ConnectionLimits(2, 2, headers_seconds=LONG_SECONDS, body_seconds=LONG_SECONDS)
     with serving(app, limits) as port, connect(port) as first, connect(port) as second:
@@ -193,7 +193,7 @@ def test_half_sent_bodies_keep_nobody_out() -> None:
         assert health(port) == 200
 
 
-def test_half_sent_bodies_that_are_answered_already_keep_nobody_out(app: object) -> None:
+def test_half_sent_bodies_of_answered_requests_do_not_block_others(app: object) -> None:
     limits = ConnectionLimits(2, 2, headers_seconds=LONG_SECONDS, body_seconds=LONG_SECONDS)
     with serving(app, limits) as port, connect(port) as first, connect(port) as second:
         for half_sent in (first, second):
@@ -202,7 +202,7 @@ def test_half_sent_bodies_that_are_answered_already_keep_nobody_out(app: object)
         assert health(port) == 200
 
 
-def test_answers_that_nobody_takes_keep_nobody_out() -> None:
+def test_unread_responses_do_not_block_others() -> None:
     app = Talkative()
     limits = ConnectionLimits(1, stalled_seconds=LONG_SECONDS, stalled_grace_seconds=0.0)
     with serving(app, limits) as port, connect(port) as peer:
@@ -212,7 +212,7 @@ def test_answers_that_nobody_takes_keep_nobody_out() -> None:
         assert any(health(port) == 200 for _ in range(1_000))
 
 
-def test_a_request_that_is_being_answered_is_never_closed_for_another() -> None:
+def test_a_request_in_progress_is_never_closed_for_another() -> None:
     app = Slow()
     limits = ConnectionLimits(per_peer_max=2, headers_seconds=LONG_SECONDS)
     with serving(app, limits) as port, connect(port) as first, connect(port) as second:
@@ -225,7 +225,7 @@ def test_a_request_that_is_being_answered_is_never_closed_for_another() -> None:
 
 
 @pytest.mark.skipif(not others_at_loopback(), reason="this machine has one loopback address")
-def test_one_peer_takes_no_place_of_another() -> None:
+def test_one_peer_cannot_use_the_connections_of_another() -> None:
     app = Slow()
     limits = ConnectionLimits(per_peer_max=3, total_max=3, headers_seconds=LONG_SECONDS)
     with serving(app, limits) as port, connect(port, "127.0.0.2") as other, ExitStack() as stack:
@@ -240,7 +240,7 @@ def test_peers_are_addresses_and_networks() -> None:
     assert peer_of("testclient") == "testclient"
 
 
-def test_a_greater_limit_for_each_peer_is_one_in_all_too() -> None:
+def test_a_larger_limit_per_peer_raises_the_total_limit() -> None:
     assert limits_of(None) == ConnectionLimits()
     assert limits_of(5) == ConnectionLimits(5)
     assert limits_of(10_000) == ConnectionLimits(10_000, 10_000)
@@ -261,7 +261,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return Certificate(str(made), str(key))
 
 
-def test_with_a_certificate_it_speaks_https(app: object, certificate: Certificate) -> None:
+def test_with_a_certificate_the_server_uses_https(app: object, certificate: Certificate) -> None:
     trusting = ssl.create_default_context(cafile=certificate.certificate_path)
     with serving(app, ConnectionLimits(), certificate) as port:
         client = http.client.HTTPSConnection("127.0.0.1", port, timeout=LONG_SECONDS, context=trusting)
@@ -287,14 +287,14 @@ def test_handshakes_that_are_not_completed_count_as_connections(app: object, cer
         client.close()
 
 
-def test_what_does_not_speak_tls_is_closed(app: object, certificate: Certificate) -> None:
+def test_connections_without_tls_are_closed(app: object, certificate: Certificate) -> None:
     with serving(app, ConnectionLimits(headers_seconds=LONG_SECONDS), certificate) as port, connect(port) as peer:
         peer.sendall(WHOLE)
         while peer.recv(65_536):
             pass
 
 
-def test_files_that_are_no_certificate_are_refused(certificate: Certificate, tmp_path: Path) -> None:
+def test_invalid_certificate_files_are_rejected(certificate: Certificate, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="must be given together"):
         certificate_of(certificate.certificate_path, None)
     with pytest.raises(InvalidInputError, match="cannot be used"):

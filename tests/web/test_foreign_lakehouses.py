@@ -14,7 +14,7 @@ PAGES_MAX = 60
 
 
 @pytest.mark.parametrize("name", ["deltacat-2", "olympia-java", "trinitylake-java"])
-def test_every_page_that_a_visitor_comes_to_can_be_shown(name: str) -> None:
+def test_every_linked_page_can_be_displayed(name: str) -> None:
     waiting = ["/", "/tree", "/storage", "/history", "/namespaces"]
     seen: set[str] = set()
     with visitor(mangrove.open(FIXTURES / name)) as client:

@@ -56,7 +56,7 @@ def follow(client: TestClient, page: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", [HOSTILE, "...", "a.b", "`", "``.`", "?version=1", "#", "&amp;", "名前", "a;b"])
-def test_a_hostile_name_is_text_on_every_page_and_its_links_work(name: str) -> None:
+def test_a_hostile_name_is_escaped_on_every_page_and_its_links_work(name: str) -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     lake.create_namespace(NamespaceLocator(name), description=HOSTILE_TEXT, properties={HOSTILE_TEXT: HOSTILE_TEXT})
     column = f"`{HOSTILE_TEXT.replace('`', '')}` string comment 'x'"
@@ -79,7 +79,7 @@ def test_a_hostile_name_is_text_on_every_page_and_its_links_work(name: str) -> N
 @pytest.mark.parametrize(
     "where", ["/?version=", "/history?before=", "/tree?node=", "/namespaces?prefix=", "/tables/", "/x"]
 )
-def test_what_an_address_says_comes_back_as_text(client: TestClient, where: str) -> None:
+def test_text_of_the_url_is_escaped_in_responses(client: TestClient, where: str) -> None:
     for hostile in ("%3Cscript%3Ealert(1)%3C%2Fscript%3E", "%22%3E%3Cimg%20src%3Dx%3E", "%00", "%ff", "%E2%80%AE"):
         answer = client.get(where + hostile)
         assert answer.status_code in (200, 400, 404), answer.text
@@ -87,7 +87,7 @@ def test_what_an_address_says_comes_back_as_text(client: TestClient, where: str)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\r\0")), st.text())
-def test_text_and_attributes_come_out_of_a_parser_as_they_went_in(text: str, attribute: str) -> None:
+def test_text_and_attributes_round_trip_through_an_html_parser(text: str, attribute: str) -> None:
     template = build_environment().from_string('<p title="{{ attribute }}">{{ text }}</p>')
     page = template.render(text=text, attribute=attribute.replace("\r", "").replace("\0", ""))
     found = read(page)
@@ -97,7 +97,7 @@ def test_text_and_attributes_come_out_of_a_parser_as_they_went_in(text: str, att
 
 
 @given(names())
-def test_a_link_to_a_name_is_one_step_that_no_browser_shortens(name: str) -> None:
+def test_a_link_to_a_name_is_one_path_segment_that_browsers_do_not_normalize(name: str) -> None:
     path = Links().table(TableLocator(name, name))
     steps = path.split("/")
     assert len(steps) == 3
@@ -119,7 +119,7 @@ ALLOWED_LINK = re.compile(r'"(?:\{\{[^{}]* \| local \}\}|\{\{ STATIC \}\}/[a-z.]
 OWN_SCRIPT = '<script type="module" src="{{ STATIC }}/editor.js"></script>'
 
 
-def refused_markup(template: str) -> list[str]:
+def rejected_markup(template: str) -> list[str]:
     """Return what a template may not have: inline scripts and styles, unescaped values and unchecked links."""
     template = template.replace(OWN_SCRIPT, "")
     links = [link for link in LINK.findall(template) if not ALLOWED_LINK.fullmatch(link)]
@@ -128,30 +128,30 @@ def refused_markup(template: str) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted(TEMPLATES_FOLDER.iterdir()), ids=lambda path: path.name)
 def test_no_template_runs_something_or_links_without_a_check(path: Path) -> None:
-    assert refused_markup(path.read_text("utf-8")) == []
+    assert rejected_markup(path.read_text("utf-8")) == []
 
 
 @pytest.mark.parametrize("tag", ["script", "SCRIPT", "style", "iframe", "object", "foreignObject"])
 def test_an_element_that_runs_something_is_refused_in_a_template(tag: str) -> None:
-    assert refused_markup(f"<p><{tag} class='x'></p>")
+    assert rejected_markup(f"<p><{tag} class='x'></p>")
 
 
 @pytest.mark.parametrize(
     "attribute", ['onclick="x"', 'onLoad="x"', 'style="x"', "title={{ x }}", 'href="{{ x }}"', "href=/x", 'src="//x"']
 )
 def test_an_attribute_that_runs_something_is_refused_in_a_template(attribute: str) -> None:
-    assert refused_markup(f"<p {attribute}>")
+    assert rejected_markup(f"<p {attribute}>")
 
 
 @pytest.mark.parametrize("text", ["{{ x | safe }}", "{{ x|safe }}", "{% autoescape false %}"])
 def test_text_as_markup_is_refused_in_a_template(text: str) -> None:
-    assert refused_markup(f"<p>{text}</p>")
+    assert rejected_markup(f"<p>{text}</p>")
 
 
 @pytest.mark.parametrize(
     "address", ["javascript:alert(1)", "//evil.example", "/\\evil.example", "https://x", "data:,x", ""]
 )
-def test_a_link_that_leaves_the_explorer_cannot_be_made(address: str) -> None:
+def test_a_link_outside_the_explorer_is_rejected(address: str) -> None:
     with pytest.raises(ValueError, match="leads out"):
         check_local_url(address)
     with pytest.raises(ValueError, match="leads out"):
@@ -163,5 +163,5 @@ def test_an_undefined_name_in_a_template_is_an_error() -> None:
         build_environment().from_string("{{ nothing }}").render()
 
 
-def test_half_a_character_does_not_break_a_page() -> None:
+def test_a_lone_surrogate_does_not_break_a_page() -> None:
     assert b"<h1>?</h1>" in render_message_page("\ud800", "")

@@ -77,7 +77,7 @@ def test_the_command_serves_pages_until_it_is_stopped(uri: str) -> None:
         assert fetched(address, Host="evil.example")[0] == 421
 
 
-def test_ctrl_c_stops_the_command_without_a_complaint(uri: str) -> None:
+def test_ctrl_c_stops_the_command_without_an_error_message(uri: str) -> None:
     command = [sys.executable, "-m", "mangrove.server", uri, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -89,7 +89,7 @@ def test_ctrl_c_stops_the_command_without_a_complaint(uri: str) -> None:
         assert (process.returncode, complaints) == (0, "")
 
 
-def test_the_command_asks_for_the_token_that_it_was_given(uri: str) -> None:
+def test_the_command_requires_its_token(uri: str) -> None:
     with serving(uri, "--token", "right-token-1234") as address:
         assert fetched(f"{address}/")[0] == 401
         assert fetched(f"{address}/", Authorization="Bearer right-token-1234")[0] == 200
@@ -120,7 +120,7 @@ def test_the_command_refuses_in_a_sentence(
 
 
 @pytest.mark.skipif(browser_path() is None, reason="no chromium is installed")
-def test_a_browser_shows_each_page_without_a_complaint_and_within_a_narrow_window(uri: str) -> None:
+def test_a_browser_displays_each_page_without_errors_in_a_narrow_window(uri: str) -> None:
     with serving(uri) as address, open_browser() as browser:
         for page in PAGES:
             for width, is_dark in ((1200, False), (NARROW_PIXELS, True)):

@@ -79,7 +79,7 @@ def test_a_search_keeps_to_the_version_of_the_page(shop: Lakehouse, reader: Test
     assert "shop.later" not in get(reader, f"/search?text=later&version={version}")
 
 
-def test_the_lineage_shows_what_views_read_and_tables_name_their_views(shop: Lakehouse, reader: TestClient) -> None:
+def test_the_lineage_lists_dependencies_of_views_and_views_of_tables(shop: Lakehouse, reader: TestClient) -> None:
     shop.create_view("shop.cheapest", "select min(id) from shop.cheap", reads=["shop.cheap", "other.shop.orders"])
     nodes = {node["name"]: node["level"] for node in reader.get("/api/lineage").json()["nodes"]}
     assert nodes == {"shop.orders": 0, "other.shop.orders": 0, "shop.cheap": 1, "shop.cheapest": 2}

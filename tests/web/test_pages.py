@@ -50,7 +50,7 @@ def pages(lake: Lakehouse) -> list[str]:
     ]  # fmt: skip
 
 
-def test_the_overview_counts_what_there_is_and_shows_the_last_commits(client: TestClient) -> None:
+def test_the_overview_counts_objects_and_lists_the_last_commits(client: TestClient) -> None:
     page = get(client, "/")
     assert "Shop" in page
     for told in (
@@ -86,13 +86,13 @@ def test_namespaces_are_listed_and_narrowed_by_a_prefix(lake: Lakehouse, client:
     assert "archive" not in get(client, "/namespaces?prefix=sa")
 
 
-def test_a_namespace_shows_its_tables_views_and_properties(client: TestClient) -> None:
+def test_the_page_of_a_namespace_lists_its_tables_views_and_properties(client: TestClient) -> None:
     page = get(client, "/namespaces/sales")
     for told in ("orders managed MANGROVE One row for each order", "outside external PARQUET", "daily", "owner ana"):
         assert told in page
 
 
-def test_a_table_shows_columns_with_ids_types_and_statistics(client: TestClient) -> None:
+def test_the_page_of_a_table_lists_columns_with_ids_types_and_statistics(client: TestClient) -> None:
     page = get(client, "/tables/sales.orders")
     assert "key id 1 bigint not null 10 24" in page
     assert "customer 2 string 2 ana zoe who" in page
@@ -132,7 +132,7 @@ def test_the_page_of_a_table_lists_its_versions_and_streams_and_shows_each_versi
         assert "has no schema" not in page
 
 
-def test_the_canonical_string_of_a_table_version_leads_to_its_page_and_back(lake: Lakehouse) -> None:
+def test_the_page_of_a_table_version_is_found_by_its_canonical_string(lake: Lakehouse) -> None:
     made = lake.table(ORDERS).create_version("id bigint", keys=["id"], partition_by=[], sort_by=[])
     staged = made.create_stream("reload")
     with lake.transaction() as transaction:
@@ -155,14 +155,16 @@ def test_the_canonical_string_of_a_table_version_leads_to_its_page_and_back(lake
                 assert canonical in get(client, address)
 
 
-def test_a_table_that_others_keep_shows_where_it_lies(client: TestClient) -> None:
+def test_the_page_of_an_external_table_displays_its_location(client: TestClient) -> None:
     page = get(client, "/tables/sales.outside")
     assert "external" in page
     assert "s3://other/folder/" in page
     assert "Partitions" not in page
 
 
-def test_a_partition_shows_its_deltas_and_a_delta_its_files(lake: Lakehouse, client: TestClient) -> None:
+def test_the_page_of_a_partition_lists_its_deltas_and_that_of_a_delta_its_files(
+    lake: Lakehouse, client: TestClient
+) -> None:
     address = partition_address(lake, 1)
     assert "1 append 1 5 500 bytes loader 2" in get(client, address)
     page = get(client, f"{address}/deltas/1")
@@ -186,7 +188,7 @@ def test_an_object_is_found_by_its_alias_and_by_its_canonical_string(lake: Lakeh
     assert client.get("/objects?name=sales%7Cmissing%7C1").status_code == 404
 
 
-def test_a_view_shows_its_query_and_leads_to_what_it_reads(client: TestClient) -> None:
+def test_the_page_of_a_view_displays_its_query_and_links_to_its_tables(client: TestClient) -> None:
     assert "select day from sales.orders" in get(client, "/views/sales.daily")
     assert 'href="/tables/sales.orders"' in client.get("/views/sales.daily").text
 
@@ -205,7 +207,7 @@ def test_the_history_is_paged(lake: Lakehouse, client: TestClient) -> None:
     assert "Version 0 create lakehouse" in second
 
 
-def test_a_version_shows_what_it_changed(client: TestClient) -> None:
+def test_the_page_of_a_version_lists_its_changes(client: TestClient) -> None:
     page = get(client, "/history/8")
     assert "What changed from version 7 to version 8" in page
     assert "changed table sales.orders properties.retention 3 years → 5 years" in page
@@ -214,7 +216,7 @@ def test_a_version_shows_what_it_changed(client: TestClient) -> None:
     )
 
 
-def test_a_rename_is_shown_as_one_and_not_as_a_loss(client: TestClient) -> None:
+def test_a_rename_is_displayed_as_a_rename_and_not_as_a_drop(client: TestClient) -> None:
     page = get(client, "/history/7")
     assert "1 object: 1 renamed" in page
     assert "renamed table sales.elsewhere to sales.outside" in page
@@ -238,7 +240,7 @@ def test_the_oldest_version_has_nothing_before_it(client: TestClient) -> None:
     assert "the oldest version that is kept" in get(client, "/history/0")
 
 
-def test_the_tree_shows_each_node_and_what_it_holds(client: TestClient) -> None:
+def test_the_tree_page_lists_each_node_and_its_content(client: TestClient) -> None:
     page = client.get("/tree").text
     assert re.search(r"Root: \d of 3 keys, \d of 4 messages", page)
     assert "Node 0: " in page
@@ -250,13 +252,13 @@ def test_the_tree_shows_each_node_and_what_it_holds(client: TestClient) -> None:
     assert held <= set(re.findall(r"<td>([^<]*)</td>", client.get("/tree?node=0").text))
 
 
-def test_the_tree_page_says_so_where_there_is_no_tree() -> None:
+def test_the_tree_page_reports_that_another_layout_has_no_tree() -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()), layout="deltacat")
     with visitor(lake) as client:
         assert "has no tree to draw" in get(client, "/tree")
 
 
-def test_files_are_told_apart_by_kind_and_growth_is_plotted(lake: Lakehouse, client: TestClient) -> None:
+def test_files_are_grouped_by_kind_and_growth_is_plotted(lake: Lakehouse, client: TestClient) -> None:
     lake.effects.store.put("data/load-1.parquet", b"x" * 500)
     page = get(client, "/storage")
     assert "version roots 9" in page
@@ -268,7 +270,7 @@ def test_files_are_told_apart_by_kind_and_growth_is_plotted(lake: Lakehouse, cli
 
 
 @pytest.mark.parametrize("way", ["number", "time", "export"])
-def test_every_page_can_be_seen_as_of_a_version_a_time_or_an_export(way: str) -> None:
+def test_every_page_supports_time_travel_by_version_time_or_export(way: str) -> None:
     settings = LakehouseSettings("Shop", exported_snapshots={"year-end": "memory://elsewhere/#version=4"})
     lake = filled(create_on_store(build_deterministic_effects(MemoryStore()), settings=settings))
     moment = f"{lake.at(4).created_at:%Y-%m-%dT%H:%M:%S.%fZ}"
@@ -283,7 +285,7 @@ def test_every_page_can_be_seen_as_of_a_version_a_time_or_an_export(way: str) ->
         assert client.get(f"/api/?version={version}").json()["seen"]["version"]["version"] == 4
 
 
-def test_links_keep_to_the_version_that_is_looked_at(client: TestClient) -> None:
+def test_links_preserve_the_displayed_version(client: TestClient) -> None:
     page = client.get("/namespaces/sales?version=4").text
     assert 'href="/tables/sales.orders?version=4"' in page
     assert 'href="/storage?version=4"' in page
@@ -299,7 +301,7 @@ def test_each_page_has_a_json_twin_and_leads_to_it(lake: Lakehouse, client: Test
         assert twin.json()["seen"]["version"]["version"] == 8
 
 
-def test_every_link_of_every_page_leads_somewhere(lake: Lakehouse, client: TestClient) -> None:
+def test_every_link_of_every_page_has_a_target(lake: Lakehouse, client: TestClient) -> None:
     for address in pages(lake):
         for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', client.get(address).text))):
             if link.partition("?")[0].endswith(("/rows", "/profile")):
@@ -307,14 +309,14 @@ def test_every_link_of_every_page_leads_somewhere(lake: Lakehouse, client: TestC
             assert client.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {address}"
 
 
-def test_a_new_commit_is_seen_at_once(lake: Lakehouse, client: TestClient) -> None:
+def test_a_new_commit_is_visible_immediately(lake: Lakehouse, client: TestClient) -> None:
     get(client, "/")
     with lake.transaction(message="load 3") as transaction:
         transaction.add_delta("sales.orders", (date(2026, 11, 3),), delta("load-3", 30, 7))
     assert "17 rows" in get(client, "/")
 
 
-def test_pages_of_the_other_layout_can_be_seen_too() -> None:
+def test_pages_of_the_deltacat_layout_are_displayed() -> None:
     lake = filled(create_on_store(build_deterministic_effects(MemoryStore()), layout="deltacat"))
     with visitor(lake) as client:
         for address in pages(lake):

@@ -67,7 +67,7 @@ def test_only_the_preview_of_a_rollback_has_the_button(writer: TestClient, clien
     assert 'method="post"' not in client.get(PREVIEW).text
 
 
-def test_a_server_that_only_reads_says_how_to_change_things(lake: Lakehouse, client: TestClient) -> None:
+def test_a_read_only_server_explains_how_to_enable_writes(lake: Lakehouse, client: TestClient) -> None:
     for address in ("/history/3/rollback", "/api/history/3/rollback"):
         answer = client.post(address, headers=HERE)
         assert answer.status_code == 403
@@ -75,7 +75,7 @@ def test_a_server_that_only_reads_says_how_to_change_things(lake: Lakehouse, cli
     assert lake.version == 8
 
 
-def test_a_rollback_other_than_the_one_previewed_is_not_made(lake: Lakehouse, writer: TestClient) -> None:
+def test_a_rollback_that_differs_from_its_preview_is_rejected(lake: Lakehouse, writer: TestClient) -> None:
     address, fields = form_of(writer)
     lake.create_namespace("meanwhile")
     answer = writer.post(address, data=fields, headers=HERE)
@@ -95,7 +95,7 @@ def test_a_rollback_other_than_the_one_previewed_is_not_made(lake: Lakehouse, wr
         ({"Origin": "http://127.0.0.1:9", "Sec-Fetch-Site": "same-site"}, "only from a page of this server"),
     ],
 )
-def test_a_form_from_elsewhere_changes_nothing_though_the_cookie_comes_along(
+def test_a_cross_origin_form_is_rejected_despite_its_cookie(
     lake: Lakehouse, writer: TestClient, headers: dict[str, str], told: str
 ) -> None:
     address, fields = form_of(writer)
@@ -106,7 +106,7 @@ def test_a_form_from_elsewhere_changes_nothing_though_the_cookie_comes_along(
 
 
 @pytest.mark.parametrize("proof", [None, "", "wrong", "ü", derive_session_cookie(TOKEN), TOKEN])
-def test_a_form_that_we_did_not_make_changes_nothing(lake: Lakehouse, writer: TestClient, proof: str | None) -> None:
+def test_a_form_without_a_valid_csrf_token_is_rejected(lake: Lakehouse, writer: TestClient, proof: str | None) -> None:
     address, fields = form_of(writer)
     given = {name: value for name, value in fields.items() if name != "proof"}
     answer = writer.post(address, data=given if proof is None else {**given, "proof": proof}, headers=HERE)
@@ -115,7 +115,7 @@ def test_a_form_that_we_did_not_make_changes_nothing(lake: Lakehouse, writer: Te
     assert lake.version == 8
 
 
-def test_who_has_no_token_changes_nothing(lake: Lakehouse) -> None:
+def test_an_unauthenticated_client_changes_nothing(lake: Lakehouse) -> None:
     with visitor(lake, WRITABLE) as stranger:
         for headers in (HERE, {"Authorization": "Bearer wrong", **HERE}):
             assert stranger.post("/history/3/rollback", headers=headers).status_code == 401
@@ -135,7 +135,7 @@ def test_who_has_no_token_changes_nothing(lake: Lakehouse) -> None:
         ("/history/3/rollback", b"a=1&" * 20, 400, "invalid form"),
     ],
 )
-def test_a_form_that_cannot_be_meant_is_refused_in_a_sentence(
+def test_an_invalid_form_is_rejected_in_one_sentence(
     lake: Lakehouse, writer: TestClient, address: str, body: bytes, status: int, told: str
 ) -> None:
     answer = writer.post(f"/api{address}", content=body, headers=BEARER)
@@ -144,7 +144,7 @@ def test_a_form_that_cannot_be_meant_is_refused_in_a_sentence(
     assert lake.version == 8
 
 
-def test_the_proof_stands_neither_in_json_nor_in_the_cookie(writer: TestClient) -> None:
+def test_the_csrf_token_is_neither_in_json_nor_in_the_cookie(writer: TestClient) -> None:
     proof = form_of(writer)[1]["proof"]
     assert proof not in writer.get(f"/api{PREVIEW}").text
     assert proof not in str(writer.cookies)
@@ -156,6 +156,6 @@ def test_a_writable_server_needs_a_token_on_this_machine_too() -> None:
         Access("127.0.0.1", is_writable=True)
 
 
-def test_a_page_that_is_only_read_may_be_asked_for_from_elsewhere() -> None:
+def test_a_read_only_page_can_be_requested_cross_origin() -> None:
     request_info = RequestInfo("/", cookies={"mangrove_session": derive_session_cookie(TOKEN)}, site="cross-site")
     assert authorize(WRITABLE, request_info) is Verdict.ALLOW

@@ -39,7 +39,7 @@ def count_ids(lake: Lakehouse) -> Counter[Any]:
     return Counter(lake.table("shop.orders").to_arrow(["id"]).column(0).to_pylist())
 
 
-def test_rows_are_shown_page_by_page_without_deleted_ones_each_once(reader: TestClient) -> None:
+def test_pages_of_rows_contain_each_live_row_once(reader: TestClient) -> None:
     page = reader.get(f"{TABLE}/rows").text
     assert "Rows 1 to 50." in text_of(page)
     listed = ids_of(reader, f"{TABLE}/rows")
@@ -54,7 +54,7 @@ def test_rows_are_shown_page_by_page_without_deleted_ones_each_once(reader: Test
     assert len(listed) == 100
 
 
-def test_rows_are_narrowed_by_a_condition(reader: TestClient) -> None:
+def test_rows_are_filtered_by_a_predicate(reader: TestClient) -> None:
     assert sorted(ids_of(reader, f"{TABLE}/rows?where=id%20between%2020%20and%2022")) == [20, 21, 22]
     assert "There are no rows here." in get(reader, f"{TABLE}/rows?where=id%20%3D%20110")
     assert "there is no column 'nothing'" in get(reader, f"{TABLE}/rows?where=nothing%20%3D%201", 404)
@@ -93,7 +93,7 @@ def test_rows_are_counted_once_for_each_version() -> None:
         assert client.get("/api/tables/shop.plain").json()["live_rows"]["rows"] == first["rows"] + 1 == 10
 
 
-def test_rows_of_an_earlier_version_are_shown(shop: Lakehouse, reader: TestClient) -> None:
+def test_rows_of_an_earlier_version_are_displayed(shop: Lakehouse, reader: TestClient) -> None:
     first = next(entry.version for entry in shop.history() if entry.message == "load 0")
     assert ids_of(reader, f"{TABLE}/rows?version={first}") == [*range(10)]
     assert f'href="/tables/shop.orders/profile?version={first}"' in reader.get(f"{TABLE}/rows?version={first}").text
@@ -121,7 +121,7 @@ def test_files_before_the_offset_are_not_opened_if_no_row_of_them_is_deleted() -
         assert client.get("/tables/shop.plain/rows").status_code != 200
 
 
-def test_a_hostile_value_is_text() -> None:
+def test_a_hostile_value_is_escaped() -> None:
     lake = create_on_store(build_deterministic_effects(MemoryStore()), engines=build_engines_factory())
     lake.create_namespace("shop")
     lake.create_table("shop.notes", "note string, more struct<inner: string>")
@@ -146,7 +146,7 @@ def test_the_history_of_a_table_lists_its_versions_with_author_and_origin(shop: 
     ]
 
 
-def test_the_rows_that_a_version_changed_are_shown_with_both_states(shop: Lakehouse, reader: TestClient) -> None:
+def test_the_rows_changed_by_a_version_are_displayed_before_and_after(shop: Lakehouse, reader: TestClient) -> None:
     versions = {entry.message: entry.version for entry in shop.history()}
     updated = reader.get(f"/api{TABLE}/changes?to={versions['upsert into shop.orders']}").json()
     assert updated["counts"] == [["update_before", 10], ["update_after", 10]]
@@ -195,19 +195,19 @@ def test_the_button_compacts_the_table_and_changes_no_rows(shop: Lakehouse) -> N
         assert answer.json()["files_read"] == 0
 
 
-def test_a_reading_server_compacts_nothing(shop: Lakehouse, reader: TestClient) -> None:
+def test_a_read_only_server_compacts_nothing(shop: Lakehouse, reader: TestClient) -> None:
     version = shop.version
     assert reader.post(f"{TABLE}/compact", headers=HERE).status_code == 403
     assert shop.version == version
 
 
-def test_a_table_without_rows_of_its_own_refuses_in_a_sentence(client: TestClient) -> None:
+def test_an_external_table_rejects_row_pages_in_one_sentence(client: TestClient) -> None:
     assert "tables/sales.outside/rows" not in client.get("/tables/sales.outside").text
     for page in ("rows", "profile", "files"):
         assert client.get(f"/tables/sales.outside/{page}").status_code == 400
 
 
-def test_every_link_of_the_pages_of_a_table_leads_somewhere(reader: TestClient) -> None:
+def test_every_link_of_the_pages_of_a_table_has_a_target(reader: TestClient) -> None:
     for name in ("", "/rows", "/profile", "/history", "/files", "/changes"):
         for link in sorted(set(re.findall(r'(?:href|action)="(/[^"#]*)', reader.get(f"{TABLE}{name}").text))):
             assert reader.get(link.replace("&amp;", "&")).status_code == 200, f"{link} on {name}"

@@ -30,7 +30,7 @@ def guarded(lake: Lakehouse) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("address", ["/", "/nope", "/healthz", "/static/explorer.css", "/api/history", "/tables/x.y"])
-def test_every_answer_tells_browsers_to_be_careful(client: TestClient, address: str) -> None:
+def test_every_response_has_security_headers(client: TestClient, address: str) -> None:
     answer = client.get(address)
     for name, value in SECURITY_HEADERS.items():
         assert answer.headers[name] == value
@@ -39,7 +39,7 @@ def test_every_answer_tells_browsers_to_be_careful(client: TestClient, address: 
     assert answer.headers["cache-control"] in ("no-store", "no-cache")
 
 
-def test_no_page_loads_anything_from_elsewhere_or_runs_a_script(client: TestClient) -> None:
+def test_no_page_loads_external_resources_or_runs_a_script(client: TestClient) -> None:
     for address in ("/", "/tables/sales.orders", "/tree", "/storage", "/nope"):
         page = client.get(address).text
         assert not re.search(r"<script|\son\w+=|\sstyle=|https?://|javascript:", page), address
@@ -48,7 +48,7 @@ def test_no_page_loads_anything_from_elsewhere_or_runs_a_script(client: TestClie
     assert "@import" not in css
 
 
-def test_a_stranger_is_asked_for_the_token(guarded: TestClient) -> None:
+def test_an_unauthenticated_client_is_prompted_for_the_token(guarded: TestClient) -> None:
     for address in ("/", "/tables/sales.orders", "/metrics", "/nope"):
         answer = guarded.get(address)
         assert answer.status_code == 401
@@ -75,7 +75,7 @@ def test_a_program_sends_the_token_in_a_header(guarded: TestClient) -> None:
     assert answer.json()["seen"]["lakehouse"] == "Shop"
 
 
-def test_a_page_from_elsewhere_cannot_read_through_a_name_of_its_own(client: TestClient) -> None:
+def test_dns_rebinding_is_rejected(client: TestClient) -> None:
     answer = client.get("/", headers={"Host": "evil.example"})
     assert answer.status_code == 421
     assert "Shop" not in answer.text
@@ -113,7 +113,7 @@ def test_a_page_from_elsewhere_cannot_read_through_a_name_of_its_own(client: Tes
         ("/tables/..%2F..%2Fetc", 404, "There is no such page."),
     ],
 )
-def test_what_cannot_be_shown_is_refused_in_a_sentence(
+def test_invalid_page_requests_are_rejected_in_one_sentence(
     client: TestClient, address: str, status: int, sentence: str
 ) -> None:
     answer = client.get(address)
@@ -125,7 +125,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_the_explorer_only_reads(lake: Lakehouse, client: TestClient, method: str) -> None:
+def test_the_explorer_is_read_only(lake: Lakehouse, client: TestClient, method: str) -> None:
     before = lake.version
     assert client.request(method, "/tables/sales.orders").status_code == 405
     assert lake.version == before
@@ -141,7 +141,7 @@ def test_pages_write_nothing_to_storage(lake: Lakehouse, client: TestClient) -> 
     assert (made.puts, made.creates, made.deletes, made.bytes_written) == (0, 0, 0, 0)
 
 
-def test_a_damaged_lakehouse_shows_what_is_wrong_and_the_server_goes_on() -> None:
+def test_damage_is_reported_on_the_page_and_the_server_continues() -> None:
     store = MemoryStore()
     files_of_their_own = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
     lake = filled(create_on_store(build_deterministic_effects(store), settings=files_of_their_own))
@@ -180,7 +180,7 @@ def test_readiness_is_whether_the_newest_version_can_be_read() -> None:
         assert client.get("/healthz").status_code == 200
 
 
-def test_readiness_is_asked_of_storage_once_in_a_while(lake: Lakehouse, client: TestClient) -> None:
+def test_the_readiness_result_is_cached(lake: Lakehouse, client: TestClient) -> None:
     store = lake.effects.store
     assert isinstance(store, CountingStore)
     assert client.get("/readyz").status_code == 200
@@ -220,6 +220,6 @@ def test_two_applications_of_one_process_count_separately(lake: Lakehouse, clien
         assert 'page="tree"' not in other.get("/metrics").text
 
 
-def test_an_address_that_nobody_foresaw_makes_no_new_series() -> None:
+def test_an_unknown_path_creates_no_new_metric_series() -> None:
     assert {classify_path(f"/{number}") for number in range(100)} == {"other"}
     assert classify_path('/"} 1\nfake 2') == "other"

@@ -68,7 +68,7 @@ def test_explain_names_the_files_that_are_opened_and_skipped(reader: TestClient)
         "",
     ],
 )
-def test_a_reading_server_runs_only_statements_that_change_nothing(
+def test_a_read_only_server_runs_only_statements_without_changes(
     shop: Lakehouse, reader: TestClient, text: str
 ) -> None:
     version = shop.version
@@ -76,12 +76,12 @@ def test_a_reading_server_runs_only_statements_that_change_nothing(
     assert shop.version == version
 
 
-def test_rows_beyond_the_limit_are_not_returned_and_the_answer_says_so(shop: Lakehouse) -> None:
+def test_rows_beyond_the_limit_are_not_returned_and_the_response_reports_it(shop: Lakehouse) -> None:
     answer = QueryRunner(shop, QueryLimits(rows_max=7)).run("1", "select id from shop.orders")
     assert (len(answer.rows), answer.has_more) == (7, True)
 
 
-def test_a_statement_is_cancelled_when_its_time_is_over(shop: Lakehouse) -> None:
+def test_a_statement_is_cancelled_after_its_timeout(shop: Lakehouse) -> None:
     runner = QueryRunner(shop, QueryLimits(seconds_max=0.5))
     with pytest.raises(InvalidInputError, match=r"cancelled after 0\.5 seconds"):
         runner.run("1", ENDLESS)
@@ -106,7 +106,7 @@ def test_a_statement_is_cancelled_by_its_id_from_another_thread(shop: Lakehouse)
     assert runner.cancel("one") is False
 
 
-def test_too_many_statements_at_once_are_refused(shop: Lakehouse) -> None:
+def test_too_many_concurrent_statements_are_rejected(shop: Lakehouse) -> None:
     runner = QueryRunner(shop, QueryLimits(concurrent_max=0))
     with pytest.raises(ConflictError, match="the limit is 0"):
         runner.run("1", "select 1")
@@ -134,12 +134,12 @@ def test_the_rows_of_a_query_are_downloaded_as_csv_and_parquet(reader: TestClien
 @pytest.mark.parametrize(
     "headers", [{"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}]
 )
-def test_a_page_of_another_server_runs_nothing(client: TestClient, path: str, headers: dict[str, str]) -> None:
+def test_a_cross_origin_page_cannot_run_statements(client: TestClient, path: str, headers: dict[str, str]) -> None:
     assert client.post(path, content=b"{}", headers=headers).status_code == 403
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"id": 1}', b'{"text": "select 1"}', b"x" * 200_001])
-def test_a_request_that_is_no_statement_is_refused_in_a_sentence(client: TestClient, body: bytes) -> None:
+def test_an_invalid_statement_request_is_rejected_in_one_sentence(client: TestClient, body: bytes) -> None:
     answer = client.post("/api/sql", content=body, headers=HERE)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
@@ -166,7 +166,7 @@ def test_only_the_editor_may_run_scripts_and_only_its_own(reader: TestClient) ->
     assert reader.get("/static/editor.js").headers["content-type"].startswith("text/javascript")
 
 
-def test_the_editor_knows_the_names_to_complete_and_starts_with_a_text(reader: TestClient) -> None:
+def test_the_editor_has_completion_names_and_an_initial_text(reader: TestClient) -> None:
     tables = {table["name"]: table["columns"] for table in reader.get("/api/sql").json()["tables"]}
     assert tables["shop.orders"] == ["id", "customer", "amount", "place", "tags"]
     assert "shop.cheap" in tables
@@ -175,7 +175,7 @@ def test_the_editor_knows_the_names_to_complete_and_starts_with_a_text(reader: T
     assert page.text.count("<script") == 1
 
 
-def test_the_rows_of_a_view_are_shown_at_the_version_of_the_page(shop: Lakehouse, reader: TestClient) -> None:
+def test_the_rows_of_a_view_are_displayed_at_the_version_of_the_page(shop: Lakehouse, reader: TestClient) -> None:
     version = shop.version
     assert "Rows 1 to 10." in get(reader, "/views/shop.cheap/rows")
     shop.table("shop.orders").delete("true")
@@ -185,6 +185,6 @@ def test_the_rows_of_a_view_are_shown_at_the_version_of_the_page(shop: Lakehouse
     assert 'href="/views/shop.cheap/rows"' in reader.get("/views/shop.cheap").text
 
 
-def test_a_computed_name_is_not_evaluated_to_find_out_what_a_statement_does() -> None:
+def test_a_computed_name_is_not_evaluated_when_a_statement_is_classified() -> None:
     with pytest.raises(InvalidInputError, match="only SELECT"):
         check_reads_only("drop table identifier('shop.' || 'orders')")

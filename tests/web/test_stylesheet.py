@@ -35,7 +35,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize(("text", "ground"), PAIRS)
-def test_text_stands_out_from_its_ground(mode: str, text: str, ground: str) -> None:
+def test_text_has_sufficient_contrast(mode: str, text: str, ground: str) -> None:
     palette = palettes()[mode]
     lighter, darker = sorted((luminance(palette[text]), luminance(palette[ground])), reverse=True)
     assert (lighter + 0.05) / (darker + 0.05) >= CONTRAST_MIN

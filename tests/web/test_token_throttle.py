@@ -61,14 +61,14 @@ def test_after_ten_wrong_tokens_the_peer_waits_a_minute(lake: Lakehouse, clock: 
     assert client.get("/api/", headers=RIGHT).status_code == 200
 
 
-def test_others_who_have_the_token_do_not_wait(lake: Lakehouse) -> None:
+def test_other_peers_are_not_throttled(lake: Lakehouse) -> None:
     peers = Peers(lake)
     for number in range(20):
         guess(peers.at("192.0.2.1"), number, "header")
     assert peers.at("192.0.2.2").get("/api/", headers=RIGHT).status_code == 200
 
 
-def test_who_shows_no_token_is_not_throttled(lake: Lakehouse) -> None:
+def test_requests_without_a_token_are_not_throttled(lake: Lakehouse) -> None:
     client = Peers(lake).at("192.0.2.1")
     for number in range(11):
         guess(client, number, "header")
@@ -76,7 +76,7 @@ def test_who_shows_no_token_is_not_throttled(lake: Lakehouse) -> None:
     assert client.get("/healthz", headers=RIGHT).status_code == 200
 
 
-def test_the_same_wrong_token_again_is_no_new_guess(lake: Lakehouse) -> None:
+def test_repeating_the_same_wrong_token_counts_once(lake: Lakehouse) -> None:
     client = Peers(lake).at("192.0.2.1")
     assert {guess(client, 1, "header") for _ in range(30)} == {401}
     assert client.get("/api/", headers=RIGHT).status_code == 200
@@ -90,13 +90,13 @@ def test_addresses_of_one_ipv6_network_are_one_peer(lake: Lakehouse) -> None:
     assert guess(peers.at("2001:db8:0:1::1"), 10, "header") == 401
 
 
-def test_a_limit_of_zero_throttles_nobody(lake: Lakehouse) -> None:
+def test_a_limit_of_zero_disables_throttling(lake: Lakehouse) -> None:
     client = Peers(lake, wrong_tokens_max=0).at("192.0.2.1")
     assert {guess(client, number, "header") for number in range(30)} == {401}
     assert client.get("/api/", headers=RIGHT).status_code == 200
 
 
-def test_a_clock_that_is_set_back_makes_nobody_wait_longer() -> None:
+def test_a_clock_set_back_does_not_extend_the_wait() -> None:
     clock = Clock()
     throttle = TokenThrottle(clock.read, 1)
     throttle.record_wrong("peer", "wrong")

@@ -141,7 +141,7 @@ class IsolationContract:
         """Return a new, empty metastore."""
         return make_metastore(effects)
 
-    def test_two_transactions_that_create_different_tables_both_stay(self, metastore: Metastore) -> None:
+    def test_concurrent_creations_of_different_tables_both_commit(self, metastore: Metastore) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
         commit_objects(metastore, base, make_table("sales", "a"))
         after = commit_objects(metastore, base, make_table("sales", "b")).snapshot
@@ -162,7 +162,7 @@ class IsolationContract:
         assert metastore.latest().version == concurrent_commit.snapshot.version
 
     @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_only_a_serializable_transaction_minds_that_what_it_read_was_changed(
+    def test_a_concurrent_change_of_a_read_object_conflicts_only_at_serializable(
         self, metastore: Metastore, isolation: Isolation
     ) -> None:
         read, written = make_table("sales", "read"), make_table("sales", "written")
@@ -180,7 +180,7 @@ class IsolationContract:
                 commit_objects(metastore, base, written, reads=frozenset([read[0]]), isolation=isolation)
 
     @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_only_a_serializable_transaction_minds_a_new_table_in_what_it_listed(
+    def test_a_new_table_in_a_listed_namespace_conflicts_only_at_serializable(
         self, metastore: Metastore, isolation: Isolation
     ) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales"), make_namespace("other")).snapshot
@@ -197,7 +197,7 @@ class IsolationContract:
             with pytest.raises(ConflictError, match=r"sales\.new"):
                 commit_objects(metastore, base, make_table("other", "x"), scans=scans, isolation=isolation)
 
-    def test_a_listing_is_not_disturbed_by_what_lies_elsewhere(self, metastore: Metastore) -> None:
+    def test_a_listing_does_not_conflict_with_changes_outside_it(self, metastore: Metastore) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("a"), make_namespace("ab")).snapshot
         commit_objects(metastore, base, make_table("ab", "new"))
         scans = frozenset([ObjectRange(Kind.TABLE, NamespaceLocator("a"))])
@@ -248,7 +248,7 @@ class IsolationContract:
         assert compared == [(rows, {PARTITION}, committed.version, last.version) for rows in expected]
 
     @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_creating_in_a_namespace_that_was_dropped_meanwhile_is_refused(
+    def test_creating_a_table_in_a_concurrently_dropped_namespace_conflicts(
         self, metastore: Metastore, isolation: Isolation
     ) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
@@ -258,7 +258,7 @@ class IsolationContract:
             commit_objects(metastore, base, make_table("sales", "orders"), guards=guards, isolation=isolation)
 
     @pytest.mark.parametrize("isolation", list(Isolation))
-    def test_dropping_a_namespace_in_which_a_table_was_created_meanwhile_is_refused(
+    def test_dropping_a_namespace_conflicts_with_a_concurrent_table_creation_in_it(
         self, metastore: Metastore, isolation: Isolation
     ) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
@@ -269,7 +269,7 @@ class IsolationContract:
                 metastore, base, deletes=frozenset([NamespaceLocator("sales")]), guards=below, isolation=isolation
             )
 
-    def test_deltas_of_two_transactions_follow_each_other(self, metastore: Metastore) -> None:
+    def test_deltas_of_concurrent_transactions_get_consecutive_positions(self, metastore: Metastore) -> None:
         base = commit_objects(metastore, metastore.latest(), (PARTITION, Partition("partition-id"))).snapshot
         commit_objects(
             metastore, base, make_delta(PARTITION, 1, writer="first"), make_delta(PARTITION, 2, writer="first")
@@ -306,7 +306,9 @@ class IsolationContract:
         assert after.get(PARTITION) == rewritten
         assert len(list(after.children(Kind.DELTA, PARTITION))) == 3
 
-    def test_rewriting_a_new_partition_follows_who_made_it_and_not_who_rewrote_it(self, metastore: Metastore) -> None:
+    def test_rewriting_a_partition_conflicts_with_a_concurrent_rewrite_but_not_with_its_creation(
+        self, metastore: Metastore
+    ) -> None:
         base = metastore.latest()
         commit_objects(metastore, base, (PARTITION, Partition("partition-id", ("x",))), make_delta(PARTITION, 1))
         mine = Partition("partition-id", ("x",), properties={"rewritten-by": "me"})
@@ -316,7 +318,7 @@ class IsolationContract:
         with pytest.raises(ConflictError, match="partition"):
             commit_objects(metastore, base, (PARTITION, other), make_delta(PARTITION, 1))
 
-    def test_the_lakehouses_own_definition_has_one_writer_at_a_time(self, metastore: Metastore) -> None:
+    def test_concurrent_changes_of_the_lakehouse_definition_conflict(self, metastore: Metastore) -> None:
         base = metastore.latest()
         settings = replace(base.settings, name="renamed")
         after = commit_objects(metastore, base, settings=settings).snapshot
@@ -326,7 +328,7 @@ class IsolationContract:
             commit_objects(metastore, base, settings=settings)
         assert commit_objects(metastore, base, make_namespace("sales")).snapshot.settings.name == "renamed"
 
-    def test_threads_that_commit_at_once_lose_nothing(self, metastore: Metastore) -> None:
+    def test_concurrent_commits_of_threads_lose_nothing(self, metastore: Metastore) -> None:
         commit_objects(metastore, metastore.latest(), make_namespace("sales"))
 
         def work(worker: int) -> None:
@@ -425,7 +427,7 @@ class IntentContract(IsolationContract):
         commit_objects(metastore, first, settings=replace(first.settings, properties=properties))
         return _IntentMetastore(metastore, effects)
 
-    def test_threads_that_commit_at_once_lose_nothing(self, metastore: Metastore) -> None:
+    def test_concurrent_commits_of_threads_lose_nothing(self, metastore: Metastore) -> None:
         commit_objects(metastore, metastore.latest(), make_namespace("sales"))
 
         def work(worker: int) -> None:
@@ -497,7 +499,7 @@ class MetastoreContract(IsolationContract):
         later.append(commit_objects(metastore, later[-1], make_namespace("other")).snapshot)
         assert metastore.is_affected(base, later, append, snapshot)
 
-    def test_what_was_put_is_there_in_the_next_version_and_not_in_the_one_before(self, metastore: Metastore) -> None:
+    def test_a_put_object_exists_from_the_next_version_on(self, metastore: Metastore) -> None:
         before = metastore.latest()
         locator, value = make_namespace("sales", properties={"owner": "ana"}, description="What we sold")
         after = commit_objects(metastore, before, (locator, value)).snapshot
@@ -506,7 +508,7 @@ class MetastoreContract(IsolationContract):
         assert before.get(locator) is None
         assert metastore.at_version(0).get(locator) is None
 
-    def test_another_opener_sees_what_was_committed(
+    def test_a_newly_opened_metastore_reads_committed_objects(
         self, make_metastore: MakeMetastore, metastore: Metastore, effects: Effects
     ) -> None:
         locator, value = make_namespace("sales")
@@ -517,7 +519,7 @@ class MetastoreContract(IsolationContract):
         commit_objects(other, other.latest(), sales)
         assert metastore.latest().get(sales[0]) == sales[1]
 
-    def test_every_kind_of_object_comes_back_as_it_was(self, metastore: Metastore) -> None:
+    def test_every_kind_of_object_round_trips(self, metastore: Metastore) -> None:
         version = TableVersionLocator("home", "table-id", 1)
         stream = StreamLocator("home", "table-id", 1, "stream-id")
         objects: dict[Locator, Object] = dict(
@@ -538,7 +540,7 @@ class MetastoreContract(IsolationContract):
         assert (stored.type, stored.properties, stored.position) == (value.type, value.properties, 1)
         assert after.get_many([*objects, locator, NamespaceLocator("nowhere")]) == [*objects.values(), stored, None]
 
-    def test_what_was_deleted_is_gone_and_stays_in_the_versions_before(self, metastore: Metastore) -> None:
+    def test_a_deleted_object_remains_in_earlier_versions(self, metastore: Metastore) -> None:
         sales, orders = make_namespace("sales"), make_table("sales", "orders")
         before = commit_objects(metastore, metastore.latest(), sales, orders).snapshot
         after = commit_objects(metastore, before, deletes=frozenset([orders[0]])).snapshot
@@ -546,7 +548,7 @@ class MetastoreContract(IsolationContract):
         assert list_table_names(after, "sales") == []
         assert list_table_names(metastore.at_version(before.version), "sales") == ["orders"]
 
-    def test_children_come_in_order_with_prefix_and_paging(self, metastore: Metastore) -> None:
+    def test_children_are_listed_in_order_by_prefix_and_page(self, metastore: Metastore) -> None:
         names = [f"t{number:03d}" for number in range(120)] + ["other"]
         after = commit_objects(
             metastore, metastore.latest(), make_namespace("sales"), *(make_table("sales", name) for name in names)
@@ -556,7 +558,7 @@ class MetastoreContract(IsolationContract):
         assert list_table_names(after, "sales", after=TableLocator("sales", "t117")) == ["t118", "t119"]
         assert list_table_names(after, "sales", prefix="t01", after=TableLocator("sales", "t018")) == ["t019"]
 
-    def test_what_lies_below_many_parents_is_what_lies_below_each(self, metastore: Metastore) -> None:
+    def test_children_of_many_parents_equal_the_children_of_each(self, metastore: Metastore) -> None:
         partitions = [replace(PARTITION, partition_id=f"p{number:03d}") for number in range(40)]
         snapshot = metastore.latest()
         for position in (1, 2):
@@ -572,7 +574,7 @@ class MetastoreContract(IsolationContract):
         assert len(list(snapshot.children_of(Kind.DELTA, partitions))) == 13 + 13
         assert list(snapshot.children_of(Kind.DELTA, partitions[:1] * 2)) == []
 
-    def test_listing_one_namespace_never_shows_anothers_tables(self, metastore: Metastore) -> None:
+    def test_listing_a_namespace_returns_only_its_tables(self, metastore: Metastore) -> None:
         spaces = ["a", "ab", "a-b", "b", "ä", "表"]
         after = commit_objects(
             metastore,
@@ -644,11 +646,11 @@ class MetastoreContract(IsolationContract):
         assert list_table_names(after, "one") == ["in-second"]
         assert list_table_names(after, "two") == ["in-first"]
 
-    def test_changes_of_nothing_make_no_version(self, metastore: Metastore) -> None:
+    def test_empty_changes_create_no_version(self, metastore: Metastore) -> None:
         assert commit_objects(metastore, metastore.latest()).snapshot.version == 0
         assert metastore.latest().version == 0
 
-    def test_the_history_says_who_did_what_newest_first(self, metastore: Metastore) -> None:
+    def test_the_history_lists_authors_and_messages_newest_first(self, metastore: Metastore) -> None:
         made = [
             commit_objects(
                 metastore,
@@ -667,7 +669,9 @@ class MetastoreContract(IsolationContract):
         assert history[0].properties == {"job": "nightly"}
         assert [line.version for line in metastore.history(before=3)] == [2, 1, 0]
 
-    def test_a_time_names_the_version_that_was_the_newest_then(self, metastore: Metastore, clock: Clock) -> None:
+    def test_time_travel_by_time_finds_the_newest_version_of_that_time(
+        self, metastore: Metastore, clock: Clock
+    ) -> None:
         clock.tick_millis = 1000
         clock.now_millis += 1000
         for number in range(30):
@@ -688,7 +692,7 @@ class MetastoreContract(IsolationContract):
         assert all(later > earlier for later, earlier in pairwise(times))
 
     @pytest.mark.parametrize("version", [-1, 2, 10**6])
-    def test_a_version_that_is_not_there_is_not_found(self, metastore: Metastore, version: int) -> None:
+    def test_a_missing_version_is_not_found(self, metastore: Metastore, version: int) -> None:
         commit_objects(metastore, metastore.latest(), make_namespace("sales"))
         assert metastore.at_version(1).version == 1
         with pytest.raises(NotFoundError, match="version"):

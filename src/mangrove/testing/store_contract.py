@@ -79,7 +79,7 @@ class StoreContract:
         assert store.uri.endswith("/")
         assert not store.uri.endswith("//")
 
-    def test_what_was_put_is_read(self, store: Store) -> None:
+    def test_a_put_object_is_read(self, store: Store) -> None:
         """Also the empty object, which some servers treat as a folder."""
         for path, data in {"one": b"1", "folder/two": b"\x00\xff" * 700, "empty": b""}.items():
             store.put(path, data)
@@ -112,7 +112,7 @@ class StoreContract:
             with pytest.raises(NotFoundError):
                 store.read(path)
 
-    def test_below_an_object_there_is_nothing_to_read(self, store: Store) -> None:
+    def test_a_path_below_an_object_is_not_found(self, store: Store) -> None:
         """A disk reports another error here than for a missing file."""
         store.put("a", b"1")
         assert not store.exists("a/b")
@@ -127,7 +127,7 @@ class StoreContract:
         assert store.read("digits", 3, 4) == b"3456"
         assert store.read("digits", 0, 1) == b"0"
 
-    def test_a_range_past_the_end_is_cut(self, store: Store) -> None:
+    def test_a_range_beyond_the_end_is_truncated(self, store: Store) -> None:
         """A reader may guess the length of a header."""
         store.put("digits", b"0123456789")
         assert store.read("digits", 8, 100) == b"89"
@@ -160,14 +160,14 @@ class StoreContract:
         assert store.read_many(requested) == [objects.get(path) for path in requested]
         assert store.read_many([]) == []
 
-    def test_many_puts_replace(self, store: Store) -> None:
+    def test_put_many_replaces_existing_objects(self, store: Store) -> None:
         """In several folders at once."""
         store.put("a/1", b"old")
         store.put_many({"a/1": b"new", "a/2": b"2", "b/c/3": b"3", "4": b"4"})
         store.put_many({})
         assert store.read_many(["a/1", "a/2", "b/c/3", "4"]) == [b"new", b"2", b"3", b"4"]
 
-    def test_the_first_create_wins_and_stays(self, store: Store) -> None:
+    def test_only_the_first_create_of_a_path_succeeds(self, store: Store) -> None:
         """A create also fails after a put."""
         assert store.create("a/new", b"first") is True
         assert store.create("a/new", b"second") is False
@@ -183,7 +183,7 @@ class StoreContract:
         assert store.create("a", b"second")
         assert store.read("a") == b"second"
 
-    def test_deleted_objects_are_gone_and_others_stay(self, store: Store) -> None:
+    def test_delete_many_deletes_only_the_given_objects(self, store: Store) -> None:
         """Missing objects are not an error."""
         store.put_many({f"d/{number}": b"x" for number in range(20)})
         store.delete_many(iter([f"d/{number}" for number in range(0, 20, 2)] + ["d/none", "none/at/all"]))
@@ -198,7 +198,7 @@ class StoreContract:
         assert list_paths(store) == paths
         assert sorted(paths, key=str.encode) == paths
 
-    def test_a_listing_tells_size_and_time(self, store: Store) -> None:
+    def test_a_listing_reports_size_and_time(self, store: Store) -> None:
         """Vacuum relies on both."""
         store.put("a/b", b"12345")
         (found,) = store.list()
@@ -227,7 +227,7 @@ class StoreContract:
         assert list_paths(store, "b/", start_after="a") == ["b/a", "b/b", "b/c/d"]
         assert list_paths(store, "b/", start_after="c") == []
 
-    def test_a_delimiter_rolls_up_what_lies_deeper(self, store: Store) -> None:
+    def test_a_delimiter_groups_deeper_paths_into_prefixes(self, store: Store) -> None:
         """Each common prefix is listed once, in order."""
         store.put_many(dict.fromkeys(["a", "b-c", "b/a", "b/c/d", "b/c/e", "b0"], b""))
         assert _list_paths(store, "") == ["a", "b-c", "b/", "b0"]
@@ -237,7 +237,7 @@ class StoreContract:
         assert _list_paths(store, "b/c/") == ["b/c/d", "b/c/e"]
         assert isinstance(next(iter(store.list("b/c", delimiter=True))), Prefix)
 
-    def test_a_delimiter_goes_with_a_start(self, store: Store) -> None:
+    def test_a_delimiter_can_be_combined_with_start_after(self, store: Store) -> None:
         """A prefix is listed if a path below it follows the start."""
         store.put_many(dict.fromkeys(["a", "b/a", "b/c", "c"], b""))
         assert _list_paths(store, "", "a") == ["b/", "c"]
@@ -256,7 +256,7 @@ class StoreContract:
         assert list_paths(store) == []
 
     @pytest.mark.parametrize("path", REFUSED_PATHS, ids=lambda path: repr(path[:20]))
-    def test_a_refused_path_touches_nothing(self, store: Store, path: str) -> None:
+    def test_an_invalid_path_is_rejected_and_changes_nothing(self, store: Store, path: str) -> None:
         """For every operation, alone or among other paths."""
         with pytest.raises(InvalidInputError):
             store.put(path, b"x")
@@ -286,7 +286,7 @@ class StoreContract:
         with pytest.raises(InvalidInputError):
             store.list(start_after=prefix)
 
-    def test_names_are_kept_as_they_are(self, store: Store) -> None:
+    def test_names_are_stored_unchanged(self, store: Store) -> None:
         """Names are not escaped, case-folded or normalized."""
         store.put_many({path: path.encode() for path in _TRICKY_PATHS})
         shown = list_paths(store)
@@ -305,7 +305,7 @@ class StoreContract:
         assert store.read(path) == b"1"
         assert list_paths(store) == [path]
 
-    def test_a_large_object_comes_back_whole(self, store: Store) -> None:
+    def test_a_large_object_round_trips(self, store: Store) -> None:
         """Larger than one packet, buffer or part."""
         data = bytes(range(256)) * (9 * 4096)
         store.put("large", data)
@@ -314,7 +314,7 @@ class StoreContract:
         assert store.create("large-too", data)
         assert store.size("large-too") == len(data)
 
-    def test_of_racing_threads_one_wins(self, store: Store) -> None:
+    def test_exactly_one_of_racing_creates_succeeds(self, store: Store) -> None:
         """A small race; separate tests cover larger ones."""
         assert probe_creates(store, threads=8, keys=10).is_sound
         assert list_paths(store) == []

@@ -86,7 +86,7 @@ def _positions(snapshot: MetastoreSnapshot) -> list[str | int]:
     return [way.parts[-1] for way, _ in snapshot.children(Kind.DELTA, PARTITION)]
 
 
-def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: DeltaCatMetastore, effects: Effects) -> None:
+def test_a_concurrent_append_of_deltacat_becomes_a_version(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     before = catalog.latest()
     transaction = _beside(effects, before, make_delta(PARTITION, 2, writer="DeltaCAT"))
@@ -103,7 +103,7 @@ def test_what_deltacat_appended_beside_us_becomes_a_version(catalog: DeltaCatMet
     assert times == sorted(set(times), reverse=True)
 
 
-def test_a_writer_that_opens_the_catalog_follows_what_deltacat_committed(effects: Effects) -> None:
+def test_opening_the_catalog_absorbs_transactions_of_deltacat(effects: Effects) -> None:
     catalog = _with_a_table(effects)
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     _beside(effects, catalog.latest(), make_delta(PARTITION, 2, writer="DeltaCAT"))
@@ -114,7 +114,7 @@ def test_a_writer_that_opens_the_catalog_follows_what_deltacat_committed(effects
     assert [line.message for line in other.history()][:2] == ["", "of DeltaCAT"]
 
 
-def test_a_writer_that_stays_looks_again_after_a_minute(effects: Effects) -> None:
+def test_an_open_writer_checks_for_transactions_of_deltacat_every_minute(effects: Effects) -> None:
     clock = Clock()
     catalog = _with_a_table(replace(effects, now_millis=clock.read))
     _beside(effects, catalog.latest(), make_delta(PARTITION, 1, writer="DeltaCAT"))
@@ -123,7 +123,7 @@ def test_a_writer_that_stays_looks_again_after_a_minute(effects: Effects) -> Non
     assert _positions(catalog.latest()) == [1, 2]
 
 
-def test_a_write_that_deltacat_contests_is_refused(effects: Effects) -> None:
+def test_a_write_conflicts_with_a_concurrent_transaction_of_deltacat(effects: Effects) -> None:
     catalog = _with_a_table(effects)
     renamed = TableLocator("sales", "purchases")
     _beside(effects, catalog.latest(), (renamed, TableEntry("t", "n", "purchases")), deletes=frozenset([ORDERS]))
@@ -133,7 +133,7 @@ def test_a_write_that_deltacat_contests_is_refused(effects: Effects) -> None:
     assert other.latest().get(renamed) is not None
 
 
-def test_a_check_that_repairs_makes_versions_of_what_deltacat_committed(effects: Effects) -> None:
+def test_check_with_repair_absorbs_transactions_of_deltacat(effects: Effects) -> None:
     catalog = _with_a_table(effects)
     transaction = _beside(effects, catalog.latest(), make_delta(PARTITION, 1))
     lake = MaintenanceContext(effects, catalog, catalog)
@@ -142,7 +142,7 @@ def test_a_check_that_repairs_makes_versions_of_what_deltacat_committed(effects:
     assert _positions(catalog.latest()) == [1]
 
 
-def test_a_conversion_names_what_deltacat_committed_and_no_version_has(effects: Effects) -> None:
+def test_a_conversion_reports_transactions_of_deltacat_that_are_not_absorbed(effects: Effects) -> None:
     catalog = _with_a_table(effects)
     transaction = _beside(effects, catalog.latest(), make_delta(PARTITION, 1))
     lake = MaintenanceContext(effects, catalog, catalog)
@@ -152,7 +152,7 @@ def test_a_conversion_names_what_deltacat_committed_and_no_version_has(effects: 
     assert convert_lakehouse(lake, build_conversion_target(MemoryStore("memory://two/"), "tree")).notes == ()
 
 
-def test_a_transaction_is_absorbed_once_whoever_tries(catalog: DeltaCatMetastore, effects: Effects) -> None:
+def test_a_transaction_is_absorbed_only_once(catalog: DeltaCatMetastore, effects: Effects) -> None:
     _beside(effects, catalog.latest(), make_delta(PARTITION, 1))
     other = open_catalog(build_deterministic_effects(effects.store, first_id=10**6))
     assert len(catalog.import_foreign_commits()) == 1
@@ -163,7 +163,7 @@ def test_a_transaction_is_absorbed_once_whoever_tries(catalog: DeltaCatMetastore
     assert _positions(other.latest()) == [1, 2]
 
 
-def test_our_own_transactions_are_not_absorbed(catalog: DeltaCatMetastore) -> None:
+def test_transactions_of_mangrove_are_not_absorbed(catalog: DeltaCatMetastore) -> None:
     for position in range(1, 20):
         commit_objects(catalog, catalog.latest(), make_delta(PARTITION, position))
     assert catalog.import_foreign_commits() == []
@@ -199,7 +199,7 @@ def test_a_stream_that_deltacat_replaced_is_the_tables_stream(catalog: DeltaCatM
     assert before.latest_stream_id == "s"
 
 
-def test_what_we_acknowledged_stays_when_deltacat_gave_the_same_number(
+def test_an_acknowledged_delta_wins_over_a_delta_of_deltacat_at_the_same_position(
     catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     base = catalog.latest()
@@ -212,12 +212,12 @@ def test_what_we_acknowledged_stays_when_deltacat_gave_the_same_number(
     assert "n/t/1/s/p/1/rev" in version.commit.properties["deltacat.overruled"]
 
 
-def test_the_seeds_form_has_nobody_else_to_absorb_from() -> None:
+def test_the_seed_revision_absorbs_nothing() -> None:
     catalog = create_catalog(build_deterministic_effects(MemoryStore()), LakehouseSettings(), Changes("made"), SEED)
     assert catalog.import_foreign_commits() == []
 
 
-def test_a_repair_of_the_clock_absorbs_what_deltacat_committed_meanwhile_and_nothing_twice() -> None:
+def test_a_clock_repair_absorbs_concurrent_transactions_of_deltacat_only_once() -> None:
     clock = Clock()
     effects = build_deterministic_effects(MemoryStore("memory://catalog/"), clock)
     catalog = _with_a_table(effects)

@@ -81,7 +81,7 @@ def _parts(value: Delta) -> dict[str, Any]:
 
 
 @given(strategies.objects())
-def test_every_object_comes_back_as_it_was(value: Object) -> None:
+def test_every_object_round_trips(value: Object) -> None:
     assert _again(value) == _expected(value)
 
 
@@ -101,7 +101,7 @@ def test_a_namespaces_body_has_golden_bytes() -> None:
     )
 
 
-def test_a_deltas_body_names_its_own_id_where_names_can_change() -> None:
+def test_the_body_of_a_delta_contains_its_position_in_place_of_names() -> None:
     fields = encode_delta(DeltaLocator("n", "t", 3, "s", "p", 42), Delta(DeltaType.UPSERT), None, None)
     assert fields["deltaLocator"] == {
         "partitionLocator": {
@@ -122,7 +122,7 @@ def test_a_deltas_body_names_its_own_id_where_names_can_change() -> None:
     assert fields["type"] == "upsert"
 
 
-def test_keys_are_what_deltacat_merges_by() -> None:
+def test_keys_are_read_from_the_merge_keys_of_deltacat() -> None:
     schema = Schema((Column(5, "id", Int64(), nullable=False), Column(7, "x", Int64())))
     value = TableVersion(1, schema, keys=(5,))
     fields = _fields(value)
@@ -132,7 +132,7 @@ def test_keys_are_what_deltacat_merges_by() -> None:
     assert (found.schema, found.keys) == (schema, (5,))
 
 
-def test_a_partition_says_its_values_as_deltacat_would_and_exactly() -> None:
+def test_a_partition_scheme_is_stored_in_the_deltacat_form_and_round_trips() -> None:
     schema = Schema((Column(1, "ts", Timestamp()),))
     scheme = PartitionScheme((PartitionField(1, Days(), "day"),), "by-day")
     fields = _fields(TableVersion(1, schema, partition_scheme=scheme))
@@ -143,7 +143,7 @@ def test_a_partition_says_its_values_as_deltacat_would_and_exactly() -> None:
     assert found.partition_scheme == scheme
 
 
-def test_a_transform_of_deltacat_that_counts_otherwise_is_not_taken_for_ours() -> None:
+def test_a_transform_with_other_semantics_in_deltacat_is_not_mapped() -> None:
     schema = Schema((Column(1, "ts", Timestamp()),))
     scheme = PartitionScheme((PartitionField(1, Days(), "day"),), "by-day")
     fields = _fields(TableVersion(1, schema, partition_scheme=scheme))
@@ -153,7 +153,7 @@ def test_a_transform_of_deltacat_that_counts_otherwise_is_not_taken_for_ours() -
     assert found.partition_scheme == PartitionScheme(id="by-day")
 
 
-def test_what_deltacat_changed_counts_over_what_we_noted() -> None:
+def test_fields_changed_by_deltacat_override_the_mangrove_fields() -> None:
     value = Partition("p", ("2026-11-15", 7), "by-day")
     fields = _fields(value)
     fields["partitionLocator"]["partitionValues"] = ["2026-11-16", 8]
@@ -164,7 +164,7 @@ def test_what_deltacat_changed_counts_over_what_we_noted() -> None:
     assert found.state is StreamState.DEPRECATED
 
 
-def test_properties_that_are_no_text_keep_their_type_when_something_else_changes() -> None:
+def test_properties_that_are_not_strings_keep_their_type_after_a_change() -> None:
     before = _fields(TableEntry("t", "n", "orders")) | {
         "properties": {"records": 4_000_000, "readers": ["a"], "x": "1"}
     }

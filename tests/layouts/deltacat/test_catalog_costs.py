@@ -65,7 +65,7 @@ class Counted:
         return open_catalog(build_deterministic_effects(self.store, first_id=first_id))
 
 
-def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revision: DeltaCatRevision) -> None:
+def test_the_requests_of_an_append_are_independent_of_the_number_of_commits(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     warm: list[int] = []
     cold: list[int] = []
@@ -83,7 +83,7 @@ def test_an_append_takes_as_many_requests_after_many_commits_as_after_none(revis
     assert sorted(warm)[len(warm) // 2] <= 6
 
 
-def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(revision: DeltaCatRevision) -> None:
+def test_a_stale_hint_costs_logarithmically_many_requests(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     for number in range(300):
         counted.append(counted.catalog, number)
@@ -97,7 +97,7 @@ def test_a_stale_hint_costs_only_as_many_requests_more_as_the_gap_has_digits(rev
         assert counted.reopened(10**9).latest().version == 301
 
 
-def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revision: DeltaCatRevision) -> None:
+def test_listing_cached_tables_takes_at_most_one_request_per_hundred(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     count = 1000
     tables: dict[Locator, Object] = {
@@ -114,7 +114,7 @@ def test_listing_tables_warm_takes_a_request_for_a_hundred_of_them_at_most(revis
         assert (counted.store.requests - before).total <= count / 100 + 20
 
 
-def test_renames_take_as_many_requests_however_much_is_stored_below(revision: DeltaCatRevision) -> None:
+def test_the_requests_of_a_rename_are_independent_of_the_content(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     tables: dict[Locator, Object] = {
         TableLocator("sales", f"t{number:04d}"): TableEntry(f"id-{number}", "n", f"t{number:04d}")
@@ -141,7 +141,7 @@ def test_renames_take_as_many_requests_however_much_is_stored_below(revision: De
     assert len(list(newest.children(Kind.TABLE, NamespaceLocator("shop")))) == 301
 
 
-def test_reading_the_past_takes_as_many_requests_as_reading_the_present(revision: DeltaCatRevision) -> None:
+def test_time_travel_takes_as_many_requests_as_reading_the_newest_version(revision: DeltaCatRevision) -> None:
     counted = Counted(revision)
     for number in range(600):
         counted.append(counted.catalog, number)

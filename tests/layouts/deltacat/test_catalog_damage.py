@@ -94,7 +94,7 @@ def test_a_damaged_body_is_refused_when_it_is_read(catalog: DeltaCatMetastore, e
         open_catalog(effects).latest().get(make_delta(PARTITION, 5)[0])
 
 
-def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_names_them(
+def test_foreign_files_are_ignored_by_vacuum_and_reported_by_check(
     catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     strangers = ["n/t/notes.txt", "n/.DS_Store", "backup/a/b.csv", "mangrove/version/notes.txt", "mangrove/view/x.txt"]
@@ -108,7 +108,7 @@ def test_files_of_others_are_neither_deleted_nor_stumbled_over_and_the_check_nam
     assert len(list(opened.objects(opened.latest(), Kind.DELTA))) == 240
 
 
-def test_a_lost_mapping_of_a_name_is_found_and_what_an_attempt_left_does_not_stand_in_for_it(
+def test_check_finds_a_missing_name_mapping_despite_an_aborted_attempt(
     catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     mappings = [path for path, file in list_numbered_files(effects.store) if file.object_folder is None]
@@ -125,7 +125,7 @@ def test_a_lost_mapping_of_a_name_is_found_and_what_an_attempt_left_does_not_sta
         assert _problems(effects) == [], "a leftover beside the file is garbage, and no problem"
 
 
-def test_a_lost_file_that_ends_the_way_from_a_name_is_found(catalog: DeltaCatMetastore, effects: Effects) -> None:
+def test_check_finds_a_missing_file_that_removes_a_name_mapping(catalog: DeltaCatMetastore, effects: Effects) -> None:
     before = set(dict(list_numbered_files(effects.store)))
     commit_objects(catalog, catalog.latest(), deletes=[TableLocator("sales", "orders")])
     ended = [

@@ -115,7 +115,7 @@ def _race(uri: str, processes: int, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision: DeltaCatRevision) -> None:
+def test_concurrent_appends_of_four_processes_lose_nothing(tmp_path: Path, revision: DeltaCatRevision) -> None:
     """DeltaCAT lost 14 of 1,528 in a minute: `MANGROVE_RACE_APPENDS=400` runs about as long."""
     uri, each = tmp_path.as_uri(), int(os.environ.get("MANGROVE_RACE_APPENDS", "40"))
     _with_a_table(build_effects(open_store(uri)), revision)
@@ -130,7 +130,7 @@ def test_appends_of_four_processes_at_once_lose_nothing(tmp_path: Path, revision
     assert _positions(bare) == list(range(1, 4 * each + 1))
 
 
-def test_an_orphan_file_does_not_hide_a_committed_one(catalog: DeltaCatMetastore, effects: Effects) -> None:
+def test_an_orphan_file_does_not_replace_a_committed_one(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     orphans = 0
     for entry in list(effects.store.list()):
@@ -149,7 +149,7 @@ def test_an_orphan_file_does_not_hide_a_committed_one(catalog: DeltaCatMetastore
         assert _positions(found.latest()) == [1, 2]
 
 
-def test_as_of_a_time_gives_the_same_answer_for_ever(catalog: DeltaCatMetastore, clock: Clock) -> None:
+def test_time_travel_by_time_is_repeatable(catalog: DeltaCatMetastore, clock: Clock) -> None:
     answers: dict[int, list[str | int]] = {}
     for number in range(1, 30):
         clock.now_millis += 10_000 if number % 3 else -25_000
@@ -173,7 +173,9 @@ def _replace_stream(catalog: DeltaCatMetastore, base: MetastoreSnapshot) -> None
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_an_add_across_a_replace_is_refused(catalog: DeltaCatMetastore, isolation: Isolation) -> None:
+def test_an_add_conflicts_with_a_concurrent_replace_of_the_stream(
+    catalog: DeltaCatMetastore, isolation: Isolation
+) -> None:
     base = catalog.latest()
     _replace_stream(catalog, base)
     way, _ = make_delta(PARTITION, 77)
@@ -186,7 +188,7 @@ def test_an_add_across_a_replace_is_refused(catalog: DeltaCatMetastore, isolatio
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_an_append_across_a_drop_is_refused(catalog: DeltaCatMetastore, isolation: Isolation) -> None:
+def test_an_append_conflicts_with_a_concurrent_drop(catalog: DeltaCatMetastore, isolation: Isolation) -> None:
     base = catalog.latest()
     commit_objects(catalog, base, deletes=frozenset([ORDERS]))
     guards: frozenset[Locator] = frozenset([ORDERS, PARTITION])
@@ -238,7 +240,7 @@ def test_a_name_can_be_dropped_and_given_again_many_times(catalog: DeltaCatMetas
         assert found.latest().get(ORDERS) == TableEntry("t4", "n", "orders")
 
 
-def test_an_object_lives_as_long_as_a_name_leads_to_it(catalog: DeltaCatMetastore) -> None:
+def test_an_object_exists_until_its_last_name_is_deleted(catalog: DeltaCatMetastore) -> None:
     alias = TableLocator("sales", "alias")
     commit_objects(catalog, catalog.latest(), (alias, ORDERS_TABLE))
     newest = catalog.latest()
@@ -292,7 +294,7 @@ def test_a_partitioned_table_reads_partition_by_partition(catalog: DeltaCatMetas
         assert described.partition_scheme == scheme
 
 
-def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: DeltaCatMetastore) -> None:
+def test_dropping_a_column_does_not_change_the_keys(catalog: DeltaCatMetastore) -> None:
     columns = (Column(1, "a", Int64()), Column(2, "b", Int64()), Column(3, "c", Int64()), Column(4, "d", Int64()))
     version = TableVersionLocator("n", "t", 1)
     commit_objects(catalog, catalog.latest(), (version, TableVersion(1, Schema(columns), keys=(4, 2))))
@@ -308,7 +310,7 @@ def test_keys_are_column_ids_so_a_dropped_column_changes_none_of_them(catalog: D
     assert [found.schema.column_with_id(key).name for key in found.keys] == ["d", "b"]
 
 
-def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalog: DeltaCatMetastore) -> None:
+def test_delete_keys_and_upserted_columns_are_recorded_in_the_manifest(catalog: DeltaCatMetastore) -> None:
     deleted = DataFile("data/d.parquet", 10, 2, FileKind.KEY_DELETES, key_ids=(4, 2))
     upserted = DataFile("data/u.parquet", 10, 2, schema_id=3)
     way, _ = make_delta(PARTITION, 1)
@@ -318,7 +320,7 @@ def test_a_delete_by_several_keys_and_an_upsert_of_some_columns_say_which(catalo
     assert found.manifest.entries == (deleted, upserted)
 
 
-def test_what_a_lost_race_left_behind_is_deleted(catalog: DeltaCatMetastore, effects: Effects) -> None:
+def test_files_of_a_lost_race_are_deleted(catalog: DeltaCatMetastore, effects: Effects) -> None:
     base = catalog.latest()
     commit_objects(catalog, base, make_delta(PARTITION, 1))
     commit_objects(catalog, base, make_delta(PARTITION, 1))
@@ -336,7 +338,7 @@ def test_what_a_lost_race_left_behind_is_deleted(catalog: DeltaCatMetastore, eff
             assert parse_numbered_path(entry.path).transaction in committed
 
 
-def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
+def test_the_catalog_read_without_guards_equals_the_one_with_guards(
     catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     deltas = make_delta(PARTITION, 1), make_delta(PARTITION, 2)
@@ -363,9 +365,7 @@ def test_the_files_that_deltacat_knows_say_all_that_the_guards_say_of_tables(
             assert list(mine.children(kind, parent)) == list(theirs.children(kind, parent))
 
 
-def test_what_lies_below_a_stream_that_deltacat_deleted_is_not_found(
-    catalog: DeltaCatMetastore, effects: Effects
-) -> None:
+def test_objects_below_a_stream_deleted_by_deltacat_are_not_found(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     _replace_stream(catalog, catalog.latest())
     bare = _without_guards(effects.store)

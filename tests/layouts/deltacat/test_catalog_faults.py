@@ -249,7 +249,7 @@ def lake(revision: DeltaCatRevision) -> Lake:
     return Lake(revision)
 
 
-def test_a_commit_whose_answer_was_lost_is_not_made_twice(lake: Lake) -> None:
+def test_a_commit_whose_response_was_lost_is_not_applied_twice(lake: Lake) -> None:
     lake.store.fail_next("create", "after", "version")
     assert commit_objects(lake.catalog, lake.catalog.latest(), make_table("sales", "orders")).snapshot.version == 2
     assert lake.committed().latest().version == 2
@@ -262,7 +262,7 @@ def test_a_commit_whose_create_failed_without_effect_is_tried_again(lake: Lake) 
     assert lake.tables() == ["orders"]
 
 
-def test_a_lost_answer_does_not_hide_that_a_rival_won(lake: Lake) -> None:
+def test_a_concurrent_commit_that_won_is_detected_despite_a_lost_response(lake: Lake) -> None:
     base = lake.catalog.latest()
     concurrent_commit = lake.committed()
     commit_objects(concurrent_commit, concurrent_commit.latest(), make_table("sales", "orders"))
@@ -271,7 +271,7 @@ def test_a_lost_answer_does_not_hide_that_a_rival_won(lake: Lake) -> None:
         commit_objects(lake.catalog, base, make_table("sales", "orders"))
 
 
-def test_a_store_that_keeps_failing_says_that_nothing_was_committed(lake: Lake) -> None:
+def test_a_permanently_failing_store_reports_that_nothing_was_committed(lake: Lake) -> None:
     for _ in range(3):
         lake.store.fail_next("create", "before", "version")
     with pytest.raises(StorageError, match="version 2 could not be committed"):
@@ -292,13 +292,13 @@ def test_a_log_that_could_not_be_written_is_written_by_the_next_commit(lake: Lak
     assert logged() == 4
 
 
-def test_a_hint_that_cannot_be_written_does_not_matter(lake: Lake) -> None:
+def test_a_failed_hint_write_is_ignored(lake: Lake) -> None:
     lake.store.fail_next("put", "before", "mangrove/latest")
     commit_objects(lake.catalog, lake.catalog.latest(), make_table("sales", "orders"))
     assert lake.tables() == ["orders"]
 
 
-def test_what_a_lost_race_left_goes_at_once_even_where_nothing_runs_later(lake: Lake) -> None:
+def test_files_of_a_lost_race_are_deleted_without_background_work(lake: Lake) -> None:
     catalog = open_catalog(replace(build_deterministic_effects(lake.below, first_id=10**6), later=lambda _: None))
     base, concurrent_commit = catalog.latest(), lake.committed()
     commit_objects(concurrent_commit, concurrent_commit.latest(), make_delta(_PARTITION, 1, by="rival"))

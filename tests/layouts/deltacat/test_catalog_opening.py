@@ -40,7 +40,7 @@ def revision(request: pytest.FixtureRequest) -> DeltaCatRevision:
     return request.param
 
 
-def test_a_catalog_is_made_once_and_says_its_format_revision(revision: DeltaCatRevision) -> None:
+def test_a_catalog_is_created_only_once_and_records_its_format_revision(revision: DeltaCatRevision) -> None:
     effects = build_deterministic_effects(MemoryStore())
     assert not has_catalog(effects.store)
     with pytest.raises(NotFoundError, match="no catalog"):
@@ -55,7 +55,7 @@ def test_a_catalog_is_made_once_and_says_its_format_revision(revision: DeltaCatR
     assert [line.message for line in opened.history()] == ["first"]
 
 
-def test_the_seed_is_the_default_and_looks_as_the_seed_says() -> None:
+def test_the_seed_revision_is_the_default_and_has_the_specified_paths() -> None:
     effects = build_deterministic_effects(MemoryStore())
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"))
     assert catalog.revision is SEED
@@ -81,7 +81,7 @@ def test_the_seed_is_the_default_and_looks_as_the_seed_says() -> None:
     assert effects.store.read(paths[0]) == b""
 
 
-def test_a_snapshot_of_another_catalog_is_no_base(revision: DeltaCatRevision) -> None:
+def test_a_snapshot_of_another_catalog_is_rejected_as_a_base(revision: DeltaCatRevision) -> None:
     one, two = (
         create_catalog(build_deterministic_effects(MemoryStore()), LakehouseSettings(), Changes("made"), revision)
         for _ in range(2)
@@ -90,7 +90,7 @@ def test_a_snapshot_of_another_catalog_is_no_base(revision: DeltaCatRevision) ->
         commit_objects(one, two.latest(), make_namespace("sales"))
 
 
-def test_versions_whose_hint_and_first_guards_are_gone_are_found_by_listing(revision: DeltaCatRevision) -> None:
+def test_versions_without_hint_and_first_guards_are_found_by_listing(revision: DeltaCatRevision) -> None:
     effects = build_deterministic_effects(MemoryStore())
     catalog = create_catalog(effects, LakehouseSettings(), Changes("made"), revision)
     for number in range(5):
@@ -118,7 +118,7 @@ def test_a_guard_or_node_with_one_changed_bit_is_refused_with_its_path(place: in
             read(bytes(damaged), "where/it/lies")
 
 
-def test_a_guard_of_a_later_release_is_refused_with_what_to_do() -> None:
+def test_a_guard_of_a_later_release_is_rejected_with_a_remedy() -> None:
     effects = build_deterministic_effects(MemoryStore())
     create_catalog(effects, LakehouseSettings(), Changes("made"))
     (path,) = [entry.path for entry in effects.store.list(VERSION_FOLDER)]
@@ -129,7 +129,7 @@ def test_a_guard_of_a_later_release_is_refused_with_what_to_do() -> None:
 
 
 @given(locators())
-def test_a_key_of_what_lies_below_a_table_says_its_locator(locator: Locator) -> None:
+def test_an_index_key_below_a_table_is_decoded_to_its_locator(locator: Locator) -> None:
     if isinstance(locator, TableDescendantLocator):
         assert locator_from_key(key_of_locator(locator)) == locator
 
@@ -141,7 +141,7 @@ def test_keys_sort_as_locators_do(found: list[Locator]) -> None:
 
 
 @given(locators())
-def test_an_object_lies_in_the_range_of_its_parent_and_kind(locator: Locator) -> None:
+def test_an_index_key_is_in_the_range_of_its_parent_and_kind(locator: Locator) -> None:
     if isinstance(locator, TableDescendantLocator):
         key = key_of_locator(locator)
         for first, end in (range_of_kind(locator.kind), range_below(locator.kind, locator.parent, "", "", None)):

@@ -53,7 +53,7 @@ def test_a_name_is_mapped_in_the_folder_of_its_digest(
         (1_234_567, "2000000/235000"),
     ],
 )
-def test_numbered_files_fan_out_in_revision_2_and_lie_flat_in_the_seeds(number: int, folders: str) -> None:
+def test_numbered_files_fan_out_in_revision_2_and_are_flat_in_the_seed(number: int, folders: str) -> None:
     assert DELTACAT_2.numbered_path("a/rev", number, "x") == f"a/rev/{folders}/x"
     assert SEED.numbered_path("a/rev", number, "x") == "a/rev/x"
 
@@ -80,9 +80,7 @@ def test_a_mapping_file_is_named_as_in_the_seed() -> None:
     revision=st.sampled_from([SEED, DELTACAT_2]),
     start=st.integers(0, 2**63 - 1),
 )
-def test_what_a_numbered_path_says_is_what_it_was_made_from(
-    number: int, operation: str, revision: DeltaCatRevision, start: int
-) -> None:
+def test_a_numbered_path_round_trips(number: int, operation: str, revision: DeltaCatRevision, start: int) -> None:
     file = NumberedFile.of_revision("a/b/1", number, operation, build_transaction_id(start, _UUID))
     assert parse_numbered_path(revision.numbered_path(file.folder, number, file.file_name)) == file
 
@@ -93,12 +91,12 @@ def test_flat_files_are_read_in_revision_2_too() -> None:
 
 
 @pytest.mark.parametrize("path", ["a/rev/1_create_1_x.mpk", "00000000000000000001_create_1_x.mpk", "a/rev/x", ""])
-def test_what_is_not_numbered_is_refused(path: str) -> None:
+def test_a_path_that_is_not_numbered_is_rejected(path: str) -> None:
     with pytest.raises(FormatError, match="neither"):
         parse_numbered_path(path)
 
 
-def test_the_seeds_log_lies_flat_and_is_read_with_either_separator() -> None:
+def test_the_log_of_the_seed_is_flat_and_is_read_with_either_separator() -> None:
     transaction = build_transaction_id(1737070822189, _UUID)
     path = flat_log_path(transaction, 1737070822200)
     assert path == f"txn/1737070822189_{_UUID}"
@@ -106,14 +104,14 @@ def test_the_seeds_log_lies_flat_and_is_read_with_either_separator() -> None:
     assert parse_log_path(f"txn/1737070822189-{_UUID}") == LoggedTransaction(transaction, 1737070822189, None)
 
 
-def test_the_log_of_revision_2_lies_by_minute_and_ends_with_the_end() -> None:
+def test_the_log_of_revision_2_is_stored_by_minute_and_ends_with_the_end_time() -> None:
     transaction = "1794723907685800020_8d543a2e-051b-4952-97f9-d234d19cd984"
     path = minute_log_path(transaction, 1794723907695047923)
     assert path == f"txn/success/2026/11/15/06/25/{transaction}/1794723907695047923"
     assert parse_log_path(path) == LoggedTransaction(transaction, 1794723907685800020, 1794723907695047923)
 
 
-def test_a_start_just_before_a_minute_is_logged_in_the_minute_where_deltacat_looks() -> None:
+def test_a_start_time_is_rounded_to_the_minute_as_in_deltacat() -> None:
     minute_ns = 1_794_723_900_000_000_000  # 06:25:00 exactly
     assert "/06/25/" in minute_log_path(f"{minute_ns - 100}_{_UUID}", minute_ns)
     assert "/06/24/" in minute_log_path(f"{minute_ns - 1_000_000}_{_UUID}", minute_ns)
@@ -141,7 +139,7 @@ def test_a_transactions_id_has_a_start_and_one_underscore() -> None:
         start_time_of("made")
 
 
-def test_guards_sort_by_version_and_say_it() -> None:
+def test_guard_paths_sort_by_version_and_contain_it() -> None:
     assert guard_path(7) == "mangrove/version/00000000000000000007.mpk"
     assert sorted([guard_path(10), guard_path(9)]) == [guard_path(9), guard_path(10)]
     assert version_of_guard(guard_path(123)) == 123
@@ -158,7 +156,7 @@ def test_a_format_revision_is_found_by_its_name() -> None:
 
 
 @given(st.integers(0, 9_000_000_000_000))
-def test_a_transaction_of_ours_ends_after_its_start_in_the_same_millisecond(millis: int) -> None:
+def test_a_transaction_of_mangrove_starts_and_ends_in_the_same_millisecond(millis: int) -> None:
     for revision in (SEED, DELTACAT_2):
         assert revision.start_at(millis) <= revision.end_at(millis) < revision.start_at(millis + 1)
         assert revision.millis_of(revision.end_at(millis)) == millis

@@ -69,12 +69,12 @@ def _changed(catalog: DeltaCatMetastore, before: int, after: int) -> dict[Locato
     return {one.locator: (one.before, one.after) for one in found}
 
 
-def test_it_offers_what_maintenance_needs(catalog: DeltaCatMetastore) -> None:
+def test_the_metastore_implements_the_maintenance_interface(catalog: DeltaCatMetastore) -> None:
     maintenance: MetastoreMaintenance = catalog
     assert [line.version for line in maintenance.list_retained()] == [0, 1]
 
 
-def test_differences_are_what_two_versions_hold_differently(catalog: DeltaCatMetastore) -> None:
+def test_differences_list_the_objects_that_differ_between_two_versions(catalog: DeltaCatMetastore) -> None:
     commit_objects(
         catalog, catalog.latest(), make_delta(PARTITION, 1), (TableLocator("sales", "x"), TableEntry("x", "n", "x"))
     )
@@ -92,7 +92,7 @@ def test_differences_are_what_two_versions_hold_differently(catalog: DeltaCatMet
             assert list(_changed(catalog, before, after)) == sorted(expected)
 
 
-def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: DeltaCatMetastore) -> None:
+def test_a_namespace_rename_is_a_difference_of_all_its_objects(catalog: DeltaCatMetastore) -> None:
     commit_objects(
         catalog, catalog.latest(), (NamespaceLocator("shop"), NamespaceEntry("n", "shop")), deletes=frozenset([SALES])
     )
@@ -108,9 +108,7 @@ def test_a_renamed_namespace_differs_in_all_that_lies_in_it(catalog: DeltaCatMet
     assert changed[ORDERS] == (TableEntry("t", "n", "orders"), None)
 
 
-def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
-    catalog: DeltaCatMetastore, effects: Effects
-) -> None:
+def test_a_rollback_restores_exactly_the_objects_of_the_version(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1), make_delta(PARTITION, 2))
     target = catalog.latest()
     wanted = _everything(catalog, target)
@@ -141,7 +139,7 @@ def test_a_rollback_brings_back_all_that_was_there_and_nothing_else(
     assert _everything(catalog, catalog.roll_back(before, Changes("redo"))) == _everything(catalog, before)
 
 
-def test_a_rollback_contests_whatever_is_being_committed(catalog: DeltaCatMetastore) -> None:
+def test_a_rollback_conflicts_with_every_concurrent_commit(catalog: DeltaCatMetastore) -> None:
     base = catalog.latest()
     catalog.roll_back(catalog.at_version(0), Changes("undo"))
     with pytest.raises(ConflictError, match="rolled back"):
@@ -150,7 +148,7 @@ def test_a_rollback_contests_whatever_is_being_committed(catalog: DeltaCatMetast
         catalog.roll_back(base, Changes("undo", deletes=frozenset([SALES])))
 
 
-def test_a_version_that_expired_is_not_found_and_its_name_stays_taken(
+def test_an_expired_version_is_not_found_and_its_number_is_not_reused(
     catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     old = catalog.at_version(1)
@@ -180,7 +178,7 @@ def _vacuum(catalog: DeltaCatMetastore, effects: Effects, versions: Iterable[int
     return garbage
 
 
-def test_what_a_crashed_writer_left_behind_can_be_cleaned_up(catalog: DeltaCatMetastore, effects: Effects) -> None:
+def test_files_of_a_crashed_writer_can_be_deleted(catalog: DeltaCatMetastore, effects: Effects) -> None:
     crashed = Changes("x", puts=dict([make_delta(PARTITION, 1)]), deletes=frozenset([ORDERS]))
     staged = stage_changes(catalog.latest(), crashed, "1800000009999_crashed")
     effects.store.put_many(staged.files)
@@ -211,7 +209,7 @@ def test_expiry_frees_the_index_nodes_that_only_old_versions_needed(
     assert list(reopened.problems(reopened.latest())) == []
 
 
-def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: DeltaCatMetastore, effects: Effects) -> None:
+def test_problems_lists_each_damaged_or_missing_file(catalog: DeltaCatMetastore, effects: Effects) -> None:
     commit_objects(catalog, catalog.latest(), make_delta(PARTITION, 1))
     newest = catalog.latest()
     assert list(catalog.problems(newest)) == []
@@ -229,7 +227,7 @@ def test_a_sound_version_has_no_problems_and_each_damage_is_named(catalog: Delta
     assert {problem.rule.split(" is ")[-1] for problem in catalog.problems(newest)} == {"not in the log"}
 
 
-def test_a_deletion_that_cannot_be_read_and_a_log_that_is_gone_are_named(
+def test_an_unreadable_delete_revision_and_a_missing_log_are_reported(
     catalog: DeltaCatMetastore, effects: Effects
 ) -> None:
     commit_objects(catalog, catalog.latest(), deletes=frozenset([ORDERS]))

@@ -16,7 +16,7 @@ from mangrove.model.types import Column, Int64, Timestamp
 
 SCHEMA = Schema((Column(1, "id", Int64()), Column(2, "ts", Timestamp())))
 BETA = parse_table_version("beta.1")
-WAY = TableVersionLocator("n", "t", BETA)
+LOCATOR = TableVersionLocator("n", "t", BETA)
 
 
 def _transform(name: str, **parameters: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def _scheme(*keys: tuple[list[str], dict[str, Any] | None]) -> dict[str, Any]:
 
 def _body(partition: dict[str, Any], sort: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a table version as DeltaCAT writes it: nothing in it is ours."""
-    fields = encode_table_version(WAY, TableVersion(BETA, SCHEMA), None)
+    fields = encode_table_version(LOCATOR, TableVersion(BETA, SCHEMA), None)
     fields.pop("mangrove", None)
     ordered = sort or fields["sortScheme"]
     return fields | {
@@ -59,16 +59,16 @@ def _read(fields: dict[str, Any]) -> TableVersion:
         [(["id"], _transform("void"))],
     ],
 )
-def test_a_scheme_that_only_deltacat_has_prunes_nothing_and_stays_as_it_is(keys: Any) -> None:
+def test_a_partition_scheme_known_only_to_deltacat_is_preserved_and_prunes_nothing(keys: Any) -> None:
     theirs = _scheme(*keys)
     value = _read(_body(theirs))
     assert value.version == BETA
     assert value.partition_scheme == PartitionScheme((), "theirs", "theirs")
-    again = encode_table_version(WAY, value, _body(theirs))
+    again = encode_table_version(LOCATOR, value, _body(theirs))
     assert again["partitionScheme"] == theirs
     assert again["partitionSchemes"] == [theirs]
     assert again["tableVersionLocator"]["tableVersion"] == "beta.1"
-    assert encode_table_version(WAY, _read(again), again)["partitionScheme"] == theirs
+    assert encode_table_version(LOCATOR, _read(again), again)["partitionScheme"] == theirs
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_scheme_that_only_deltacat_has_prunes_nothing_and_stays_as_it_is(keys:
         (_transform("bucket", numBuckets=8, bucketingStrategy="iceberg"), Bucket(8)),
     ],
 )
-def test_a_scheme_that_both_have_is_ours(transform: Any, ours: Any) -> None:
+def test_a_partition_scheme_known_to_both_is_mapped(transform: Any, ours: Any) -> None:
     value = _read(_body(_scheme((["id"], transform))))
     assert value.partition_scheme == PartitionScheme((PartitionField(1, ours, "id"),), "theirs", "theirs")
 
@@ -92,25 +92,25 @@ def test_a_scheme_that_both_have_is_ours(transform: Any, ours: Any) -> None:
         [["id"], "sideways", "at_end", None, None],
     ],
 )
-def test_an_order_that_only_deltacat_has_is_none_and_stays_as_it_is(key: list[Any]) -> None:
+def test_a_sort_scheme_known_only_to_deltacat_is_preserved_and_ignored(key: list[Any]) -> None:
     theirs = {"keys": [key], "name": "theirs", "id": "sorted", "nativeObject": None}
     body = _body(_scheme((["id"], None)), theirs)
     value = _read(body)
     assert value.sort_scheme.fields == ()
-    assert encode_table_version(WAY, value, body)["sortSchemes"] == [theirs]
+    assert encode_table_version(LOCATOR, value, body)["sortSchemes"] == [theirs]
 
 
-def test_a_scheme_that_we_changed_is_written_as_we_have_it() -> None:
+def test_a_changed_partition_scheme_replaces_the_one_of_deltacat() -> None:
     theirs = _scheme((["ts"], _transform("day")))
     value = _read(_body(theirs))
     ours = PartitionScheme((PartitionField(1, Identity(), "id"),), "ours")
     changed = TableVersion(BETA, SCHEMA, partition_scheme=ours, earlier_partition_schemes=(value.partition_scheme,))
-    again = encode_table_version(WAY, changed, _body(theirs))
+    again = encode_table_version(LOCATOR, changed, _body(theirs))
     assert again["partitionScheme"]["keys"][0]["key"] == ["id"]
     assert again["partitionSchemes"][0] == theirs
 
 
-def test_what_only_the_body_says_is_named() -> None:
+def test_unmapped_fields_of_a_body_are_listed() -> None:
     theirs = _scheme((["ts"], _transform("day")))
     fields = _body(theirs) | {"nativeObject": b"x", "properties": {"size": 7}}
     found = list(list_unmapped_fields(decode_body(Kind.TABLE_VERSION, encode_map(fields), "n/t/beta.1", "here")))

@@ -95,7 +95,7 @@ def test_every_table_is_found_by_the_digest_of_its_name(
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_the_catalog_reads_the_same_without_our_folder(
+def test_the_catalog_is_read_equally_without_the_mangrove_folder(
     lake: mangrove.Lakehouse, tmp_path: Path, change: Callable[[mangrove.Lakehouse], None]
 ) -> None:
     change(lake)
@@ -111,7 +111,7 @@ def test_every_table_is_found_after_a_random_history(lake: mangrove.Lakehouse, t
     assert read_everything(open_without_our_folder(tmp_path)) == read_everything(lake)
 
 
-def test_a_catalog_that_lost_our_folder_is_still_renamed_correctly(lake: mangrove.Lakehouse, tmp_path: Path) -> None:
+def test_renames_work_in_a_catalog_without_the_mangrove_folder(lake: mangrove.Lakehouse, tmp_path: Path) -> None:
     lake.rename_namespace("sales", "shop")
     other = open_without_our_folder(tmp_path)
     other.rename_table("shop.orders", "shop.purchases")

@@ -106,7 +106,7 @@ def without_views(found: dict[Locator, Object]) -> dict[Locator, Object]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @given(actions=st.lists(st.tuples(st.integers(0, len(ACTIONS) - 1), st.integers(0, 5)), min_size=4, max_size=40))
 @settings(max_examples=25)
-def test_every_kept_version_reads_as_before_after_expiry_and_vacuum(
+def test_every_retained_version_is_unchanged_after_expiry_and_vacuum(
     layout: str, actions: list[tuple[int, int]]
 ) -> None:
     store = MemoryStore()
@@ -171,7 +171,7 @@ def dropped_and_renamed(store: Store, layout: str) -> Lakehouse:
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_vacuum_that_dies_after_any_deletion_shows_nobody_what_was_gone(layout: str, is_reversed: bool) -> None:
+def test_a_vacuum_that_crashes_after_any_deletion_restores_no_deleted_object(layout: str, is_reversed: bool) -> None:
     for deletions in range(200):
         store = DeletingStore()
         lake = dropped_and_renamed(store, layout)
@@ -198,9 +198,7 @@ def test_a_vacuum_that_dies_after_any_deletion_shows_nobody_what_was_gone(layout
 
 @pytest.mark.parametrize("is_writer_interrupted", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_writer_is_harmed_wherever_expiry_and_vacuum_come_in_between(
-    layout: str, is_writer_interrupted: bool
-) -> None:
+def test_expiry_and_vacuum_between_any_requests_do_not_affect_writers(layout: str, is_writer_interrupted: bool) -> None:
     for requests in range(1, REQUESTS_MAX):
         clock = Clock(tick_millis=1)
         store = HookedStore("memory://bucket/", clock)

@@ -63,7 +63,7 @@ TYPICAL_DELTA = Delta(
 
 
 @given(objects())
-def test_every_object_comes_back_from_its_definition(value: Object) -> None:
+def test_every_object_round_trips_through_its_definition(value: Object) -> None:
     data = encode_definition(value)
     found, unknown = decode_definition(kind_of(value), data, PATH)
     assert found == value
@@ -72,13 +72,13 @@ def test_every_object_comes_back_from_its_definition(value: Object) -> None:
 
 
 @given(objects())
-def test_the_same_object_gives_the_same_bytes(value: Object) -> None:
+def test_encoding_is_deterministic(value: Object) -> None:
     found, _ = decode_definition(kind_of(value), encode_definition(value), PATH)
     assert encode_definition(found) == encode_definition(value)
 
 
 @given(objects())
-def test_what_is_unknown_survives_a_read_change_and_write(value: Object) -> None:
+def test_unknown_fields_survive_a_read_and_write(value: Object) -> None:
     newer = encode_definition(value) + NEWER
     found, unknown = decode_definition(kind_of(value), newer, PATH)
     assert found == value
@@ -88,7 +88,7 @@ def test_what_is_unknown_survives_a_read_change_and_write(value: Object) -> None
     assert decode_definition(kind_of(value), again, PATH) == (value, again)
 
 
-def test_what_is_unknown_inside_an_object_stays_with_its_own_column() -> None:
+def test_unknown_fields_of_a_column_stay_with_this_column() -> None:
     message = pb.TableVersion()
     message.ParseFromString(encode_definition(TableVersion(1, parse_schema("a int, b string, c date"))))
     message.schema.columns[1].MergeFromString(NEWER)
@@ -104,7 +104,7 @@ def test_what_is_unknown_inside_an_object_stays_with_its_own_column() -> None:
     assert [column.name for column in message.schema.columns] == ["first", "b", "c"]
 
 
-def test_what_is_unknown_goes_with_what_is_removed() -> None:
+def test_unknown_fields_are_removed_with_their_object() -> None:
     message = pb.Delta()
     message.ParseFromString(encode_definition(TYPICAL_DELTA))
     message.files[0].MergeFromString(NEWER)
@@ -114,7 +114,7 @@ def test_what_is_unknown_goes_with_what_is_removed() -> None:
     assert NEWER in encode_definition(TYPICAL_DELTA, unknown)
 
 
-def test_fields_of_trinitylake_that_we_do_not_use_survive() -> None:
+def test_unused_fields_of_trinitylake_survive() -> None:
     distribution_keys_and_unique_columns = b"\x1a\x01\x02\x32\x01\x03"
     data = encode_definition(TableEntry("t", "n", "orders")) + distribution_keys_and_unique_columns
     found, unknown = decode_definition(Kind.TABLE, data, PATH)
@@ -175,7 +175,7 @@ def test_fields_of_trinitylake_that_we_do_not_use_survive() -> None:
         ),
     ],
 )
-def test_fields_have_the_numbers_of_trinitylake_and_ours_lie_far_above(
+def test_fields_have_the_numbers_of_trinitylake_and_extensions_start_at_100(
     message: type[pb.Lakehouse | pb.Namespace | pb.Table | pb.Column], numbers: dict[str, int]
 ) -> None:
     found = {field.name: field.number for field in message.DESCRIPTOR.fields}
@@ -249,13 +249,13 @@ def test_a_definition_that_breaks_a_rule_is_refused_with_its_path(kind: Kind, me
 
 
 @given(st.sampled_from(Kind), st.binary(max_size=60))
-def test_no_bytes_cause_another_error(kind: Kind, data: bytes) -> None:
+def test_arbitrary_bytes_cause_only_format_errors(kind: Kind, data: bytes) -> None:
     refusal = _refusal(kind, data)
     assert refusal is None or PATH in refusal
 
 
 @given(objects(), st.randoms(use_true_random=False))
-def test_no_damage_causes_another_error(value: Object, chance: random.Random) -> None:
+def test_damaged_definitions_cause_only_format_errors(value: Object, chance: random.Random) -> None:
     data = bytearray(encode_definition(value))
     if not data:
         return
@@ -274,7 +274,7 @@ def test_the_definition_of_a_typical_delta_is_small() -> None:
     assert len(encode_definition(TYPICAL_DELTA)) < 400
 
 
-def test_the_generated_code_is_that_of_the_definitions(tmp_path: Path) -> None:
+def test_the_generated_code_is_up_to_date(tmp_path: Path) -> None:
     _generator().generate(tmp_path)
     for name in ("mangrove_tree_pb2.py", "mangrove_tree_pb2.pyi"):
         committed = ROOT / "src/mangrove/layouts/tree/proto" / name

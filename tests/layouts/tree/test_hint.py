@@ -12,7 +12,7 @@ def test_a_hint_is_written_in_decimal_digits_without_a_newline() -> None:
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_a_hint_gives_its_version_back(version: int) -> None:
+def test_a_hint_round_trips(version: int) -> None:
     assert decode_hint(encode_hint(version)) == version
 
 
@@ -25,16 +25,16 @@ def test_a_hint_with_a_newline_or_blanks_is_understood(data: bytes) -> None:
     "data",
     [b"", b"\n", b"latest", b"-1", b"+1", b"1_0", b"1 2", b"0x10", b"1.0", b"\xff\xfe1", "١".encode(), b"\x001"],
 )
-def test_a_hint_that_is_empty_or_garbage_is_the_same_as_none(data: bytes) -> None:
+def test_an_empty_or_invalid_hint_is_ignored(data: bytes) -> None:
     assert decode_hint(data) is None
 
 
 @pytest.mark.parametrize("data", [b"18446744073709551616", b"9" * 5_000_000, b" " * 5_000_000 + b"1"])
-def test_a_hint_beyond_every_version_is_the_same_as_none(data: bytes) -> None:
+def test_a_hint_beyond_the_largest_version_is_ignored(data: bytes) -> None:
     assert decode_hint(data) is None
 
 
 @given(st.binary(max_size=80))
-def test_whatever_a_hint_holds_reading_goes_on(data: bytes) -> None:
+def test_arbitrary_hint_content_never_raises(data: bytes) -> None:
     version = decode_hint(data)
     assert version is None or str(version).encode() in data

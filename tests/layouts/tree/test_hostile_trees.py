@@ -95,7 +95,7 @@ TREE_WALKS: dict[str, Walk] = {
 }
 
 
-def assert_refused(metastore: TreeMetastore, named: str, walks: dict[str, Walk]) -> None:
+def assert_rejected(metastore: TreeMetastore, named: str, walks: dict[str, Walk]) -> None:
     for walk in walks.values():
         with pytest.raises(FormatError, match=named):
             walk(metastore)
@@ -114,27 +114,27 @@ def test_a_node_that_is_its_own_child_is_refused(lake: Lake, keyless: bool) -> N
     path, middle = lake.path(1), rows(lake, "m")
     loop = Node((), (), (path,)) if keyless else Node(middle.keys, middle.values, (path, path))
     assert lake.store_node(1, loop) == path
-    assert_refused(lake.commit(loop), "deep" if keyless else path, TREE_WALKS)
+    assert_rejected(lake.commit(loop), "deep" if keyless else path, TREE_WALKS)
 
 
 def test_a_tree_that_is_too_deep_is_refused(lake: Lake) -> None:
     child = lake.store_node(0, Node())
     for number in range(1, 50):
         child = lake.store_node(number, Node((), (), (child,)))
-    assert_refused(lake.commit(Node((), (), (child,))), "nodes deep", TREE_WALKS)
+    assert_rejected(lake.commit(Node((), (), (child,))), "nodes deep", TREE_WALKS)
 
 
 def test_a_node_with_two_parents_is_refused(lake: Lake) -> None:
     shared, middle = lake.store_node(1, rows(lake, "a", "b")), rows(lake, "m")
-    assert_refused(lake.commit(Node(middle.keys, middle.values, (shared, shared))), shared, TREE_WALKS)
+    assert_rejected(lake.commit(Node(middle.keys, middle.values, (shared, shared))), shared, TREE_WALKS)
 
 
-def test_levels_that_share_their_nodes_are_not_walked_for_ever(lake: Lake) -> None:
+def test_levels_that_share_their_nodes_are_rejected(lake: Lake) -> None:
     middle = rows(lake, "m")
     child = lake.store_node(0, Node())
     for number in range(1, 30):
         child = lake.store_node(number, Node(middle.keys, middle.values, (child, child)))
-    assert_refused(lake.commit(Node(middle.keys, middle.values, (child, child))), "outside its range", TREE_WALKS)
+    assert_rejected(lake.commit(Node(middle.keys, middle.values, (child, child))), "outside its range", TREE_WALKS)
 
 
 @pytest.mark.parametrize("as_message", [True, False])
@@ -144,24 +144,24 @@ def test_a_child_outside_its_range_is_refused(lake: Lake, as_message: bool) -> N
         stray = Node(buffer=(Message(stray.keys[0], stray.values[0], "t"),))
     left, right = lake.store_node(1, Node()), lake.store_node(2, stray)
     metastore = lake.commit(Node(middle.keys, middle.values, (left, right)))
-    assert_refused(metastore, right, TREE_WALKS)
+    assert_rejected(metastore, right, TREE_WALKS)
     with pytest.raises(FormatError, match=right):
         metastore.latest().get(TableLocator("sales", "z"))
 
 
 def test_a_pointer_to_a_missing_node_is_refused(lake: Lake) -> None:
-    assert_refused(lake.commit(Node((), (), (lake.path(9),))), lake.path(9), TREE_WALKS)
+    assert_rejected(lake.commit(Node((), (), (lake.path(9),))), lake.path(9), TREE_WALKS)
 
 
 @pytest.mark.parametrize("pointer", ["", "../outside", "/absolute", "a//b", "a\x00b", "x" * 2000])
-def test_a_pointer_that_is_no_path_is_refused(lake: Lake, pointer: str) -> None:
-    assert_refused(lake.commit(Node((), (), (pointer,))), "invalid path", TREE_WALKS)
+def test_an_invalid_pointer_is_rejected(lake: Lake, pointer: str) -> None:
+    assert_rejected(lake.commit(Node((), (), (pointer,))), "invalid path", TREE_WALKS)
     key = lake.key(TableLocator("sales", "orders"))
-    assert_refused(lake.commit(Node((key,), (pointer,))), "invalid path", WALKS)
+    assert_rejected(lake.commit(Node((key,), (pointer,))), "invalid path", WALKS)
 
 
 @pytest.mark.parametrize("kind", ["namespace", "other namespace", "other table", "lakehouse", "node"])
-def test_a_definition_of_something_else_behind_a_tables_key_is_refused(lake: Lake, kind: str) -> None:
+def test_a_definition_of_another_kind_under_a_table_key_is_rejected(lake: Lake, kind: str) -> None:
     key = lake.key(TableLocator("sales", "orders"))
     pointer = {
         "namespace": lambda: lake.pointer(NamespaceLocator("orders")),
@@ -170,10 +170,10 @@ def test_a_definition_of_something_else_behind_a_tables_key_is_refused(lake: Lak
         "lakehouse": lambda: lake.snapshot.root.definition_path,
         "node": lambda: lake.snapshot.root.path,
     }[kind]()
-    assert_refused(lake.commit(Node((key,), (pointer,))), pointer, WALKS)
+    assert_rejected(lake.commit(Node((key,), (pointer,))), pointer, WALKS)
 
 
-def test_a_tables_definition_behind_another_kinds_key_is_refused(lake: Lake) -> None:
+def test_a_table_definition_under_a_key_of_another_kind_is_rejected(lake: Lake) -> None:
     pointer = lake.pointer(TableLocator("sales", "orders"))
     partition = PartitionLocator("home", "t", 1, "s", "orders")
     for locator in (NamespaceLocator("orders"), partition, partition.parent.parent, make_delta(partition, 1)[0]):
@@ -184,7 +184,7 @@ def test_a_tables_definition_behind_another_kinds_key_is_refused(lake: Lake) -> 
 
 
 @pytest.mark.parametrize("key", ["zzz", "C===", "C===sales", "B===sales\U0010ffff", "I===0", "", " "])
-def test_a_key_that_no_object_can_have_is_a_problem_and_hides_nothing(lake: Lake, key: str) -> None:
+def test_an_invalid_key_is_reported_and_other_objects_are_still_read(lake: Lake, key: str) -> None:
     real = lake.key(TableLocator("sales", "orders"))
     pairs = sorted([(key, "x"), (real, lake.pointer(TableLocator("sales", "orders")))])
     metastore = lake.commit(Node(tuple(name for name, _ in pairs), tuple(value for _, value in pairs)))
@@ -195,10 +195,10 @@ def test_a_key_that_no_object_can_have_is_a_problem_and_hides_nothing(lake: Lake
 @pytest.mark.parametrize("pointer", ["data:text/plain,x", "data:application/protobuf;base64,====", "data:"])
 def test_an_inline_definition_that_is_damaged_is_refused(lake: Lake, pointer: str) -> None:
     key = lake.key(TableLocator("sales", "orders"))
-    assert_refused(lake.commit(Node((key,), (pointer,))), "data", WALKS)
+    assert_rejected(lake.commit(Node((key,), (pointer,))), "data", WALKS)
 
 
-def test_an_object_cannot_be_put_where_another_one_belongs(lake: Lake) -> None:
+def test_putting_an_object_under_the_key_of_another_is_rejected(lake: Lake) -> None:
     before = lake.snapshot.version
     _, value = make_table("sales", "orders")
     with pytest.raises(InvalidInputError, match="'orders'"):
@@ -274,7 +274,7 @@ def test_the_check_finds_a_flipped_bit_in_any_file_that_a_version_needs(
     assert [problem.path for problem in metastore.problems(snapshot)] == [path]
 
 
-def test_a_seal_shows_every_changed_bit_before_it() -> None:
+def test_a_checksum_detects_every_flipped_bit() -> None:
     data = append_checksum(b"a definition", Kind.TABLE)
     assert verify_and_strip_checksum(data, Kind.TABLE, "p") == b"a definition"
     assert verify_and_strip_checksum(b"no seal", Kind.TABLE, "p") == b"no seal"
@@ -287,7 +287,7 @@ def test_a_seal_shows_every_changed_bit_before_it() -> None:
             verify_and_strip_checksum(bytes(changed), Kind.TABLE, "p")
 
 
-def test_a_sealed_file_of_before_there_were_marks_is_read_as_it_was() -> None:
+def test_a_checksummed_file_without_a_start_marker_is_read() -> None:
     definition = b"a definition"
     before = definition + b"\xfd\xff\x07" + zlib.crc32(b"table" + definition).to_bytes(4, "little")
     assert verify_and_strip_checksum(before, Kind.TABLE, "p") == definition
@@ -295,7 +295,7 @@ def test_a_sealed_file_of_before_there_were_marks_is_read_as_it_was() -> None:
         verify_and_strip_checksum(before[1:], Kind.TABLE, "p")
 
 
-def test_a_definition_that_was_cut_off_anywhere_is_told_and_never_read() -> None:
+def test_a_truncated_definition_is_reported_at_every_length() -> None:
     store = MemoryStore()
     metastore = create_tree(
         build_deterministic_effects(store),

@@ -41,7 +41,7 @@ def rows(*cells: tuple[str | None, str | None, str | None]) -> NodeRows:
     return NodeRows(keys, values, children, [None] * len(cells), "vn/1")
 
 
-def test_a_deleted_key_between_two_children_of_olympia_stays_hidden() -> None:
+def test_a_deleted_key_between_two_children_of_olympia_stays_deleted() -> None:
     sections = decode_olympia_rows(rows((None, None, "n0"), ("B===a", None, "n1"), ("B===b", "v", "n2")), 128)
     assert sections.node == Node(("B===a", "B===b"), ("", "v"), ("n0", "n1", "n2"), (Message("B===a", None, ""),))
 
@@ -80,7 +80,7 @@ def test_broken_rows_of_trinitylake_are_refused(broken: NodeRows) -> None:
 
 
 @pytest.mark.parametrize("names", [["key", "value", "pnode"], ["key", "value", "txn"]])
-def test_a_damaged_file_of_ours_is_not_taken_for_one_of_trinitylake(names: list[str]) -> None:
+def test_a_damaged_file_of_mangrove_is_not_mistaken_for_one_of_trinitylake(names: list[str]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(["n_keys"]), pa.array(["0"]), pa.array(["x"])], names=names)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
@@ -97,7 +97,7 @@ def entry(key: bytes, value: bytes) -> bytes:
     return field(1, key) + field(2, value)
 
 
-def test_a_table_of_olympia_gives_all_its_texts() -> None:
+def test_all_fields_of_a_table_of_olympia_are_decoded() -> None:
     data = field(2, b"EXTERNAL") + field(3, b"ICEBERG") + field(4, entry(b"a", b"1")) + field(5, entry(b"b", b"2"))
     table = decode_java_object(OLYMPIA_JAVA.numbers, TableLocator("ns", "t"), data, "def/x")
     assert isinstance(table, TableEntry)
@@ -105,7 +105,7 @@ def test_a_table_of_olympia_gives_all_its_texts() -> None:
     assert (dict(table.format_properties), dict(table.properties)) == ({"a": "1"}, {"b": "2"})
 
 
-def test_fields_that_nobody_reads_may_have_any_shape() -> None:
+def test_unused_fields_may_have_any_wire_type() -> None:
     data = b"\x79" + bytes(8) + b"\x7d" + bytes(4) + field(9, b"ICEBERG") + b"\x78\x01"
     table = decode_java_object(TRINITYLAKE_JAVA.numbers, TableLocator("ns", "t"), data, "def/x")
     assert isinstance(table, TableEntry)
@@ -131,12 +131,12 @@ def test_a_broken_definition_is_refused_with_its_name(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x10\x01", b"\x18\x00", field(3, b"x"), b"\x20\x00", b"\x38\x01"])
-def test_a_lakehouse_that_cannot_be_is_refused(data: bytes) -> None:
+def test_an_invalid_lakehouse_definition_is_rejected(data: bytes) -> None:
     with pytest.raises(FormatError, match="def/x"):
         decode_java_settings(OLYMPIA_JAVA.numbers, data, "def/x")
 
 
-def test_a_view_of_a_java_program_says_that_it_cannot_be_read() -> None:
+def test_reading_a_view_of_a_java_program_is_rejected() -> None:
     with pytest.raises(FormatError, match="view written by Olympia"):
         decode_java_object(OLYMPIA_JAVA.numbers, ViewLocator("ns", "v"), b"", "def/x")
 

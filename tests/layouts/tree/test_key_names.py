@@ -11,7 +11,7 @@ names = st.sampled_from(["a", "b", "c", "d"])
 
 
 @given(st.lists(st.tuples(st.sampled_from(["create", "drop", "rename"]), names, names), max_size=40))
-def test_no_two_namespaces_ever_share_a_key_name_and_a_rename_keeps_it(steps: list[tuple[str, str, str]]) -> None:
+def test_key_names_of_namespaces_are_unique_and_survive_renames(steps: list[tuple[str, str, str]]) -> None:
     ids: dict[str, str] = {}
     filed: dict[str, str] = {}
     key_names = KeyNames()
@@ -37,13 +37,13 @@ def test_no_two_namespaces_ever_share_a_key_name_and_a_rename_keeps_it(steps: li
     assert KeyNames.decode(key_names.encode(), "root") == key_names
 
 
-def test_a_namespace_that_was_never_renamed_files_its_tables_under_its_name_and_the_root_says_nothing() -> None:
+def test_the_key_name_of_a_namespace_without_renames_is_its_name_and_is_not_stored() -> None:
     key_names = KeyNames().after({}, {"sales": "id"}, bytes_max=100)
     assert key_names.key_name_of("sales") == "sales"
     assert key_names.encode() == ""
 
 
-def test_a_key_name_fits_where_names_are_short() -> None:
+def test_a_key_name_respects_a_small_name_limit() -> None:
     renamed = KeyNames().after({"a": "first"}, {"b": "first"}, bytes_max=1)
     again = renamed.after({}, {"a": "a-long-id"}, bytes_max=1)
     assert {again.key_name_of("b"), again.key_name_of("a")} == {"a", "0"}

@@ -116,7 +116,7 @@ def test_the_older_revision_starts_with_a_space_and_ends_with_the_schema_id(
 
 @ENCODINGS
 @given(way=ways())
-def test_a_tree_key_gives_its_parts_back(encoding: KeyEncoding, way: KeyParts) -> None:
+def test_a_tree_key_round_trips_through_its_parts(encoding: KeyEncoding, way: KeyParts) -> None:
     assert encoding.parts_of(encoding.key_of(*way, SIZES), SIZES) == way
 
 
@@ -156,7 +156,7 @@ def test_a_range_holds_exactly_the_children(encoding: KeyEncoding, data: st.Data
 
 @ENCODINGS
 @given(st.data())
-def test_a_range_goes_on_after_a_name_and_keeps_to_a_prefix(encoding: KeyEncoding, data: st.DataObject) -> None:
+def test_a_range_can_start_after_a_name_and_be_limited_to_a_prefix(encoding: KeyEncoding, data: st.DataObject) -> None:
     names = data.draw(st.lists(TABLES, min_size=1, max_size=10, unique=True))
     prefix = data.draw(st.one_of(st.just(""), TABLES, st.sampled_from(names).map(lambda name: name[:1])))
     after = data.draw(st.one_of(st.none(), TABLES, st.sampled_from(names)))
@@ -180,7 +180,7 @@ def test_a_range_ends_right_after_the_last_name_with_the_prefix(encoding: KeyEnc
 
 
 @ENCODINGS
-def test_deltas_go_on_after_a_position(encoding: KeyEncoding) -> None:
+def test_a_range_of_deltas_can_start_after_a_position(encoding: KeyEncoding) -> None:
     parent = (ID, 1, ID, ID)
     first, end = encoding.range_below(Kind.DELTA, parent, SIZES, after=9)
     keys = [encoding.key_of(Kind.DELTA, (*parent, position), SIZES) for position in (8, 9, 10, 11)]
@@ -222,9 +222,7 @@ def test_a_multi_byte_name_is_padded_by_its_bytes(encoding: KeyEncoding) -> None
         (Kind.DELTA, (ID, 1, ID, ID, 10**20)),
     ],
 )
-def test_parts_that_do_not_lead_to_an_object_are_refused(
-    encoding: KeyEncoding, kind: Kind, parts: tuple[Part, ...]
-) -> None:
+def test_invalid_key_parts_are_rejected(encoding: KeyEncoding, kind: Kind, parts: tuple[Part, ...]) -> None:
     with pytest.raises(InvalidInputError):
         encoding.key_of(kind, parts, SIZES)
 
@@ -240,7 +238,7 @@ def test_parts_that_do_not_lead_to_an_object_are_refused(
         lambda keys: keys.range_below(Kind.TABLE_VERSION, (ID,), SIZES, name_prefix="1"),
     ],
 )
-def test_a_range_that_cannot_be_meant_is_refused(encoding: KeyEncoding, ask: Callable[[KeyEncoding], object]) -> None:
+def test_an_invalid_range_is_rejected(encoding: KeyEncoding, ask: Callable[[KeyEncoding], object]) -> None:
     with pytest.raises(InvalidInputError):
         ask(encoding)
 
@@ -251,7 +249,7 @@ def test_a_range_that_cannot_be_meant_is_refused(encoding: KeyEncoding, ask: Cal
         st.text(), ways().map(lambda way: OLDER_KEYS.key_of(*way, SIZES)[1:]), st.text("ABC= a", max_size=30)
     )
 )
-def test_a_text_is_a_tree_key_only_if_its_parts_give_it_back(encoding: KeyEncoding, text: str) -> None:
+def test_a_text_is_a_tree_key_only_if_it_round_trips(encoding: KeyEncoding, text: str) -> None:
     try:
         way = encoding.parts_of(text, SIZES)
     except FormatError:
@@ -262,18 +260,18 @@ def test_a_text_is_a_tree_key_only_if_its_parts_give_it_back(encoding: KeyEncodi
 @pytest.mark.parametrize(
     "key", ["", "A===x", "C===ns", "C===ns              ", "Z===default table   ", "\ud800===ns     "]
 )
-def test_what_is_no_tree_key_is_a_format_error(key: str) -> None:
+def test_an_invalid_tree_key_is_a_format_error(key: str) -> None:
     with pytest.raises(FormatError, match="tree key"):
         NEWER_KEYS.parts_of(key, SIZES)
 
 
-def test_kinds_that_would_share_their_keys_cannot_be_encoded() -> None:
+def test_kinds_with_ambiguous_keys_cannot_be_encoded() -> None:
     same = dict.fromkeys(PARTS, "x")
     with pytest.raises(ValueError, match="same tree key"):
         KeyEncoding(before=same, after=same)
 
 
-def test_a_name_has_room_for_at_least_one_byte() -> None:
+def test_a_name_size_below_one_byte_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one byte"):
         NameSizes(0, 8)
 
@@ -292,25 +290,25 @@ LOCATORS: list[tuple[Locator, tuple[Part, ...]]] = [
 
 
 @pytest.mark.parametrize(("locator", "parts"), LOCATORS)
-def test_what_lies_below_a_table_is_filed_under_the_tables_id_alone(locator: Locator, parts: tuple[Part, ...]) -> None:
+def test_keys_below_a_table_contain_only_the_table_id(locator: Locator, parts: tuple[Part, ...]) -> None:
     assert parts_of_locator(locator) == KeyParts(locator.kind, parts)
 
 
 @ENCODINGS
 @pytest.mark.parametrize(("locator", "_parts"), LOCATORS)
-def test_a_tree_key_gives_its_locator_back(encoding: KeyEncoding, locator: Locator, _parts: object) -> None:
+def test_a_tree_key_round_trips_through_its_locator(encoding: KeyEncoding, locator: Locator, _parts: object) -> None:
     key = encoding.key_of(*parts_of_locator(locator), SIZES)
     assert locator_of_parts(encoding.parts_of(key, SIZES), namespace_id="n1") == locator
 
 
 @pytest.mark.parametrize("locator", [TableLocator("new", "t"), ViewLocator("new", "v")])
-def test_the_tables_of_a_renamed_namespace_stay_where_they_are(locator: TableLocator | ViewLocator) -> None:
+def test_tables_of_a_renamed_namespace_keep_their_keys(locator: TableLocator | ViewLocator) -> None:
     way = parts_of_locator(locator, namespace_key_name="old")
     assert way.parts == ("old", locator.name)
     assert locator_of_parts(way, namespace="new") == locator
 
 
-def test_the_locator_of_what_lies_below_a_table_needs_the_namespace_id() -> None:
+def test_decoding_a_locator_below_a_table_requires_the_namespace_id() -> None:
     with pytest.raises(InvalidInputError, match="namespace"):
         locator_of_parts(KeyParts(Kind.TABLE_VERSION, ("t1", 2)))
 
@@ -321,6 +319,6 @@ def test_parts_of_no_object_have_no_locator(way: KeyParts) -> None:
         locator_of_parts(way, namespace_id="n1")
 
 
-def test_the_lakehouse_itself_has_no_tree_key() -> None:
+def test_the_lakehouse_has_no_tree_key() -> None:
     with pytest.raises(InvalidInputError, match="lakehouse"):
         NEWER_KEYS.key_of(Kind.LAKEHOUSE, (), SIZES)

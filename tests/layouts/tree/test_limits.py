@@ -44,9 +44,7 @@ def effects() -> Effects:
     return build_deterministic_effects(MemoryStore("memory://limits/"))
 
 
-def test_paths_that_could_not_fit_are_refused_at_creation_and_nothing_is_written(
-    effects: Effects, revision: TreeRevision
-) -> None:
+def test_path_limits_that_are_too_small_are_rejected_at_creation(effects: Effects, revision: TreeRevision) -> None:
     with pytest.raises(InvalidInputError, match=r"file_path_max_size_bytes is 85.*86 bytes"):
         create_tree(effects, replace(SMALLEST, file_path_max_size_bytes=PATH_BYTES_MIN - 1), Changes("made"), revision)
     assert list(effects.store.list()) == []
@@ -56,7 +54,7 @@ def test_paths_that_could_not_fit_are_refused_at_creation_and_nothing_is_written
 
 @pytest.mark.parametrize("layout", ["tree", "tree-older"])
 @pytest.mark.parametrize("strict", [True, False])
-def test_with_the_smallest_limit_everything_fits(effects: Effects, layout: str, *, strict: bool) -> None:
+def test_the_smallest_path_limit_is_sufficient(effects: Effects, layout: str, *, strict: bool) -> None:
     lake = create_on_store(effects, layout=layout, strict=strict, settings=SMALLEST, engines=LocalEngines)
     lake.create_namespace("a-namespace-with-a-long-name")
     for number in range(6):

@@ -44,7 +44,7 @@ def file_of(columns: Mapping[str, list[str | None]], batches: int = 1, kind: "pa
 
 
 @given(nodes(), st.dictionaries(TEXTS, TEXTS, max_size=4), st.sampled_from(["none", "lz4", "zstd"]))
-def test_a_node_of_the_newer_revision_survives_its_file(node: Node, more: dict[str, str], compression: str) -> None:
+def test_a_node_of_the_newer_revision_round_trips(node: Node, more: dict[str, str], compression: str) -> None:
     system = more | ROOT_SYSTEM
     file = decode_node(encode_node(node, system, NEWER, ORDER, compression), "p", order=ORDER)
     assert file == NodeFile(system | {"n_keys": str(len(node.keys))}, node, NEWER)
@@ -138,14 +138,14 @@ def test_text_with_large_offsets_is_read() -> None:
     assert decode_node(file_of(worked_columns(), kind=pa.large_string()), "p").node == WORKED_EXAMPLE
 
 
-def test_a_file_is_uncompressed_unless_asked_for() -> None:
+def test_a_file_is_uncompressed_by_default() -> None:
     plain = encode_node(WORKED_EXAMPLE, WORKED_SYSTEM, NEWER, order=4)
     assert b"C===default table   " in plain
     with pytest.raises(InvalidInputError, match="gzip"):
         encode_node(WORKED_EXAMPLE, WORKED_SYSTEM, NEWER, order=4, compression="gzip")
 
 
-def test_the_same_node_gives_the_same_bytes() -> None:
+def test_node_encoding_is_deterministic() -> None:
     assert encode_node(WORKED_EXAMPLE, WORKED_SYSTEM, NEWER, 4) == encode_node(WORKED_EXAMPLE, WORKED_SYSTEM, NEWER, 4)
 
 
@@ -157,7 +157,7 @@ OLDER_FILE: dict[str, list[str | None]] = {
 
 
 @pytest.mark.parametrize("order", [None, 4])
-def test_a_file_of_the_older_revision_from_elsewhere_is_read(order: int | None) -> None:
+def test_a_file_of_the_older_revision_from_another_writer_is_read(order: int | None) -> None:
     file = decode_node(file_of(OLDER_FILE), "p", order=order)
     assert file.system == {"lakehouse_def": "def.binpb"}
     assert file.created_at_millis is None
@@ -174,12 +174,12 @@ def full_older_file(child: str | None) -> bytes:
     )
 
 
-def test_children_tell_keys_from_messages_in_a_full_node_of_the_older_revision() -> None:
+def test_children_distinguish_keys_from_messages_in_a_full_node_of_the_older_revision() -> None:
     node = decode_node(full_older_file("n"), "p").node
     assert (node.keys, node.buffer) == (("a", "b"), (Message("c", "3", ""),))
 
 
-def test_only_the_order_tells_keys_from_messages_in_a_full_leaf_of_the_older_revision() -> None:
+def test_only_the_order_distinguishes_keys_from_messages_in_a_full_leaf_of_the_older_revision() -> None:
     node = decode_node(full_older_file(None), "p", order=3).node
     assert (node.keys, node.buffer) == (("a", "b"), (Message("c", "3", ""),))
     with pytest.raises(FormatError, match="order"):
@@ -239,7 +239,7 @@ def test_a_broken_node_file_is_refused_with_its_name_and_the_rule(name: str) -> 
     assert "1011/x-node-1.ipc" in str(caught.value)
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_duplicate_column_names_are_rejected() -> None:
     texts = pa.array(["a"], pa.string())
     batch = pa.RecordBatch.from_arrays([texts] * 5, names=["key", "value", "pnode", "txn", "key"])
     sink = pa.BufferOutputStream()
@@ -261,7 +261,7 @@ def test_a_node_with_an_unwritten_child_has_no_file() -> None:
         encode_node(Node(children=(Node(),)), ROOT_SYSTEM, NEWER, ORDER)
 
 
-def test_more_last_messages_than_there_are_is_refused() -> None:
+def test_a_message_count_larger_than_the_buffer_is_rejected() -> None:
     columns = OLDER_FILE | {"key": ["n_messages", *OLDER_FILE["key"][1:]], "pvalue": ["3", *OLDER_FILE["pvalue"][1:]]}
     with pytest.raises(FormatError, match="n_messages is 3"):
         decode_node(file_of(columns), "p", order=4)
@@ -272,6 +272,6 @@ def test_text_that_utf_8_cannot_store_is_refused() -> None:
         encode_node(Node(("\ud800",), ("v",)), ROOT_SYSTEM, NEWER, ORDER)
 
 
-def test_a_text_that_looks_like_the_place_of_the_checksum_survives() -> None:
+def test_text_equal_to_the_checksum_placeholder_round_trips() -> None:
     node = Node(("here-the-checksum-will-be-filled",), ("mangrove.checksum",))
     assert decode_node(encode_node(node, ROOT_SYSTEM, NEWER, ORDER), "p").node == node

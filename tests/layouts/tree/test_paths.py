@@ -37,7 +37,7 @@ PATHS_OF_JAVA = [
 
 
 @pytest.mark.parametrize(("original", "stored"), SPECIFIED_PATHS)
-def test_a_path_is_optimised_as_the_specification_shows(original: str, stored: str) -> None:
+def test_a_path_is_optimised_as_in_the_specification(original: str, stored: str) -> None:
     assert hashed_path(original) == stored
 
 
@@ -58,7 +58,7 @@ def test_the_older_revision_has_no_slash_in_the_name_of_a_node() -> None:
     assert older_node_path("ffffffff-ffff-4fbe-bfff-ffffffffffff") == hashed_path("________T76__________w.ipc")
 
 
-def test_a_definition_of_the_lakehouse_lies_at_the_top() -> None:
+def test_a_definition_of_the_lakehouse_is_stored_at_the_top() -> None:
     assert lakehouse_definition_path(ID) == f"_lakehouse_def_{ID}.binpb"
 
 
@@ -92,7 +92,7 @@ def test_a_name_of_multi_byte_characters_is_cut_between_characters() -> None:
     assert len(path.encode()) == 99
 
 
-def test_characters_with_a_meaning_in_urls_do_not_reach_a_path() -> None:
+def test_url_special_characters_are_replaced_in_paths() -> None:
     path = definition_path(Kind.TABLE, ("50%?a=b#c:d\\e", "ns"), ID, path_bytes_max=200)
     assert f"-table-50__a=b_c_d_e-ns-{ID}.binpb" in path
 
@@ -103,7 +103,7 @@ def test_a_limit_that_leaves_no_room_for_the_id_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "t1", ID.upper(), ID + "\n", ID.replace("-", "")])
-def test_a_file_is_not_named_by_what_is_not_a_uuid(text: str) -> None:
+def test_an_id_that_is_not_a_uuid_is_rejected_as_a_file_name(text: str) -> None:
     for name in (newer_node_path, older_node_path, lakehouse_definition_path):
         with pytest.raises(InvalidInputError, match="UUID"):
             name(text)
@@ -120,16 +120,16 @@ def test_a_file_is_not_named_by_what_is_not_a_uuid(text: str) -> None:
         (Kind.DELTA, "delta"),
     ],
 )
-def test_every_kind_has_one_word_in_names_of_files(kind: Kind, word: str) -> None:
+def test_every_kind_has_one_word_in_definition_paths(kind: Kind, word: str) -> None:
     assert definition_path(kind, ("x",), ID, path_bytes_max=200).partition("-")[2] == f"{word}-x-{ID}.binpb"
 
 
-def test_the_lakehouse_is_not_defined_among_its_objects() -> None:
+def test_the_lakehouse_has_no_object_definition_path() -> None:
     with pytest.raises(InvalidInputError, match="lakehouse"):
         definition_path(Kind.LAKEHOUSE, ("x",), ID, path_bytes_max=200)
 
 
-def test_version_100_has_the_name_that_the_specification_shows() -> None:
+def test_version_100_has_the_name_of_the_specification() -> None:
     assert RootNames(digits=32).path(100) == "_00100110000000000000000000000000.ipc"
 
 
@@ -173,6 +173,6 @@ def test_what_is_not_a_root_node_has_no_version(path: str) -> None:
         names.version_of(path)
 
 
-def test_names_of_roots_have_one_of_the_known_widths() -> None:
+def test_an_unknown_width_of_root_names_is_rejected() -> None:
     with pytest.raises(ValueError, match="16"):
         RootNames(digits=16)

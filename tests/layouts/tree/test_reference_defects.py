@@ -21,37 +21,37 @@ ROOT = Path(__file__).parents[3]
 TREE, PURE, CONTRACT = "tests/layouts/tree", "tests/betree/test_betree.py", "src/mangrove/testing"
 DEFECTS = {
     "two transactions that create different tables lose one of them": [
-        f"{CONTRACT}/metastore_contract.py::test_two_transactions_that_create_different_tables_both_stay",
-        f"{CONTRACT}/metastore_contract.py::test_threads_that_commit_at_once_lose_nothing",
+        f"{CONTRACT}/metastore_contract.py::test_concurrent_creations_of_different_tables_both_commit",
+        f"{CONTRACT}/metastore_contract.py::test_concurrent_commits_of_threads_lose_nothing",
     ],
     "updating a pivot loses its right subtree": [
         f"{PURE}::test_updating_a_pivot_does_not_lose_its_right_subtree",
-        f"{TREE}/test_reference_defects.py::test_any_table_can_be_changed_and_dropped_without_harm_to_another",
+        f"{TREE}/test_reference_defects.py::test_changing_or_dropping_a_table_does_not_affect_others",
     ],
     "deleting a pivot loses its right subtree": [
         f"{PURE}::test_deleting_a_pivot_does_not_lose_its_right_subtree",
-        f"{TREE}/test_reference_defects.py::test_any_table_can_be_changed_and_dropped_without_harm_to_another",
+        f"{TREE}/test_reference_defects.py::test_changing_or_dropping_a_table_does_not_affect_others",
     ],
     "a split of a stored node leaves a child unwritten": [
         f"{TREE}/test_tree_commit.py::test_a_fresh_reader_finds_everything_after_many_commits_with_random_names",
     ],
     "deletes leave tombstones for ever": [
-        f"{PURE}::test_deletes_leave_no_tombstone_for_ever",
-        f"{PURE}::test_names_that_come_and_go_do_not_fill_the_roots_buffer",
-        f"{TREE}/test_reference_defects.py::test_tables_that_came_and_went_leave_nothing_behind",
+        f"{PURE}::test_compaction_removes_all_tombstones",
+        f"{PURE}::test_deletes_do_not_fill_the_root_buffer",
+        f"{TREE}/test_reference_defects.py::test_created_and_dropped_tables_leave_no_entries",
     ],
     "a local create is not exclusive": [
-        f"{TREE}/test_tree_faults.py::test_processes_that_commit_at_once_on_local_disk_lose_nothing",
+        f"{TREE}/test_tree_faults.py::test_concurrent_commits_of_processes_on_local_disk_lose_nothing",
     ],
     "a hint with a newline, empty or ahead is not understood": [
-        f"{TREE}/test_tree_commit.py::test_whatever_the_hint_says_the_newest_version_is_found",
+        f"{TREE}/test_tree_commit.py::test_the_newest_version_is_found_with_any_hint",
     ],
     "the latest version cannot be asked for by its number": [
-        f"{TREE}/test_reference_defects.py::test_the_latest_version_can_be_asked_for_by_its_number",
+        f"{TREE}/test_reference_defects.py::test_the_latest_version_can_be_requested_by_its_number",
     ],
     "as-of exactly a commit's time, and as-of the future, fail": [
-        f"{CONTRACT}/metastore_contract.py::test_a_time_names_the_version_that_was_the_newest_then",
-        f"{TREE}/test_reference_defects.py::test_the_future_and_the_very_time_of_a_commit_name_that_commit",
+        f"{CONTRACT}/metastore_contract.py::test_time_travel_by_time_finds_the_newest_version_of_that_time",
+        f"{TREE}/test_reference_defects.py::test_time_travel_to_a_commit_time_or_the_future_finds_that_commit",
     ],
     "names of several bytes per character are cut or padded wrongly": [
         f"{CONTRACT}/metastore_contract.py::test_names_of_many_bytes_work_and_too_long_ones_are_refused",
@@ -62,12 +62,11 @@ DEFECTS = {
         f"{TREE}/test_reference_defects.py::test_a_name_with_a_forbidden_character_never_reaches_storage",
     ],
     "listing one namespace shows another's tables": [
-        f"{CONTRACT}/metastore_contract.py::test_listing_one_namespace_never_shows_anothers_tables",
+        f"{CONTRACT}/metastore_contract.py::test_listing_a_namespace_returns_only_its_tables",
     ],
     "dropping a namespace leaves its tables": [
-        f"{CONTRACT}/metastore_contract.py::"
-        "test_dropping_a_namespace_in_which_a_table_was_created_meanwhile_is_refused",
-        f"{TREE}/test_reference_defects.py::test_a_namespace_made_again_does_not_show_the_dropped_ones_tables",
+        f"{CONTRACT}/metastore_contract.py::test_dropping_a_namespace_conflicts_with_a_concurrent_table_creation_in_it",
+        f"{TREE}/test_reference_defects.py::test_a_recreated_namespace_does_not_contain_tables_of_the_dropped_one",
     ],
     "a saved transaction cannot be committed": [
         f"{TREE}/test_reference_defects.py::test_a_saved_transaction_can_be_committed_by_another_process",
@@ -105,9 +104,7 @@ def tables(metastore: TreeMetastore) -> dict[str, object]:
     return {str(way.parts[-1]): value for way, value in found}
 
 
-def test_any_table_can_be_changed_and_dropped_without_harm_to_another(
-    effects: Effects, metastore: TreeMetastore
-) -> None:
+def test_changing_or_dropping_a_table_does_not_affect_others(effects: Effects, metastore: TreeMetastore) -> None:
     made = [make_table("sales", f"t{number:02d}") for number in range(40)]
     commit_objects(metastore, metastore.latest(), *made)
     base = metastore.compact(Changes("compaction"))
@@ -122,7 +119,7 @@ def test_any_table_can_be_changed_and_dropped_without_harm_to_another(
         commit_objects(metastore, metastore.latest(), (way, value))
 
 
-def test_tables_that_came_and_went_leave_nothing_behind(effects: Effects, metastore: TreeMetastore) -> None:
+def test_created_and_dropped_tables_leave_no_entries(effects: Effects, metastore: TreeMetastore) -> None:
     made = [make_table("sales", f"t{number:02d}") for number in range(60)]
     for one in made:
         commit_objects(metastore, metastore.latest(), one)
@@ -133,7 +130,7 @@ def test_tables_that_came_and_went_leave_nothing_behind(effects: Effects, metast
     assert (len(root.keys), root.children, root.buffer) == (1, (), ())
 
 
-def test_the_latest_version_can_be_asked_for_by_its_number(effects: Effects, metastore: TreeMetastore) -> None:
+def test_the_latest_version_can_be_requested_by_its_number(effects: Effects, metastore: TreeMetastore) -> None:
     commit_objects(metastore, metastore.latest(), make_table("sales", "orders"))
     for reader in (metastore, opened(effects)):
         assert reader.at_version(2).get(TableLocator("sales", "orders")) is not None
@@ -141,7 +138,9 @@ def test_the_latest_version_can_be_asked_for_by_its_number(effects: Effects, met
             reader.at_version(3)
 
 
-def test_the_future_and_the_very_time_of_a_commit_name_that_commit(effects: Effects, metastore: TreeMetastore) -> None:
+def test_time_travel_to_a_commit_time_or_the_future_finds_that_commit(
+    effects: Effects, metastore: TreeMetastore
+) -> None:
     for number in range(5):
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number}"))
     fresh = opened(effects)
@@ -162,7 +161,7 @@ def test_a_name_with_a_forbidden_character_never_reaches_storage(
     assert list(effects.store.list()) == before
 
 
-def test_a_namespace_made_again_does_not_show_the_dropped_ones_tables(
+def test_a_recreated_namespace_does_not_contain_tables_of_the_dropped_one(
     effects: Effects, metastore: TreeMetastore
 ) -> None:
     base = commit_objects(metastore, metastore.latest(), make_table("sales", "orders")).snapshot

@@ -19,11 +19,11 @@ from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision, detect_re
         ((), None),
     ],
 )
-def test_columns_tell_the_format_revision(columns: tuple[str, ...], revision: TreeRevision | None) -> None:
+def test_the_columns_identify_the_format_revision(columns: tuple[str, ...], revision: TreeRevision | None) -> None:
     assert detect_revision(columns) is revision
 
 
-def test_the_two_format_revisions_are_what_the_specification_lists() -> None:
+def test_the_two_format_revisions_match_the_specification() -> None:
     assert NEWER.columns.names == ("key", "value", "pnode", "txn")
     assert OLDER.columns.names == ("key", "pvalue", "pnode")
     assert (NEWER.hint_path, OLDER.hint_path) == ("_latest_hint.txt", "_latest_hint")
@@ -32,13 +32,13 @@ def test_the_two_format_revisions_are_what_the_specification_lists() -> None:
 
 
 @pytest.mark.parametrize("digits", [32, 64])
-def test_the_width_of_root_names_that_is_found_is_kept(digits: int) -> None:
+def test_the_width_of_root_names_is_detected(digits: int) -> None:
     names = detect_root_names(["_latest_hint.txt", "0101/", f"_1{'0' * (digits - 1)}.ipc", f"_{'0' * digits}.ipc"])
     assert names == RootNames(digits)
     assert NEWER.with_roots(names).roots.path(1) == f"_1{'0' * (digits - 1)}.ipc"
 
 
-def test_where_no_root_lies_there_are_no_names_of_roots() -> None:
+def test_without_a_root_no_width_is_detected() -> None:
     assert detect_root_names(["_latest_hint.txt", "_lakehouse_def_x.binpb", "0101/"]) is None
 
 

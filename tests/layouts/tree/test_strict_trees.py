@@ -332,7 +332,7 @@ def test_only_the_older_revision_is_strict_by_default_and_deltacat_never_is() ->
         create_on_store(build_deterministic_effects(MemoryStore("memory://no/")), layout="deltacat", strict=True)
 
 
-def test_check_reports_what_is_not_strict_in_a_strict_tree(effects: Effects, form: Format) -> None:
+def test_check_reports_extensions_in_a_strict_tree(effects: Effects, form: Format) -> None:
     lake = create_on_store(effects, layout=form.layout, strict=False, settings=SETTINGS, engines=LocalEngines)
     assert STRICT_TREE not in lake.settings.properties
     lake.create_namespace("old")

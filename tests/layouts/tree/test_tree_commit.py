@@ -73,7 +73,7 @@ def test_a_fresh_reader_finds_everything_after_many_commits_with_random_names(
     assert_sound(fresh.latest())
 
 
-def test_a_fresh_reader_finds_what_is_left_after_updates_and_deletes(effects: Effects) -> None:
+def test_a_fresh_reader_finds_the_remaining_objects_after_updates_and_deletes(effects: Effects) -> None:
     metastore, chance = made(effects), random.Random(2)
     model: dict[str, TableEntry] = {}
     for _ in range(400):
@@ -91,7 +91,7 @@ def test_a_fresh_reader_finds_what_is_left_after_updates_and_deletes(effects: Ef
     assert_sound(fresh.latest())
 
 
-def test_a_lakehouse_cannot_be_made_where_one_is(effects: Effects) -> None:
+def test_creating_a_lakehouse_over_an_existing_one_is_rejected(effects: Effects) -> None:
     made(effects)
     before = list(paths(effects))
     with pytest.raises(AlreadyExistsError, match="open it"):
@@ -99,7 +99,7 @@ def test_a_lakehouse_cannot_be_made_where_one_is(effects: Effects) -> None:
     assert list(paths(effects)) == before
 
 
-def test_opening_where_nothing_is_says_so_and_writes_nothing(effects: Effects) -> None:
+def test_opening_an_empty_location_is_rejected_and_writes_nothing(effects: Effects) -> None:
     with pytest.raises(NotFoundError, match="no lakehouse at memory://"):
         open_tree(effects)
     assert list(paths(effects)) == []
@@ -109,7 +109,7 @@ def test_opening_where_nothing_is_says_so_and_writes_nothing(effects: Effects) -
     "hint", [b"7", b"7\n", b"", b"\xff\xfe", b"0", b"3", b"8", b"999999999", b"-1", b"x" * 10_000, None]
 )
 @pytest.mark.parametrize("revision", [NEWER, OLDER], ids=["newer", "older"])
-def test_whatever_the_hint_says_the_newest_version_is_found(
+def test_the_newest_version_is_found_with_any_hint(
     effects: Effects, hint: bytes | None, revision: TreeRevision
 ) -> None:
     metastore = made(effects, revision=revision)
@@ -158,7 +158,7 @@ def test_roots_keep_the_width_that_the_lakehouse_has(effects: Effects, digits: i
     assert tables(opened(effects)) == ["a", "b"]
 
 
-def test_a_rollback_contests_everything(effects: Effects) -> None:
+def test_a_rollback_conflicts_with_every_concurrent_change(effects: Effects) -> None:
     metastore = made(effects)
     base = metastore.latest()
     system = {**base.root.system, ROLLBACK_FROM_ROOT: base.root.path, "transaction": "the-rollback"}
@@ -169,7 +169,7 @@ def test_a_rollback_contests_everything(effects: Effects) -> None:
     assert metastore.latest().commit.rolled_back_from == 1
 
 
-def test_system_rows_that_nobody_knows_stay(effects: Effects) -> None:
+def test_unknown_system_rows_are_preserved(effects: Effects) -> None:
     metastore = made(effects)
     base = metastore.latest()
     system = {**base.root.system, "from_the_future": "kept", "transaction": "x"}
@@ -200,7 +200,9 @@ def test_compaction_keeps_everything_and_the_history(effects: Effects) -> None:
     ] == [f"t{number:02d}" for number in range(4)]
 
 
-def test_what_others_commit_during_a_compaction_stays(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_commits_during_a_compaction_are_preserved(
+    effects: Effects, monkeypatch: pytest.MonkeyPatch
+) -> None:
     metastore, concurrent_commit = made(effects), opened(effects)
     for number in range(40):
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
@@ -246,7 +248,7 @@ def test_a_missing_node_is_named_and_does_not_read_as_empty(effects: Effects) ->
         tables(opened(effects))
 
 
-def test_definitions_are_read_wherever_they_are(effects: Effects) -> None:
+def test_inline_and_separate_definitions_are_read(effects: Effects) -> None:
     always_apart = LakehouseSettings(properties={"tree.inline-definition-max-bytes": "0"})
     metastore = made(effects, always_apart)
     assert any("-namespace-sales-" in path for path in paths(effects))

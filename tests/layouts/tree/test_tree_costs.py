@@ -93,7 +93,7 @@ def test_a_warm_commit_of_one_object_is_one_definition_and_one_root_nine_times_i
     assert all(cost.sizes == cost.lists == cost.deletes == 0 for cost in costs)
 
 
-def test_bytes_of_a_commit_stay_small(lake: Lake) -> None:
+def test_a_commit_writes_few_bytes(lake: Lake) -> None:
     metastore, chance = lake.opened(), random.Random(2)
     snapshot = metastore.latest()
     before = lake.store.requests
@@ -181,21 +181,21 @@ def test_the_first_page_of_a_long_listing_does_not_read_the_rest(lake: Lake) -> 
     assert (lake.store.requests - before).reads - definitions_max <= levels(snapshot)
 
 
-def test_opening_costs_the_same_whatever_is_in_the_lakehouse(lake: Lake) -> None:
+def test_the_cost_of_opening_is_independent_of_the_content(lake: Lake) -> None:
     before = lake.store.requests
     lake.opened()
     # Two hints, the root with the two names that must be free, and the definition of the lakehouse.
     assert (lake.store.requests - before).total <= 6
 
 
-def test_asking_for_the_latest_is_one_request_where_nobody_else_committed(lake: Lake) -> None:
+def test_requesting_the_latest_version_is_one_request_without_concurrent_commits(lake: Lake) -> None:
     metastore = lake.opened()
     before = lake.store.requests
     metastore.latest()
     assert (lake.store.requests - before).total == 1
 
 
-def test_renaming_a_namespace_of_many_tables_costs_what_renaming_an_empty_one_does(lake: Lake) -> None:
+def test_the_cost_of_a_namespace_rename_is_independent_of_its_tables(lake: Lake) -> None:
     metastore = lake.opened()
     base = metastore.latest()
     named = NamespaceEntry("id-of-n00000", "n00000")
@@ -244,7 +244,7 @@ def test_a_delta_of_one_file_with_bounds_of_ten_columns_costs_no_request_of_its_
     assert (cost.creates, cost.puts - hints, cost.reads) == (1, 0, 0)
 
 
-def test_nodes_full_of_definitions_keep_to_their_size() -> None:
+def test_nodes_with_inline_definitions_respect_the_size_limit() -> None:
     settings = LakehouseSettings(order=16, node_file_max_size_bytes=60_000)
     store = MemoryStore()
     metastore = create_tree(build_deterministic_effects(store), settings, Changes("made"))

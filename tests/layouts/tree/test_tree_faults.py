@@ -46,7 +46,7 @@ def lake() -> Lake:
     return Lake()
 
 
-def test_a_commit_whose_answer_was_lost_is_not_made_twice(lake: Lake) -> None:
+def test_a_commit_whose_response_was_lost_is_not_applied_twice(lake: Lake) -> None:
     lake.store.fail_next("create", "after", "_")
     after = commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", "orders")).snapshot
     assert after.version == 2
@@ -60,7 +60,7 @@ def test_a_commit_whose_create_failed_without_effect_is_tried_again(lake: Lake) 
     assert lake.tables() == ["orders"]
 
 
-def test_a_lost_answer_does_not_hide_that_a_rival_won(lake: Lake) -> None:
+def test_a_concurrent_commit_that_won_is_detected_despite_a_lost_response(lake: Lake) -> None:
     base = lake.metastore.latest()
     concurrent_commit = lake.committed()
     commit_objects(concurrent_commit, concurrent_commit.latest(), make_table("sales", "orders"))
@@ -71,7 +71,7 @@ def test_a_lost_answer_does_not_hide_that_a_rival_won(lake: Lake) -> None:
     assert commit_objects(lake.metastore, base, make_table("sales", "other")).snapshot.version == 3
 
 
-def test_a_store_that_keeps_failing_says_that_nothing_was_committed(lake: Lake) -> None:
+def test_a_permanently_failing_store_reports_that_nothing_was_committed(lake: Lake) -> None:
     for _ in range(3):
         lake.store.fail_next("create", "before", "_")
     with pytest.raises(StorageError, match="version 2 could not be committed"):
@@ -88,7 +88,7 @@ def test_a_definition_that_could_not_be_written_stops_the_commit(lake: Lake) -> 
     assert commit_objects(lake.metastore, lake.metastore.latest(), make_table("sales", "orders")).snapshot.version == 2
 
 
-def test_a_hint_that_cannot_be_written_does_not_matter(lake: Lake) -> None:
+def test_a_failed_hint_write_is_ignored(lake: Lake) -> None:
     for _ in range(5):
         lake.store.fail_next("put", "before", "_latest_hint")
     for number in range(5):
@@ -97,7 +97,7 @@ def test_a_hint_that_cannot_be_written_does_not_matter(lake: Lake) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 25))
-def test_after_a_crash_at_any_point_all_or_nothing_of_a_transaction_is_there(seed: int, commits: int) -> None:
+def test_after_a_crash_at_any_point_a_transaction_is_visible_completely_or_not_at_all(seed: int, commits: int) -> None:
     lake = Lake()
     crashing = FaultyStore(lake.below, Faults(seed=seed, crash=0.1))
     acknowledged: set[str] = set()
@@ -118,7 +118,7 @@ def test_after_a_crash_at_any_point_all_or_nothing_of_a_transaction_is_there(see
 
 
 @given(st.integers(0, 2**32))
-def test_whatever_fails_an_acknowledged_commit_stays_and_a_refused_one_is_not_there(seed: int) -> None:
+def test_acknowledged_commits_survive_random_storage_failures(seed: int) -> None:
     lake = Lake()
     failing = FaultyStore(lake.below, Faults(seed=seed, before=0.05, after=0.05, lost_answer=0.2))
     done: set[str] = set()
@@ -150,7 +150,7 @@ def local_lake(tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_processes_that_commit_at_once_on_local_disk_lose_nothing(local_lake: str) -> None:
+def test_concurrent_commits_of_processes_on_local_disk_lose_nothing(local_lake: str) -> None:
     workers, count = 4, 40
     processes = [committer(local_lake, worker, count) for worker in range(workers)]
     assert [process.wait() for process in processes] == [0] * workers
@@ -159,7 +159,7 @@ def test_processes_that_commit_at_once_on_local_disk_lose_nothing(local_lake: st
     assert len(list(newest.children(Kind.TABLE, NamespaceLocator("sales")))) == workers * count
 
 
-def test_a_lakehouse_made_here_opens_and_commits_in_a_fresh_process(local_lake: str) -> None:
+def test_a_lakehouse_opens_and_commits_in_another_process(local_lake: str) -> None:
     assert committer(local_lake, 0, 3).wait() == 0
     newest = open_tree(build_effects(open_store(local_lake))).latest()
     assert newest.get(TableLocator("sales", "w0-002")) is not None

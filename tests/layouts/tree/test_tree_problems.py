@@ -79,7 +79,7 @@ def test_every_version_of_a_sound_lakehouse_has_no_problem(
         assert list(metastore.problems(metastore.at_version(line.version))) == []
 
 
-def test_an_expired_version_is_a_problem_for_who_still_holds_it(effects: Effects) -> None:
+def test_checking_a_snapshot_of_an_expired_version_reports_the_expiry(effects: Effects) -> None:
     metastore = made(effects)
     past = metastore.at_version(5)
     metastore.expire([5])
@@ -185,7 +185,7 @@ def long_path(effects: Effects, metastore: TreeMetastore) -> str:
         (long_path, "takes 201 bytes"),
     ],
 )
-def test_a_broken_rule_is_named_with_its_file_and_nothing_else_is(
+def test_exactly_the_violated_rule_is_reported_with_its_file(
     effects: Effects, break_it: Callable[[Effects, TreeMetastore], str], rule: str
 ) -> None:
     path = break_it(effects, made(effects))
@@ -194,7 +194,7 @@ def test_a_broken_rule_is_named_with_its_file_and_nothing_else_is(
     assert rule in problem.rule
 
 
-def test_what_a_dropped_table_leaves_behind_is_garbage_and_no_problem(effects: Effects) -> None:
+def test_files_of_a_dropped_table_are_garbage_and_not_a_problem(effects: Effects) -> None:
     metastore = made(effects)
     commit_objects(metastore, metastore.latest(), deletes=frozenset([ORDERS]))
     partition = PartitionLocator("home", "orders-id", 1, "s", "p")
@@ -202,7 +202,7 @@ def test_what_a_dropped_table_leaves_behind_is_garbage_and_no_problem(effects: E
     assert found(effects) == []
 
 
-def test_a_version_that_is_missing_between_two_is_named(effects: Effects) -> None:
+def test_a_missing_version_in_the_sequence_is_reported(effects: Effects) -> None:
     newest = made(effects).latest()
     lost = newest.root.revision.roots.path(newest.version - 1)
     effects.store.delete_many([lost])

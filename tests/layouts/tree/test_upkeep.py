@@ -113,12 +113,12 @@ def some_history(metastore: TreeMetastore, commits: int, seed: int = 1) -> None:
             )
 
 
-def test_a_metastore_is_its_own_upkeep(effects: Effects) -> None:
+def test_the_tree_metastore_implements_the_maintenance_interface(effects: Effects) -> None:
     maintenance: MetastoreMaintenance = made(effects)
     assert [line.version for line in maintenance.list_retained()] == [0, 1]
 
 
-def test_any_two_versions_differ_as_dictionaries_of_their_objects_do(effects: Effects, revision: TreeRevision) -> None:
+def test_the_differences_of_two_versions_equal_those_of_dictionaries(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     some_history(metastore, 40)
     versions = [metastore.at_version(line.version) for line in metastore.list_retained()]
@@ -131,7 +131,7 @@ def test_any_two_versions_differ_as_dictionaries_of_their_objects_do(effects: Ef
         assert found == as_dictionaries_differ(held[one], held[other])
 
 
-def test_everything_of_a_kind_is_what_its_parents_list(effects: Effects, revision: TreeRevision) -> None:
+def test_all_objects_of_a_kind_equal_the_listings_of_their_parents(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     some_history(metastore, 60, seed=3)
     newest = metastore.latest()
@@ -146,7 +146,7 @@ def tables_in(snapshot: MetastoreSnapshot, space: NamespaceLocator) -> Iterator[
     return snapshot.children(Kind.TABLE, space)
 
 
-def test_what_lies_below_a_table_is_located_by_the_namespace_in_which_it_was_born(effects: Effects) -> None:
+def test_objects_below_a_table_have_locators_with_the_original_namespace(effects: Effects) -> None:
     metastore = made(effects)
     way, value = make_table("sales", "orders", "born-here")
     version = TableVersionLocator("born-here", value.id, 1)
@@ -169,7 +169,7 @@ def test_what_lies_below_a_table_is_located_by_the_namespace_in_which_it_was_bor
     assert isinstance(delta[0], DeltaLocator)
 
 
-def test_a_definition_that_was_written_again_as_it_was_is_no_difference(effects: Effects) -> None:
+def test_a_definition_rewritten_unchanged_is_not_a_difference(effects: Effects) -> None:
     metastore = made(effects, APART)
     way, value = make_table("sales", "orders")
     before = commit_objects(metastore, metastore.latest(), (way, value)).snapshot
@@ -177,7 +177,7 @@ def test_a_definition_that_was_written_again_as_it_was_is_no_difference(effects:
     assert list(metastore.differences(before, after)) == []
 
 
-def test_an_upgrade_is_no_difference(effects: Effects) -> None:
+def test_an_upgrade_is_not_a_difference(effects: Effects) -> None:
     metastore = made(effects, revision=OLDER)
     some_history(metastore, 30, seed=4)
     before = metastore.latest()
@@ -187,7 +187,7 @@ def test_an_upgrade_is_no_difference(effects: Effects) -> None:
     assert [str(found.locator) for found in metastore.differences(before, after)] == ["`after-the-upgrade`"]
 
 
-def test_the_difference_of_one_table_among_many_reads_a_way_down_and_one_definition() -> None:
+def test_the_difference_of_one_table_among_many_reads_one_tree_path_and_one_definition() -> None:
     store = CountingStore(MemoryStore())
     metastore = made(build_deterministic_effects(store), LakehouseSettings(order=16))
     commit_objects(metastore, metastore.latest(), *(make_table("sales", f"t{number:05d}") for number in range(5_000)))
@@ -201,7 +201,7 @@ def test_the_difference_of_one_table_among_many_reads_a_way_down_and_one_definit
     assert (store.requests - before).total <= 5
 
 
-def test_a_rollback_brings_everything_back_and_can_itself_be_undone(effects: Effects, revision: TreeRevision) -> None:
+def test_a_rollback_restores_everything_and_can_itself_be_rolled_back(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     some_history(metastore, 40, seed=5)
     newest = metastore.latest()
@@ -232,9 +232,7 @@ def test_a_rollback_to_before_the_upgrade_stays_in_the_newer_format_revision(eff
     assert everything(fresh, fresh.latest()) == everything(metastore, past)
 
 
-def test_a_rollback_replaces_what_a_rival_committed_meanwhile(
-    effects: Effects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rollback_replaces_concurrent_commits(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
     metastore, concurrent_commit = made(effects), opened(effects)
     base = metastore.latest()
     commit_objects(concurrent_commit, concurrent_commit.latest(), make_table("sales", "unseen"))
@@ -244,7 +242,7 @@ def test_a_rollback_replaces_what_a_rival_committed_meanwhile(
     assert everything(concurrent_commit, concurrent_commit.latest()) == {}
 
 
-def test_two_rollbacks_at_once_contest_each_other(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_rollbacks_conflict(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
     metastore, concurrent_commit = made(effects), opened(effects)
     base = metastore.latest()
     concurrent_commit.roll_back(concurrent_commit.at_version(0), Changes("theirs"))
@@ -253,7 +251,7 @@ def test_two_rollbacks_at_once_contest_each_other(effects: Effects, monkeypatch:
         metastore.roll_back(base, Changes("ours"))
 
 
-def test_whoever_commits_during_a_rollback_is_told(effects: Effects) -> None:
+def test_a_commit_concurrent_with_a_rollback_conflicts(effects: Effects) -> None:
     metastore, other = made(effects), opened(effects)
     base = other.latest()
     metastore.roll_back(metastore.at_version(0), Changes("back"))
@@ -261,7 +259,7 @@ def test_whoever_commits_during_a_rollback_is_told(effects: Effects) -> None:
         commit_objects(other, base, make_table("sales", "unrelated"))
 
 
-def test_a_rollback_takes_the_settings_back_and_keeps_the_names_of_exports(effects: Effects) -> None:
+def test_a_rollback_restores_settings_but_keeps_export_names(effects: Effects) -> None:
     metastore = made(effects, LakehouseSettings(name="first"))
     exported = LakehouseSettings(name="second", exported_snapshots={"year-end": "x#version=1"})
     commit_objects(metastore, metastore.latest(), settings=exported)
@@ -282,7 +280,7 @@ def test_a_rollback_to_an_expired_version_or_with_other_changes_is_refused(effec
     assert opened(effects).latest().version == 1
 
 
-def test_the_files_of_a_version_are_enough_to_read_it_elsewhere(effects: Effects, revision: TreeRevision) -> None:
+def test_the_files_of_a_version_are_sufficient_to_read_a_copy(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, APART, revision)
     some_history(metastore, 50, seed=7)
     snapshot = metastore.at_version(33)
@@ -298,7 +296,7 @@ def test_the_files_of_a_version_are_enough_to_read_it_elsewhere(effects: Effects
     assert list(copied.problems(copied.latest())) == []
 
 
-def test_versions_share_their_files_and_each_is_named_once() -> None:
+def test_files_shared_by_versions_are_listed_once() -> None:
     store = CountingStore(MemoryStore())
     metastore = made(build_deterministic_effects(store), LakehouseSettings(order=16))
     commit_objects(metastore, metastore.latest(), *(make_table("sales", f"t{number:04d}") for number in range(1_000)))
@@ -333,11 +331,11 @@ def test_every_node_and_definition_is_owned_and_roots_and_the_hint_are_never_gar
         "vn/latest",
     ],
 )
-def test_a_file_that_somebody_else_may_have_put_there_is_not_owned(effects: Effects, path: str) -> None:
+def test_a_foreign_file_is_not_owned(effects: Effects, path: str) -> None:
     assert not made(effects).owns(path)
 
 
-def test_an_expired_version_is_gone_and_the_others_stay(effects: Effects, revision: TreeRevision) -> None:
+def test_an_expired_version_is_not_found_and_the_others_are_retained(effects: Effects, revision: TreeRevision) -> None:
     metastore = made(effects, revision=revision)
     for number in range(20):
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
@@ -355,7 +353,7 @@ def test_an_expired_version_is_gone_and_the_others_stay(effects: Effects, revisi
     assert [line.version for line in opened(effects).list_retained()] == kept[1:]
 
 
-def test_a_time_that_an_expired_version_had_is_not_answered_with_another_version(effects: Effects) -> None:
+def test_time_travel_to_the_time_of_an_expired_version_is_rejected(effects: Effects) -> None:
     metastore = made(effects)
     for number in range(20):
         commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
@@ -419,7 +417,7 @@ def test_a_reader_that_slept_through_an_expiry_finds_the_newest_version(
     assert commit_objects(sleeper, sleeper.latest(), make_table("sales", "later")).snapshot.version == 42
 
 
-def test_a_writer_that_slept_through_an_expiry_commits_nothing(effects: Effects) -> None:
+def test_a_stale_writer_commits_nothing_after_an_expiry(effects: Effects) -> None:
     metastore = made(effects)
     sleeper = opened(effects)
     base = sleeper.latest()
@@ -476,7 +474,7 @@ def test_an_expiry_that_was_interrupted_leaves_a_sound_lakehouse_and_can_be_repe
     assert {line.version for line in fresh.list_retained()} == set(range(22)) - going
 
 
-def test_a_lost_answer_is_known_as_won_even_after_the_version_expired(effects: Effects) -> None:
+def test_the_transaction_of_an_expired_version_is_still_known(effects: Effects) -> None:
     metastore = made(effects)
     commit_objects(metastore, metastore.latest(), make_table("sales", "a"))
     root = metastore.at_version(1).root
@@ -490,7 +488,7 @@ def test_a_lost_answer_is_known_as_won_even_after_the_version_expired(effects: E
     ("hint", "said"),
     [(None, "was missing"), (b"\xff", "could not be read"), (b"0", "named version 0"), (b"9", "named version 9")],
 )
-def test_repair_writes_a_wrong_hint_anew_and_says_so(
+def test_repair_rewrites_a_wrong_hint_and_reports_it(
     effects: Effects, revision: TreeRevision, hint: bytes | None, said: str
 ) -> None:
     metastore = made(effects, revision=revision)
@@ -506,7 +504,7 @@ def test_repair_writes_a_wrong_hint_anew_and_says_so(
     assert metastore.repair() == []
 
 
-def test_upkeep_refuses_snapshots_of_another_lakehouse(effects: Effects) -> None:
+def test_maintenance_rejects_snapshots_of_another_lakehouse(effects: Effects) -> None:
     metastore, other = made(effects), made(build_deterministic_effects(MemoryStore()))
     with pytest.raises(InvalidInputError, match="another metastore"):
         metastore.differences(metastore.latest(), other.latest())
