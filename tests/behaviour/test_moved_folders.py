@@ -1,4 +1,4 @@
-"""A process holds a lakehouse open while somebody moves, deletes or makes anew its folder: no row is lost unsaid."""
+"""A process has a lakehouse open while its folder is moved, deleted or recreated: no row is lost silently."""
 
 import shutil
 from pathlib import Path

@@ -12,6 +12,7 @@ from pyiceberg.table import StaticTable
 from tests.iceberg.peer_cases import CASES, PLAIN_COLUMNS, PLAIN_ROWS
 
 import mangrove
+from mangrove.effects import wait_for_pending
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 
@@ -73,6 +74,7 @@ def test_a_copied_lakehouse_publishes_its_own_files(lake: Lakehouse, tmp_path: P
     rows = in_order(opened(table).scan().to_arrow())
     shutil.copytree(tmp_path / "a lake", tmp_path / "copy")
     copied = mangrove.open(tmp_path / "copy").table(table.locator)
+    wait_for_pending(lake.effects, 60.0)
     shutil.rmtree(tmp_path / "a lake")
     assert in_order(opened(copied).scan().to_arrow()) == rows
 
