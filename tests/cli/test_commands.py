@@ -120,6 +120,9 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "set-state": [lake, "sales.orders", "2=beta"],
         "drop-version": [lake, "sales.orders", "2"],
         "streams": [lake, "sales.orders"],
+        "create-stream": [lake, "sales.orders", "reload"],
+        "commit-stream": [lake, "sales.orders", "reload"],
+        "drop-stream": [lake, "sales.orders", mangrove.open(lake).table("sales.orders").streams()[0].id],
         "completion": ["zsh"],
     }
 
@@ -176,6 +179,7 @@ def test_the_text_output_of_every_command_has_at_most_80_columns_and_no_colours(
         if name not in (
             "completion",
             "convert",
+            "drop-stream",
             "expire",
             "export",
             "files",

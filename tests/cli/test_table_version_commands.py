@@ -63,6 +63,24 @@ def test_wrong_versions_and_states_are_errors_that_change_nothing(run: Any, lake
     assert mangrove.open(lake).version == before
 
 
+def test_a_stream_is_created_loaded_committed_and_the_old_one_dropped(run: Any, lake: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,amount\n7,5\n")
+    before = run("streams", lake, "sales.orders", "--json").json[0]["id"]
+    made = run("create-stream", lake, "sales.orders", "reload", "--format", "parquet")
+    assert (made.code, made.out) == (
+        0, "created stream reload of sales.orders in version 4\n",
+    )  # fmt: skip
+    assert run("ingest", lake, "sales|orders|1|reload|parquet", str(tmp_path / "a.csv")).code == 0
+    assert run("read", lake, "sales.orders", "--json").json == []
+    assert run("commit-stream", lake, "sales.orders", "reload").code == 0
+    assert [row["id"] for row in run("read", lake, "sales.orders", "--json").json] == [7]
+    refused = run("drop-stream", lake, "sales.orders", "reload")
+    assert refused.code == 2
+    assert "reload" in refused.err
+    assert run("drop-stream", lake, "sales.orders", before).code == 0
+    assert [one["id"] for one in run("streams", lake, "sales.orders", "--json").json] == ["reload"]
+
+
 def test_the_streams_of_a_table_are_listed(run: Any, lake: str) -> None:
     mangrove.open(lake).table("sales.orders").create_stream("reload", "parquet")
     found = {one["id"]: one for one in run("streams", lake, "sales.orders", "--json").json}

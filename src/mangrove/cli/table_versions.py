@@ -1,4 +1,4 @@
-"""Commands that list, create, release and drop table versions, and list streams."""
+"""Commands that list, create, release and drop table versions and streams."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,12 +14,15 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.table_versions import TableVersionInfo, parse_state
 from mangrove.model.json_codec import Json
-from mangrove.model.objects import TableVersionState
+from mangrove.model.objects import STREAM_FORMAT, TableVersionState
 from mangrove.transaction.deltas import TableTarget
 from mangrove.wiring import open_as_of
 
 __all__ = [
+    "commit_stream_command",
+    "create_stream_command",
     "create_version_command",
+    "drop_stream_command",
     "drop_version_command",
     "set_state_command",
     "streams_command",
@@ -165,6 +168,56 @@ def streams_command(session: CommandContext, lake: str, table: str, at: str | No
             one.previous_id or "",
         )
     session.answer([_plain(asdict(one)) for one in found], lambda: lines)
+
+
+@lake_command(
+    "create-stream",
+    "mangrove create-stream ./lake sales.orders reload\n"
+    "mangrove ingest ./lake 'sales|orders|1|reload|deltacat' orders.csv\n"
+    "mangrove commit-stream ./lake sales.orders reload",
+)
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("stream", required=False)
+@click.option("--format", "stream_format", default=STREAM_FORMAT, show_default=True, help="Format of the stream.")
+def create_stream_command(
+    session: CommandContext, lake: str, table: str, stream: str | None, stream_format: str
+) -> None:
+    """Create a staged stream of a table version, with an id of its own; its rows are read once it is committed."""
+    opened = session.open(lake)
+    target = opened.table(table).create_stream(stream, stream_format).target
+    version = opened.version
+    session.answer(
+        {"table": table, "stream": target.stream_id, "version": version},
+        lambda: f"created stream {target.stream_id} of {table} in version {version}",
+    )
+
+
+@lake_command("commit-stream", "mangrove commit-stream ./lake sales.orders reload")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("stream")
+def commit_stream_command(session: CommandContext, lake: str, table: str, stream: str) -> None:
+    """Read a table version from another of its streams; the previous one becomes deprecated."""
+    opened = session.open(lake)
+    opened.table(table).stream(stream).commit_stream()
+    version = opened.version
+    session.answer(
+        {"table": table, "stream": stream, "version": version},
+        lambda: f"{table} is read from stream {stream}, as of version {version}",
+    )
+
+
+@lake_command("drop-stream", "mangrove drop-stream ./lake sales.orders reload")
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("stream")
+def drop_stream_command(session: CommandContext, lake: str, table: str, stream: str) -> None:
+    """Drop a staged or deprecated stream with its rows; earlier versions of the lakehouse keep it."""
+    opened = session.open(lake)
+    opened.table(table).stream(stream).drop_stream()
+    version = opened.version
+    session.answer(
+        {"dropped": stream, "table": table, "version": version},
+        lambda: f"dropped stream {stream} of {table} in version {version}",
+    )
 
 
 def _to_json(one: TableVersionInfo) -> Json:
