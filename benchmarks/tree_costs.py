@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--objects", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--commits", type=int, default=3_000)
     chosen = parser.parse_args()
-    for compression, inline in itertools.product(("none", "zstd"), (False, True)):
+    for compression, inline in itertools.product(("none", "lz4"), (False, True)):
         where = "inside the pointer" if inline else "files of their own"
         print(f"\nnode files: {compression}; small definitions: {where}")
         print(
