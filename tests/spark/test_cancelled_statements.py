@@ -98,6 +98,8 @@ def test_ctrl_c_ends_a_cross_join_of_a_command(lake: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # The output is buffered, as it is for users.
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout is not None

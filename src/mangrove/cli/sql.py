@@ -126,6 +126,8 @@ def _run(session: CommandContext, conversation: CancellableSession, text: str, w
         if written.has_one_result and is_written and result.has_rows:
             raise InvalidInputError(f"line {result.line}: a second statement has rows; write them to a file of its own")
         rows = _write(session, result, written)
+        # A reader of a pipe gets each result before the next statement runs.
+        sys.stdout.flush()
         is_written = is_written or result.has_rows
         if session.with_stats:
             _print_stats(session, format_stats_line(result, rows, time.monotonic() - began))
