@@ -504,6 +504,32 @@ def test_creating_a_partition_conflicts_with_concurrent_writes_of_the_same_value
         writer.commit()
 
 
+@pytest.mark.parametrize("concurrent", [("a", "mine"), ("b", "other")])
+def test_concurrent_creations_of_a_partition_id_or_of_its_values_conflict(
+    lake: Lakehouse, concurrent: tuple[str, str]
+) -> None:
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
+    late = lake.transaction()
+    late.table("shop.parted").create_partition(("b",), "mine")
+    table.create_partition(concurrent[:1], concurrent[1])
+    with pytest.raises(ConflictError):
+        late.commit()
+    assert [(one.id, one.values) for _, one in table.partitions()] == [(concurrent[1], concurrent[:1])]
+
+
+def test_a_partition_that_a_concurrent_write_creates_conflicts_with_its_creation(lake: Lakehouse) -> None:
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
+    late = lake.transaction()
+    late.table("shop.parted").create_partition(("b",), "mine")
+    with lake.transaction() as transaction:
+        transaction.add_delta("shop.parted", ("b",), delta("first"))
+    with pytest.raises(ConflictError):
+        late.commit()
+    assert [one.values for _, one in table.partitions()] == [("b",)]
+
+
 def test_partitions_are_listed_with_their_numbers_of_files_and_rows(
     lake: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:

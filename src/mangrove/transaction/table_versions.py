@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.metastore import ObjectRange
 from mangrove.model.locators import (
     Kind,
     PartitionLocator,
@@ -200,6 +201,8 @@ def create_partition(
             raise AlreadyExistsError(
                 f"{opened.target} has a partition {there.partition_id!r} already; a partition keeps its id and values"
             )
+    # Concurrent creation of this id, or of these values under another id, conflicts.
+    workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     workspace.put(locator, Partition(partition_id, checked, opened.stream.partition_scheme_id))
     workspace.put(opened.stream_locator, opened.stream)
     if NAMED_PARTITIONS not in opened.version.properties:
