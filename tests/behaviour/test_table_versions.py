@@ -530,6 +530,18 @@ def test_a_partition_that_a_concurrent_write_creates_conflicts_with_its_creation
     assert [one.values for _, one in table.partitions()] == [("b",)]
 
 
+def test_a_handle_of_a_part_of_a_table_neither_drops_nor_renames_the_table(lake: Lakehouse) -> None:
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.orders", "id bigint")
+    stream = table.streams()[0].id
+    for part in (table.version(1), table.stream(stream), lake.table("shop|orders|1")):
+        with pytest.raises(InvalidInputError, match="is a part of the table"):
+            part.drop()
+        with pytest.raises(InvalidInputError, match="is a part of the table"):
+            part.rename("shop.other")
+    assert [one.name for one in lake.tables("shop")] == ["orders"]
+
+
 def test_partitions_are_listed_with_their_numbers_of_files_and_rows(
     lake: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:

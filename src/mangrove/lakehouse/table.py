@@ -381,10 +381,12 @@ class Table(TableSnapshot):
 
     def rename(self, name: str | TableLocator) -> Table:
         """Rename the table, within its namespace or into another."""
+        self._check_whole_table("rename")
         return self.catalog.rename_table(self.locator, name)
 
     def drop(self) -> None:
-        """Drop the table."""
+        """Drop the table with all its table versions."""
+        self._check_whole_table("drop")
         self.catalog.drop_table(self.locator)
 
     def create_version(
@@ -479,6 +481,13 @@ class Table(TableSnapshot):
             lambda transaction: create_partition(transaction.workspace, self.target, values, partition_id),
             f"create partition {partition_id} of {self.target}",
         )
+
+    def _check_whole_table(self, purpose: str) -> None:
+        if self.target != TableTarget(self.locator):
+            raise InvalidInputError(
+                f"{self.target} is a part of the table {self.locator}; {purpose} the table itself, or use "
+                "drop_version or drop_stream to drop a part of it"
+            )
 
     def _chosen_version(self, purpose: str) -> int:
         if self.target.version is None:
