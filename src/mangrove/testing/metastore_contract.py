@@ -329,18 +329,7 @@ class IsolationContract:
         assert commit_objects(metastore, base, make_namespace("sales")).snapshot.settings.name == "renamed"
 
     def test_concurrent_commits_of_threads_lose_nothing(self, metastore: Metastore) -> None:
-        commit_objects(metastore, metastore.latest(), make_namespace("sales"))
-
-        def work(worker: int) -> None:
-            for number in range(20):
-                commit_objects(metastore, metastore.latest(), make_table("sales", f"w{worker}-{number:02d}"))
-
-        workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        newest = metastore.latest()
+        newest = _commit_by_threads(metastore, 20)
         assert newest.version == 81
         assert len(list_table_names(newest, "sales")) == 80
 
@@ -428,18 +417,7 @@ class IntentContract(IsolationContract):
         return _IntentMetastore(metastore, effects)
 
     def test_concurrent_commits_of_threads_lose_nothing(self, metastore: Metastore) -> None:
-        commit_objects(metastore, metastore.latest(), make_namespace("sales"))
-
-        def work(worker: int) -> None:
-            for number in range(10):
-                commit_objects(metastore, metastore.latest(), make_table("sales", f"w{worker}-{number:02d}"))
-
-        workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        newest = metastore.latest()
+        newest = _commit_by_threads(metastore, 10)
         assert len(list_table_names(newest, "sales")) == 40
         assert sum(len(commit.transactions) for commit in metastore.history() if commit.version > 2) == 40
 
@@ -697,3 +675,19 @@ class MetastoreContract(IsolationContract):
         assert metastore.at_version(1).version == 1
         with pytest.raises(NotFoundError, match="version"):
             metastore.at_version(version)
+
+
+def _commit_by_threads(metastore: Metastore, count: int) -> MetastoreSnapshot:
+    """Create this many tables in each of four threads, one commit each, and return the newest version."""
+    commit_objects(metastore, metastore.latest(), make_namespace("sales"))
+
+    def work(worker: int) -> None:
+        for number in range(count):
+            commit_objects(metastore, metastore.latest(), make_table("sales", f"w{worker}-{number:02d}"))
+
+    workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return metastore.latest()
