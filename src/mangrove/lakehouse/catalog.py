@@ -70,6 +70,7 @@ from mangrove.transaction.catalog import (
     rename_view,
     replace_table,
 )
+from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
@@ -176,16 +177,17 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             assert isinstance(locator, TableLocator)
             yield self._table_handle(locator, load)
 
-    def table(self, name: str | Locator, *, version: int | None = None) -> TableT_co:
+    def table(self, name: str | Locator, *, version: int | None = None, stream_id: str | None = None) -> TableT_co:
         """Return a table, or a table version, stream, partition or delta of one, to read its rows and files.
 
-        `shop.orders.version_2` and `shop|orders|2` name a table version. Streams, partitions and
-        deltas are named by their canonical strings or locators; partitions and deltas are read-only.
+        `shop.orders.version_2` and `shop|orders|2` name a table version, as `version` does. Streams,
+        partitions and deltas are named by their canonical strings or locators, a stream also by
+        its id; partitions and deltas are read-only.
 
         >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
         """
         reading = self.reading()
-        target = resolve_target(reading, name, version)
+        target = resolve_target(reading, name, version, stream_id)
         return self._table_handle(*find_table(reading, target.locator)).bind(target)
 
     def views(
@@ -262,8 +264,8 @@ class WritableCatalog(ABC):
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.
 
-        def table(self, name: str | Locator, *, version: int | None = None) -> Table:
-            """Return a table, or one of its table versions."""
+        def table(self, name: str | Locator, *, version: int | None = None, stream_id: str | None = None) -> Table:
+            """Return a table, or one of its table versions or streams."""
 
         def tables(
             self,
@@ -438,7 +440,7 @@ class WritableCatalog(ABC):
 
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
-            validate_property_changes(workspace, locator, put)
+            validate_property_changes(workspace, TableTarget(locator), put)
             alter_table(workspace, locator, put=put, removed=gone, description=description)
             return Table(self, *find_table(workspace, locator))
 

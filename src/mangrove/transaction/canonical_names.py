@@ -29,6 +29,9 @@ from mangrove.transaction.workspace import Workspace
 __all__ = ["ResolvedObject", "list_children", "resolve_locator", "resolve_name", "resolve_target", "resolve_text"]
 
 _BAR: Final = "|"
+_PART_WORDS: Final = {
+    "version": "table version", "stream_id": "stream", "partition_id": "partition", "position": "delta"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +66,31 @@ def resolve_text(reading: CatalogReader, text: str) -> ResolvedObject:
         return resolve_name(reading, CanonicalName(text))
 
 
-def resolve_target(reading: CatalogReader, name: str | Locator, version: int | None = None) -> TableTarget:
+def resolve_target(
+    reading: CatalogReader,
+    name: str | Locator,
+    version: int | None = None,
+    stream_id: str | None = None,
+    partition_id: str | None = None,
+    position: int | None = None,
+) -> TableTarget:
     """Return what a name or locator opens: a table, or a table version, stream, partition or delta of one.
 
-    `version` chooses a table version where the name does not.
+    The other arguments choose a part of the table where the name does not.
     """
     target = _resolve_target(reading, name)
-    if version is None or target.version == version:
-        return target
-    if target.version is not None:
-        raise InvalidInputError(f"{name!r} names table version {target.version}, but version is {version!r}; give one")
-    return replace(target, version=version)
+    given = replace(
+        target,
+        version=target.version if version is None else version,
+        stream_id=target.stream_id if stream_id is None else stream_id,
+        partition_id=target.partition_id if partition_id is None else partition_id,
+        position=target.position if position is None else position,
+    )
+    for part, word in _PART_WORDS.items():
+        named, chosen = getattr(target, part), getattr(given, part)
+        if named not in (None, chosen):
+            raise InvalidInputError(f"{name!r} names {word} {named}, but {part} is {chosen!r}; give one")
+    return given
 
 
 def _resolve_target(reading: CatalogReader, name: str | Locator) -> TableTarget:
