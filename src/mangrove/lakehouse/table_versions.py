@@ -1,16 +1,17 @@
 """Listing and planning of the table versions, streams and partitions of a table."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
-from mangrove.model.locators import PartitionLocator, TableLocator
+from mangrove.model.locators import DeltaLocator, PartitionLocator
 from mangrove.model.objects import (
     CHECK_PREFIX,
     DROPPED_STREAMS,
     Delta,
+    Partition,
     Stream,
     TableEntry,
     TableVersion,
@@ -22,12 +23,13 @@ from mangrove.model.schema import Schema
 from mangrove.model.values import Value
 from mangrove.tables.constraints import check_constraints_of
 from mangrove.tables.scan_plan import list_live_files
-from mangrove.transaction.catalog import CatalogReader, load_table
+from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
     NAMED_PARTITIONS,
     OpenTable,
     TableTarget,
     build_no_version_error,
+    find_target_table,
     is_default_version,
     open_table,
     scan_deltas_of_partitions,
@@ -35,16 +37,18 @@ from mangrove.transaction.deltas import (
 )
 from mangrove.transaction.table_versions import (
     find_last_number,
+    find_versioned_table,
     load_streams,
     load_table_versions,
-    load_versioned_table,
 )
 
 __all__ = [
     "PartitionStats",
     "StreamInfo",
     "TableVersionInfo",
+    "list_deltas",
     "list_partition_stats",
+    "list_partitions",
     "list_streams",
     "list_table_versions",
     "parse_state",
@@ -98,10 +102,23 @@ class PartitionStats:
     size_bytes: int
 
 
+def list_partitions(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
+    """Yield the partitions; their locators have the format of the stream and the partition values."""
+    for locator, partition in scan_partitions(reading, opened):
+        yield replace(locator, format=opened.stream.format, partition_values=partition.values), partition
+
+
+def list_deltas(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[DeltaLocator, Delta]]:
+    """Yield the deltas, partition by partition, with locators as those of `list_partitions`."""
+    partitions = {locator: locator for locator, _ in list_partitions(reading, opened)}
+    for locator, delta in scan_deltas_of_partitions(reading, list(partitions), opened.target.position):
+        yield partitions[locator.parent].at(locator.position), delta
+
+
 def list_partition_stats(reading: CatalogReader, target: TableTarget) -> list[PartitionStats]:
     """Return the partitions of a table, table version or stream with their numbers of files and rows."""
     opened = open_table(reading, target)
-    partitions = dict(scan_partitions(reading, opened))
+    partitions = dict(list_partitions(reading, opened))
     deltas: dict[PartitionLocator, list[Delta]] = {locator: [] for locator in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions), target.position):
         deltas[locator.parent].append(delta)
@@ -118,9 +135,9 @@ def _sum_partition(
     )  # fmt: skip
 
 
-def list_table_versions(reading: CatalogReader, locator: TableLocator) -> list[TableVersionInfo]:
+def list_table_versions(reading: CatalogReader, target: TableTarget) -> list[TableVersionInfo]:
     """Return the versions of a table, oldest first."""
-    table = load_table(reading, locator)
+    _, table = find_target_table(reading, target)
     return [_describe_version(one, table) for one in load_table_versions(reading, table).values()]
 
 
@@ -157,16 +174,16 @@ def plan_next_version(
     stream_id: str | None,
 ) -> tuple[TableVersion, Stream]:
     """Return the next version of a table; arguments that are None are as in the version that `target` opens."""
-    table = load_versioned_table(reading, target.locator)
+    locator, table = find_versioned_table(reading, target)
     versions = load_table_versions(reading, table)
     number = target.version or table.default_version or 0
     before = versions.get(number)
     if before is None:
-        raise build_no_version_error(reading, target.locator, table, number)
+        raise build_no_version_error(reading, locator, table, number)
     current = _describe_version(before, table)
     columns = before.schema if schema is None else parse_schema_argument(schema)
     if columns is None:
-        raise InvalidInputError(f"table version {number} of {target.locator} has no schema; pass one")
+        raise InvalidInputError(f"table version {number} of {locator} has no schema; pass one")
     following = (
         find_last_number(table, versions) + 1
         if version is None
@@ -174,9 +191,9 @@ def plan_next_version(
     )
     try:
         return plan_table_version(
-            target.locator,
+            locator,
             following,
-            stream_id or new_id(),
+            new_id() if stream_id is None else stream_id,
             columns,
             keys=_inherit(keys, current.keys, "the keys"),
             partition_by=_inherit(partition_by, current.partition_by, "the partition fields"),
