@@ -635,7 +635,10 @@ def _find_kind(catalog: Lakehouse, name: str, *others: Kind) -> str:
     """Return the kind of the object with a name; raise an error if it is no namespace, table, view or other kind."""
     found = catalog.resolve(name)
     if found.kind not in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, *others):
-        raise InvalidInputError(f"{found.canonical} is a {found.kind.word}; expected a namespace, table or view")
+        raise InvalidInputError(
+            f"{found.canonical} is a {found.kind.word}; expected a namespace, table or view. `drop-version` and "
+            "`drop-stream` drop parts of a table"
+        )
     return found.kind.word
 
 

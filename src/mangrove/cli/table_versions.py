@@ -14,8 +14,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.table_versions import TableVersionInfo, parse_state
 from mangrove.maintenance.progress import format_bytes
-from mangrove.model.canonical import format_partition_values, parse_partition_values
-from mangrove.model.json_codec import Json, value_to_json
+from mangrove.model.json_codec import Json, format_partition_values, parse_partition_values, value_to_json
 from mangrove.model.objects import STREAM_FORMAT, TableVersionState
 from mangrove.transaction.deltas import VERSION_PREFIX, TableTarget
 from mangrove.wiring import open_as_of
@@ -142,8 +141,8 @@ def _parse_states(target: TableTarget, states: Sequence[str]) -> dict[int, Table
     unnumbered = next((text for text in states if "=" not in text), None)
     if unnumbered is not None:
         raise InvalidInputError(
-            f"{unnumbered!r} is for no table version; use VERSION=STATE, as in 2={unnumbered}, or name the version, "
-            f"as in {target.locator}.{VERSION_PREFIX}2 {unnumbered}"
+            f"{unnumbered!r} has no table version; use VERSION=STATE, as in 2={unnumbered}, or name the version, as in "
+            f"{target.locator}.{VERSION_PREFIX}2 {unnumbered}"
         )
     pairs = parse_key_values(states, "STATE").items()
     requested = {_parse_number(number): parse_state(state) for number, state in pairs}

@@ -112,8 +112,8 @@ def plan_new_table(
     columns = _validate_managed(locator, location, columns)
     validate_count(version, "the number of a table version", 1)
     table_version, stream = plan_table_version(
-        locator, version, stream_id or new_id(), columns, keys=keys, partition_by=partition_by, sort_by=sort_by,
-        table_properties=properties, checks=checks, defaults=defaults,
+        locator, version, new_id() if stream_id is None else stream_id, columns, keys=keys, partition_by=partition_by,
+        sort_by=sort_by, table_properties=properties, checks=checks, defaults=defaults,
     )  # fmt: skip
     table = TableEntry(
         new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
@@ -191,7 +191,8 @@ def plan_schemaless_table(
     if _table_type(table_type) is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is schemaless: leave out the table type")
     validate_count(version, "the number of a table version", 1)
-    table_version, stream = plan_table_version(locator, version, stream_id or new_id(), None)
+    chosen_id = new_id() if stream_id is None else stream_id
+    table_version, stream = plan_table_version(locator, version, chosen_id, None)
     table = TableEntry(
         new_id(), namespace_id, locator.name, TableType.MANAGED, table_format or "MANGROVE", description, properties,
         latest_table_version=version, latest_active_table_version=version,

@@ -29,13 +29,15 @@ from mangrove.lakehouse.table_versions import (
     PartitionStats,
     StreamInfo,
     TableVersionInfo,
+    list_deltas,
     list_partition_stats,
+    list_partitions,
     list_streams,
     list_table_versions,
 )
 from mangrove.maintenance.engine_choice import SPARK, validate_engine
 from mangrove.metastore import LoadObject, Metastore
-from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableLocator
+from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableIdentity, TableLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_id
 from mangrove.model.objects import (
@@ -53,15 +55,14 @@ from mangrove.tables.constraints import (
 from mangrove.tables.stored_files import load_live_files
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.transaction.aliases import list_aliases
-from mangrove.transaction.catalog import load_table
+from mangrove.transaction.catalog import identity_of
 from mangrove.transaction.compare import scan_table_history
 from mangrove.transaction.deltas import (
     OpenTable,
     TableTarget,
     build_no_version_error,
+    find_target_table,
     open_table,
-    scan_deltas_of_partitions,
-    scan_partitions,
 )
 from mangrove.transaction.history import HistoryEntry
 from mangrove.transaction.table_versions import (
@@ -134,7 +135,11 @@ class _Historic(Protocol):
 
 
 class TableSnapshot:
-    """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog."""
+    """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog.
+
+    A table that was looked up by its name is the one that has the name at each use. A table
+    that was looked up by ids, as in a locator, stays the same through renames.
+    """
 
     def __init__(
         self,
@@ -190,6 +195,11 @@ class TableSnapshot:
         return self.value.id
 
     @property
+    def identity(self) -> TableIdentity:
+        """Locator of the table by ids, by which `lake.table` opens it under any name."""
+        return identity_of(self.value)
+
+    @property
     def table_type(self) -> TableType:
         """Whether the table is managed, external or federated."""
         return self.value.table_type
@@ -202,7 +212,9 @@ class TableSnapshot:
     @property
     def aliases(self) -> tuple[str, ...]:
         """Aliases of the table."""
-        return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
+        reading = self.catalog.reading()
+        locator, _ = find_target_table(reading, self.target)
+        return tuple(str(AliasLocator(one.name)) for one in list_aliases(reading, locator))
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -257,32 +269,36 @@ class TableSnapshot:
 
     def versions(self) -> list[TableVersionInfo]:
         """Return the table versions, oldest first, with their states and definitions."""
-        return list_table_versions(self.catalog.reading(), self.locator)
+        return list_table_versions(self.catalog.reading(), self.target)
 
     def version(self, number: int) -> Self:
         """Return the table bound to one of its table versions instead of the default."""
         reading = self.catalog.reading()
-        table = load_table(reading, self.locator)
+        locator, table = find_target_table(reading, self.target)
         if validate_count(number, "the number of a table version", 1) not in load_table_versions(reading, table):
-            raise build_no_version_error(reading, self.locator, table, number)
-        return type(self)(self.catalog, self.locator, table, TableTarget(self.locator, number))
+            raise build_no_version_error(reading, locator, table, number)
+        target = TableTarget(locator, number, table_id=self.target.table_id)
+        return type(self)(self.catalog, locator, table, target)
 
     def bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
-        if target == TableTarget(target.locator, target.version):
-            return chosen
         return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
 
     def streams(self) -> list[StreamInfo]:
         """Return the streams of the table version, with their formats and states."""
-        return list_streams(self.catalog.reading(), TableTarget(self.locator, self.target.version))
+        return list_streams(self.catalog.reading(), self._version_target)
 
     def stream(self, stream_id: str) -> Self:
         """Return the table bound to a stream, such as a staged or replaced one."""
         check_id(stream_id, "stream id")
-        opened = open_table(self.catalog.reading(), TableTarget(self.locator, self.target.version, stream_id))
-        return type(self)(self.catalog, self.locator, opened.table, opened.target)
+        opened = open_table(self.catalog.reading(), replace(self._version_target, stream_id=stream_id))
+        return type(self)(self.catalog, opened.locator, opened.table, opened.target)
+
+    @property
+    def _version_target(self) -> TableTarget:
+        """The table, or the chosen table version of it."""
+        return replace(self.target, stream_id=None, partition_id=None, position=None)
 
     def opened(self) -> OpenTable:
         """Return the table version and stream from which rows are planned."""
@@ -291,7 +307,7 @@ class TableSnapshot:
     def partitions(self) -> Listing[tuple[PartitionLocator, Partition]]:
         """Return the partitions of the table."""
         reading = self.catalog.reading()
-        return Listing(scan_partitions(reading, open_table(reading, self.target)))
+        return Listing(list_partitions(reading, open_table(reading, self.target)))
 
     def partition_stats(self) -> list[PartitionStats]:
         """Return the partitions with their numbers of deltas, data files, rows and bytes.
@@ -303,8 +319,7 @@ class TableSnapshot:
     def deltas(self) -> Listing[tuple[DeltaLocator, Delta]]:
         """Return the deltas, partition by partition, in the order in which they apply."""
         reading = self.catalog.reading()
-        partitions = [locator for locator, _ in scan_partitions(reading, open_table(reading, self.target))]
-        return Listing(scan_deltas_of_partitions(reading, partitions, self.target.position))
+        return Listing(list_deltas(reading, open_table(reading, self.target)))
 
     def state(self) -> TableState:
         """Return the state of the table for engines."""
@@ -454,7 +469,7 @@ class TableSnapshot:
             raise InvalidInputError(
                 f"the history of {self.locator} is available from the lakehouse only; use lake.table(…).history"
             )
-        table = load_table(self.catalog.reading(), self.locator)
+        _, table = find_target_table(self.catalog.reading(), self.target)
         entries = scan_table_history(self.catalog.metastore, self.catalog.history(), table)
         return Listing(islice(entries, validate_limit(limit)), HISTORY_COLUMNS)
 

@@ -13,12 +13,13 @@ from mangrove.model.properties import Properties
 from mangrove.rebase import REWRITTEN_BY
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
 from mangrove.tables.table_state import load_opened_table_state
-from mangrove.transaction.catalog import CatalogReader, load_table
+from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
     OpenTable,
     TableTarget,
     add_deltas,
     build_partition_locator,
+    find_target_table,
     open_table,
 )
 from mangrove.transaction.workspace import Workspace
@@ -41,8 +42,8 @@ def validate_property_changes(workspace: Workspace, target: TableTarget, put: Ma
     The table version is rewritten unchanged, so that a concurrent change of columns conflicts.
     """
     given = Properties(put)
-    is_managed = load_table(workspace, target.locator).table_type is TableType.MANAGED
-    if not is_managed or not has_known_property(given):
+    _, table = find_target_table(workspace, target)
+    if table.table_type is not TableType.MANAGED or not has_known_property(given):
         return
     opened = open_table(workspace, target)
     if has_column_property(given):

@@ -15,13 +15,13 @@ from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.model.locators import LARGEST_INTEGER, Kind, NamespaceLocator, TableLocator, split_alias_name
-from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest, normalize_values
+from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest
 from mangrove.model.names import check_id, check_name, check_text, split_name
 from mangrove.model.partitioning import UNPARTITIONED, UNSORTED, PartitionScheme, SortScheme
 from mangrove.model.properties import NO_PROPERTIES, Properties, freeze_mapping
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.values import Value
+from mangrove.model.values import Value, normalize_values
 
 __all__ = [
     "CHECK_PREFIX",

@@ -38,7 +38,6 @@ from mangrove.transaction.catalog import (
     CatalogReader,
     drop_objects,
     identity_of,
-    load_table,
     scan_objects_below,
     update_properties,
 )
@@ -46,6 +45,7 @@ from mangrove.transaction.deltas import (
     TableTarget,
     build_no_version_error,
     build_partition_locator,
+    find_target_table,
     open_table,
     put_table_version,
     validate_partition_values,
@@ -61,9 +61,9 @@ __all__ = [
     "drop_stream",
     "drop_table_version",
     "find_last_number",
+    "find_versioned_table",
     "load_streams",
     "load_table_versions",
-    "load_versioned_table",
     "set_table_version_state",
 ]
 
@@ -92,9 +92,9 @@ def find_last_number(table: TableEntry, versions: Mapping[int, TableVersion]) ->
     return max(*versions, table.last_table_version)
 
 
-def create_table_version(workspace: Workspace, locator: TableLocator, version: TableVersion, stream: Stream) -> None:
+def create_table_version(workspace: Workspace, target: TableTarget, version: TableVersion, stream: Stream) -> None:
     """Create a table version with its first stream; its number is larger than that of every other."""
-    table = load_versioned_table(workspace, locator)
+    locator, table = find_versioned_table(workspace, target)
     versions = load_table_versions(workspace, table)
     if version.version in versions:
         raise AlreadyExistsError(f"{locator} has a table version {version.version} already; choose a larger number")
@@ -113,9 +113,9 @@ def create_table_version(workspace: Workspace, locator: TableLocator, version: T
     _put_entry(workspace, locator, table, versions | {version.version: version})
 
 
-def set_table_version_state(workspace: Workspace, locator: TableLocator, number: int, state: TableVersionState) -> None:
+def set_table_version_state(workspace: Workspace, target: TableTarget, number: int, state: TableVersionState) -> None:
     """Set the lifecycle state, which may change the default version; a deletion conflicts with concurrent writes."""
-    table = load_versioned_table(workspace, locator)
+    locator, table = find_versioned_table(workspace, target)
     versions = load_table_versions(workspace, table)
     if number not in versions:
         raise build_no_version_error(workspace, locator, table, number)
@@ -130,9 +130,9 @@ def set_table_version_state(workspace: Workspace, locator: TableLocator, number:
     _put_entry(workspace, locator, table, versions | {number: changed})
 
 
-def drop_table_version(workspace: Workspace, locator: TableLocator, number: int) -> None:
+def drop_table_version(workspace: Workspace, target: TableTarget, number: int) -> None:
     """Drop a table version with all its rows; conflicts with concurrent writes to it."""
-    table = load_versioned_table(workspace, locator)
+    locator, table = find_versioned_table(workspace, target)
     versions = load_table_versions(workspace, table)
     if number not in versions:
         raise build_no_version_error(workspace, locator, table, number)
@@ -252,17 +252,17 @@ def create_partition(
     if NAMED_PARTITIONS not in opened.version.properties:
         properties = {**opened.version.properties, NAMED_PARTITIONS: "true"}
         workspace.put(opened.version_locator, replace(opened.version, properties=properties))
-    return locator
+    return replace(locator, partition_values=checked)
 
 
-def load_versioned_table(reading: CatalogReader, locator: TableLocator) -> TableEntry:
-    """Return a table that has table versions; raise an error for one whose data is managed elsewhere."""
-    table = load_table(reading, locator)
+def find_versioned_table(reading: CatalogReader, target: TableTarget) -> tuple[TableLocator, TableEntry]:
+    """Return a table that has table versions, with its own name; raise an error for one that is managed elsewhere."""
+    locator, table = find_target_table(reading, target)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is {table.table_type.value}: only a managed table has table versions")
     if table.latest_table_version is None:
         raise NotFoundError(f"{locator} has no table version")
-    return table
+    return locator, table
 
 
 def _put_entry(

@@ -10,7 +10,7 @@ from mangrove.lakehouse.alias import Alias
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
-from mangrove.model.canonical import parse_partition_values
+from mangrove.model.json_codec import parse_partition_values
 from mangrove.model.objects import STREAM_FORMAT
 from mangrove.sql.execute.show import InlineResult
 from mangrove.sql.parse.statements import CallStatement, SqlLiteral
