@@ -314,6 +314,17 @@ def test_changes_of_different_rows_of_one_file_both_commit_unless_both_rewrite_t
     assert not lake.maintenance.check().problems
 
 
+def test_rows_of_a_rewritten_file_are_compared_by_value(lake: Lakehouse) -> None:
+    table = lake.create_table("bank.days", DAYS, properties={"write.delete-mode": "auto"})
+    table.append([{"day": 1, "id": number, "v": number} for number in range(4)])
+    for changed in (2, 1):
+        reader = lake.transaction("serializable")
+        assert len(reader.table("bank.days").to_arrow(where="id = 1")) == 1
+        put(reader, a=changed)
+        CHANGES["update"](table, f"id = {changed}")
+        assert is_refused(reader) is (changed == 1)
+
+
 @pytest.mark.parametrize("first", ["rewrite", "deletion"])
 def test_a_rewrite_of_a_file_conflicts_with_deletions_of_other_rows_in_it(lake: Lakehouse, first: str) -> None:
     table = lake.create_table("bank.days", DAYS, properties={"write.delete-mode": "auto"})

@@ -1,7 +1,9 @@
 """Rebase of changes onto concurrent commits."""
 
+import pytest
+
 from mangrove.layouts.tree.metastore import create_tree
-from mangrove.metastore import Changes, ObjectRange
+from mangrove.metastore import Changes, MetastoreSnapshot, ObjectRange
 from mangrove.model.locators import Kind
 from mangrove.model.manifests import Manifest
 from mangrove.model.objects import Delta, DeltaType, Partition, Stream, TableVersion
@@ -20,9 +22,11 @@ from mangrove.testing.metastore_contract import (
 EMPTY = Delta(DeltaType.APPEND, Manifest(()))
 
 
-def test_a_restored_delta_keeps_its_position_before_later_ones() -> None:
+@pytest.fixture
+def newest() -> MetastoreSnapshot:
+    """A version whose only delta has position 2."""
     metastore = create_tree(build_deterministic_effects(MemoryStore()), LakehouseSettings(), Changes("made"))
-    commit_objects(
+    return commit_objects(
         metastore,
         metastore.latest(),
         make_namespace("sales"),
@@ -31,9 +35,21 @@ def test_a_restored_delta_keeps_its_position_before_later_ones() -> None:
         (PARTITION.parent, Stream("stream-id")),
         (PARTITION, Partition("partition-id")),
         (make_delta_locator(PARTITION, 2), EMPTY),
-    )
+    ).snapshot
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"), [([1], [3]), ([2], [3]), ([3], [3]), ([1, 2], [3, 4]), ([2, 3], [3, 4])]
+)
+def test_new_deltas_follow_those_of_concurrent_commits(
+    newest: MetastoreSnapshot, positions: list[int], expected: list[int]
+) -> None:
+    changes = Changes("append", {make_delta_locator(PARTITION, position): EMPTY for position in positions})
+    moved = assign_positions(changes, newest).puts
+    assert sorted(moved) == [make_delta_locator(PARTITION, position) for position in expected]
+
+
+def test_a_restored_delta_keeps_its_position_before_later_ones(newest: MetastoreSnapshot) -> None:
     restored = {make_delta_locator(PARTITION, 1): EMPTY}
     guarded = Changes("undo", restored, guards=frozenset({ObjectRange(Kind.DELTA, PARTITION)}))
-    assert assign_positions(guarded, metastore.latest()).puts == restored
-    (moved,) = assign_positions(Changes("append", restored), metastore.latest()).puts
-    assert moved == make_delta_locator(PARTITION, 3)
+    assert assign_positions(guarded, newest).puts == restored

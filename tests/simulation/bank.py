@@ -10,15 +10,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from tests.simulation.row_statements import (
+    AddColumn,
+    Compact,
+    DeleteWhere,
+    Insert,
+    MergeRows,
+    Overwrite,
+    RowStatement,
+    UpdateWhere,
+    apply_row_statement,
+    draw_row_statement,
+)
+
 __all__ = [
     "FIRST_TABLES",
     "NAMESPACE",
+    "QUERY",
     "VERSION",
     "AccountRows",
     "Activate",
     "AddAlias",
     "Bank",
     "BankOperation",
+    "Batch",
     "Count",
     "Create",
     "Deposit",
@@ -26,11 +41,14 @@ __all__ = [
     "Discard",
     "Drop",
     "DropAlias",
+    "Export",
     "Increment",
     "InvariantViolation",
+    "Publish",
     "Rename",
     "RollBack",
     "Stage",
+    "Sweep",
     "Transfer",
     "Withdraw",
     "apply_operation",
@@ -45,6 +63,9 @@ _ALIASES: Final = ("bank.cash", "bank.vault")
 _KEYS: Final = range(6)
 VERSION: Final = "table version"
 """Under this name `met` has the number of the table version that an operation chose."""
+
+QUERY: Final = "query"
+"""Under this name `met` has the name of the query of a batch."""
 
 AccountRows: TypeAlias = Mapping[int, int]
 
@@ -71,6 +92,8 @@ class Bank:
     """The largest number that a version of a table had, by the id of the table, where it is not 1."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """The id of the table of each alias."""
+    batches: frozenset[str] = frozenset()
+    """The queries whose only batch is committed."""
 
     @property
     def tables(self) -> dict[str, dict[int, int]]:
@@ -208,10 +231,36 @@ class RollBack:
     back: int
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Upsert rows as a batch of a stream, and repeat the batch until there is a response."""
+
+    table: str
+    rows: AccountRows
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Upsert rows in a shared transaction: begin it, save in it, join it and publish it."""
+
+    table: str
+    rows: AccountRows
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Copy the newest version to another store, and compare the copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Expire versions and vacuum, with the safety margins of a lakehouse in use."""
+
+
 VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard
 BankOperation: TypeAlias = (
     Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack | VersionOperation
-    | AddAlias | DropAlias
+    | AddAlias | DropAlias | RowStatement | Batch | Publish | Export | Sweep
 )  # fmt: skip
 
 
@@ -220,9 +269,9 @@ def draw_operation(chance: random.Random) -> BankOperation:
     table, other = chance.sample(_TABLES if chance.random() < 0.3 else FIRST_TABLES, 2)
     kinds = (
         "deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back", "version",
-        "alias",
+        "alias", "statement", "batch", "publish", "export", "sweep",
     )  # fmt: skip
-    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3))[0]:
+    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3, 8, 1.5, 1, 0.4, 0.3))[0]:
         case "deposit":
             return Deposit({table: _draw_rows(chance)})
         case "both":
@@ -245,6 +294,16 @@ def draw_operation(chance: random.Random) -> BankOperation:
             return _draw_version_operation(chance, table)
         case "alias":
             return _draw_alias_operation(chance)
+        case "statement":
+            return draw_row_statement(chance, table, _draw_rows(chance))
+        case "batch":
+            return Batch(table, _draw_rows(chance))
+        case "publish":
+            return Publish(table, _draw_rows(chance))
+        case "export":
+            return Export()
+        case "sweep":
+            return Sweep()
         case _:
             return RollBack(chance.randint(1, 4))
 
@@ -297,6 +356,20 @@ def apply_operation(
             for name, rows in deposited.items():
                 bank = bank.with_rows(met[name], {**_there(bank, met[name]), **rows})
             return bank
+        case Publish(table=name, rows=rows):
+            return bank.with_rows(met[name], {**_there(bank, met[name]), **rows})
+        case (
+            Insert(table=name)
+            | DeleteWhere(table=name)
+            | UpdateWhere(table=name)
+            | MergeRows(table=name)
+            | Overwrite(table=name)
+            | Compact(table=name)
+            | AddColumn(table=name)
+        ):
+            return bank.with_rows(met[name], apply_row_statement(deed, _there(bank, met[name])))
+        case Batch(table=name):
+            return _apply_batch(deed, bank, met[name], met[QUERY])
         case Withdraw(table=name, keys=keys):
             kept = {key: value for key, value in _there(bank, met[name]).items() if key not in keys}
             return bank.with_rows(met[name], kept)
@@ -313,7 +386,16 @@ def apply_operation(
             if rolled_back_to is None:
                 raise InvariantViolation("a rollback does not say to which version it went")
             return rolled_back_to
+        case Export() | Sweep():
+            raise InvariantViolation("it changes nothing, so no version is its own")
     return _apply_catalog_change(deed, bank, met)
+
+
+def _apply_batch(deed: Batch, bank: Bank, table_id: str, query: str) -> Bank:
+    if query in bank.batches:
+        raise InvariantViolation(f"the batch of {query} was committed twice")
+    committed = replace(bank, batches=bank.batches | {query})
+    return committed.with_rows(table_id, {**_there(bank, table_id), **deed.rows})
 
 
 def _increment(deed: Increment, bank: Bank, table_id: str, read: AccountRows) -> Bank:

@@ -1,16 +1,19 @@
 """The bank workload: operations on tables, table versions, aliases and whole versions of a lakehouse."""
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from tests.simulation.bank import (
     NAMESPACE,
+    QUERY,
     VERSION,
     AccountRows,
     Activate,
     AddAlias,
     BankOperation,
+    Batch,
     Count,
     Create,
     Deposit,
@@ -18,24 +21,46 @@ from tests.simulation.bank import (
     Discard,
     Drop,
     DropAlias,
+    Export,
     Increment,
+    InvariantViolation,
+    Publish,
     Rename,
     RollBack,
     Stage,
+    Sweep,
     Transfer,
     Withdraw,
     draw_operation,
 )
+from tests.simulation.row_statements import (
+    AddColumn,
+    Compact,
+    DeleteWhere,
+    Insert,
+    MergeRows,
+    Overwrite,
+    UpdateWhere,
+    execute_row_statement,
+    rows_to_dicts,
+)
 from tests.simulation.writers import Attempt
 
+from mangrove.errors import StorageError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import open_on_store
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
+from mangrove.maintenance.export import export_version
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.wiring import LakehouseEngines
 
 __all__ = ["SCHEMA", "BankWorkload", "load_rows"]
 
 SCHEMA: Final = "key bigint not null, value bigint"
+_REPETITIONS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +89,33 @@ def load_rows(catalog: Catalog, table: str, where: str | None = None) -> Account
 def _execute(lake: Lakehouse, attempt: Attempt[BankOperation], isolation_of_readers: str) -> None:
     """Do the deed on the lakehouse."""
     deed = attempt.deed
-    if isinstance(deed, RollBack):
-        wanted = max(1, lake.version - deed.back)
-        version = lake.rollback(wanted, message=attempt.message)
-        # Back to what is the newest anyway is no version of its own.
-        attempt.version = None if version == wanted else version
-        return
+    match deed:
+        case RollBack():
+            target = max(1, lake.version - deed.back)
+            version = lake.rollback(target, message=attempt.message)
+            # Back to what is the newest anyway is no version of its own.
+            attempt.version = None if version == target else version
+        case Batch():
+            _run_batch(lake, attempt, deed)
+        case Publish():
+            _publish(lake, attempt, deed)
+        case Export():
+            _export(lake, attempt.message)
+        case Sweep():
+            lake.maintenance.expire()
+            lake.maintenance.vacuum()
+        case _:
+            _execute_in_transaction(lake, attempt, isolation_of_readers)
+
+
+def _execute_in_transaction(lake: Lakehouse, attempt: Attempt[BankOperation], isolation_of_readers: str) -> None:
+    deed = attempt.deed
     isolation = isolation_of_readers if isinstance(deed, Transfer | Count) else "snapshot"
     with lake.transaction(isolation, message=attempt.message) as transaction:
         match deed:
             case Deposit(rows=deposited):
                 for name, rows in deposited.items():
-                    _load_table(transaction, attempt, name).upsert(_rows_to_dicts(rows))
+                    _load_table(transaction, attempt, name).upsert(rows_to_dicts(rows))
             case Withdraw(table=name, keys=keys):
                 _load_table(transaction, attempt, name).delete_keys([{"key": key} for key in keys])
             case Transfer(source=source, target=target, key=key):
@@ -101,10 +141,46 @@ def _execute(lake: Lakehouse, attempt: Attempt[BankOperation], isolation_of_read
                 transaction.create_alias(alias, _load_table(transaction, attempt, name).locator)
             case DropAlias(alias=alias):
                 transaction.drop_alias(alias)
+            case Insert() | DeleteWhere() | UpdateWhere() | MergeRows() | Overwrite() | Compact() | AddColumn():
+                execute_row_statement(_load_table(transaction, attempt, deed.table), deed)
             case Stage() | DepositStaged() | Activate() | Discard():
                 _execute_on_version(_load_table(transaction, attempt, deed.table), deed, attempt)
     # Where there was nothing to change it stays the version on which the transaction stood.
     attempt.version = None if transaction.version == transaction.base_version else transaction.version
+
+
+def _run_batch(lake: Lakehouse, attempt: Attempt[BankOperation], deed: Batch) -> None:
+    """Commit a batch as a stream does, which repeats it after every error."""
+    attempt.met[QUERY] = attempt.message
+
+    def work(transaction: Transaction) -> None:
+        _load_table(transaction, attempt, deed.table).upsert(rows_to_dicts(deed.rows))
+
+    for _ in range(_REPETITIONS_MAX):
+        with suppress(StorageError):
+            lake.run_once(attempt.message, 0, work)
+            return
+    raise StorageError("the batch got no response")
+
+
+def _publish(lake: Lakehouse, attempt: Attempt[BankOperation], deed: Publish) -> None:
+    with lake.begin_shared(attempt.message, message=attempt.message) as shared:
+        table = shared.table(deed.table)
+        attempt.met[deed.table] = table.value.id
+        table.upsert(rows_to_dicts(deed.rows))
+    attempt.version = lake.join_shared(attempt.message).publish()
+
+
+def _export(lake: Lakehouse, name: str) -> None:
+    """Export the newest version, and compare the rows of the copy with those of the source."""
+    copy = MemoryStore(f"memory://{name}/")
+    version = export_version(lake.maintenance.context(), copy, name).export.version
+    opened = open_on_store(build_deterministic_effects(copy, first_id=10**11), engines=LakehouseEngines)
+    copied, source = (
+        {str(one): load_rows(at, str(one)) for one in at.tables(NAMESPACE)} for at in (opened, lake.at(version))
+    )
+    if copied != source:
+        raise InvariantViolation(f"the export of version {version} holds {copied}, where {source} was")
 
 
 def _execute_on_version(
@@ -114,7 +190,7 @@ def _execute_on_version(
     if isinstance(deed, Stage):
         made = table.create_version()
         attempt.met[VERSION] = str(made.target.version)
-        made.upsert(_rows_to_dicts(deed.rows))
+        made.upsert(rows_to_dicts(deed.rows))
         return
     versions = table.versions()
     beside = [one.version for one in versions if not one.is_default]
@@ -124,7 +200,7 @@ def _execute_on_version(
     attempt.met[VERSION] = str(chosen)
     match deed:
         case DepositStaged(rows=rows):
-            table.version(chosen).upsert(_rows_to_dicts(rows))
+            table.version(chosen).upsert(rows_to_dicts(rows))
         case Discard():
             table.drop_version(chosen)
         case Activate() if chosen in beside:
@@ -144,7 +220,3 @@ def _load_and_read(transaction: Transaction, attempt: Attempt[BankOperation], na
     table = _load_table(transaction, attempt, name)
     attempt.read[name] = load_rows(transaction, name)
     return table
-
-
-def _rows_to_dicts(rows: AccountRows) -> list[dict[str, int]]:
-    return [{"key": key, "value": value} for key, value in rows.items()]
