@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, InvariantViolation, apply_operation
 from tests.simulation.turns import TurnScheduler
-from tests.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load_rows
+from tests.simulation.writers import NOTE, SCHEMA, Attempt, FaultProfile, Writer, load_rows
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -182,6 +182,14 @@ def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
         raise InvariantViolation(
             f"version {version} holds the table versions {versions}, where {bank.versions} were committed"
         )
+    notes = {
+        (table.id, one.version): one.properties.get(NOTE)
+        for table in past.tables(NAMESPACE)
+        for one in table.versions()
+    }
+    committed = {at: bank.notes.get(at) for at in notes}
+    if notes != committed:
+        raise InvariantViolation(f"version {version} holds the notes {notes}, where {committed} were committed")
     aliases = {alias.name: bank.ids.get(alias.target) for alias in past.aliases()}
     if aliases != bank.aliases:
         raise InvariantViolation(f"version {version} holds the aliases {aliases}, where {bank.aliases} were committed")

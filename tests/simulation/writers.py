@@ -11,6 +11,7 @@ from tests.simulation.bank import (
     AccountRows,
     Activate,
     AddAlias,
+    Annotate,
     BankOperation,
     Count,
     Create,
@@ -24,6 +25,7 @@ from tests.simulation.bank import (
     RollBack,
     Stage,
     Transfer,
+    VersionOperation,
     Withdraw,
     draw_operation,
 )
@@ -47,8 +49,9 @@ from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 from mangrove.wiring import LakehouseEngines
 
-__all__ = ["SCHEMA", "Attempt", "FaultProfile", "Writer", "load_rows"]
+__all__ = ["NOTE", "SCHEMA", "Attempt", "FaultProfile", "Writer", "load_rows"]
 
+NOTE: Final = "note"
 SCHEMA: Final = "key bigint not null, value bigint"
 _IDS_OF_A_LIFE: Final = 1_000_000
 _SKEW_MILLIS: Final = 600_000
@@ -206,30 +209,32 @@ def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> No
                 transaction.create_alias(alias, _load_table(transaction, attempt, name).locator)
             case DropAlias(alias=alias):
                 transaction.drop_alias(alias)
-            case Stage() | DepositStaged() | Activate() | Discard():
+            case Stage() | DepositStaged() | Activate() | Discard() | Annotate():
                 _execute_on_version(_load_table(transaction, attempt, deed.table), deed, attempt)
     # Where there was nothing to change it stays the version on which the transaction stood.
     attempt.version = None if transaction.version == transaction.base_version else transaction.version
 
 
-def _execute_on_version(table: Table, deed: Stage | DepositStaged | Activate | Discard, attempt: Attempt) -> None:
+def _execute_on_version(table: Table, deed: VersionOperation, attempt: Attempt) -> None:
     """Choose a version of a table, and do the deed on it."""
     if isinstance(deed, Stage):
-        made = table.create_version()
+        made = table.create_version(properties={})
         attempt.met[VERSION] = str(made.target.version)
         made.upsert(_rows_to_dicts(deed.rows))
         return
     versions = table.versions()
     beside = [one.version for one in versions if not one.is_default]
-    if not isinstance(deed, DepositStaged) and not beside:
+    if not isinstance(deed, DepositStaged | Annotate) and not beside:
         return
     chosen = beside[0] if isinstance(deed, Discard) else versions[-1].version
     attempt.met[VERSION] = str(chosen)
     match deed:
         case DepositStaged(rows=rows):
             table.version(chosen).upsert(_rows_to_dicts(rows))
+        case Annotate(note=note):
+            table.version(chosen).alter({NOTE: note})
         case Discard():
-            table.drop_version(chosen)
+            table.version(chosen).drop_version()
         case Activate() if chosen in beside:
             table.version(chosen).set_state("active")
             for one in versions:
