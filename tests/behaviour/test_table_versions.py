@@ -262,6 +262,67 @@ def test_errors_for_invalid_arguments_name_the_expected_values(shop: Lakehouse) 
     assert len(orders(shop).versions()) == 1
 
 
+def test_the_properties_and_the_description_of_a_version_are_its_own_and_inherited(
+    shop: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    table = orders(shop)
+    table.alter({"owner": "ana", "team": "shop"}, description="all orders")
+    second = table.create_version(properties={"owner": "ben"}, checks={"positive": "id > 0"})
+    assert (second.properties, second.description) == ({"owner": "ben", "team": "shop"}, "all orders")
+    assert second.alter({"note": "new"}, ["owner"], "the new ones") == second
+    read = opened_again().table("shop.orders.version_2")
+    assert (read.properties, read.description) == ({"owner": "ana", "team": "shop", "note": "new"}, "the new ones")
+    assert (read.checks, read.versions()[1].properties) == ({"positive": "id > 0"}, {"note": "new"})
+    assert orders(shop).properties == table.version(1).properties == {"owner": "ana", "team": "shop"}
+    before = shop.version
+    second.alter({"note": "new"})
+    with pytest.raises(InvalidInputError, match=r"version_2 inherits the property 'owner' from its table; set another"):
+        second.alter(remove=["owner"])
+    with pytest.raises(
+        InvalidInputError, match=r"'mangrove.check.x' of shop.orders.version_2 is maintained by Mangrove"
+    ):
+        second.alter({"mangrove.check.x": "id > 1"})
+    with pytest.raises(InvalidInputError, match=r"write\.delete-mode"):
+        second.alter({"write.delete-mode": "never"})
+    with pytest.raises(NotFoundError, match="property 'missing' does not exist"):
+        second.alter(remove=["missing"])
+    assert shop.version == before
+
+
+def test_properties_of_a_version_conflict_with_its_other_changes_and_not_with_rows(shop: Lakehouse) -> None:
+    second = orders(shop).create_version()
+    changed = shop.transaction()
+    changed.table("shop.orders.version_2").alter({"owner": "ana"})
+    add(shop, "two", version=2)
+    orders(shop).version(1).alter({"owner": "ben"})
+    changed.commit()
+    assert (second.properties, files(second)) == ({"owner": "ana"}, ["two"])
+    late = shop.transaction()
+    late.table("shop.orders.version_2").alter({"owner": "cy"})
+    second.set_state("beta")
+    with pytest.raises(ConflictError):
+        late.commit()
+    assert second.properties == {"owner": "ana"}
+
+
+def test_a_version_and_a_stream_are_chosen_by_name_or_by_argument_and_not_by_both(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    orders(shop).create_stream("reload")
+    stream = "shop|orders|1|reload|deltacat"
+    assert shop.table("shop.orders", stream_id="reload").target == TableTarget(orders(shop).locator, None, "reload")
+    assert shop.table(stream, version=1, stream_id="reload").target == shop.table(stream).target
+    with pytest.raises(InvalidInputError, match=r"names stream reload, but stream_id is 'other'; give one"):
+        shop.table(stream, stream_id="other")
+    with pytest.raises(InvalidInputError, match=r"names table version 1, but version is 2; give one"):
+        shop.table(stream, version=2)
+    with pytest.raises(InvalidInputError, match=r"choose a table version of shop.orders to drop"):
+        orders(shop).drop_version()
+    shop.table("shop|orders|2").drop_version()
+    shop.table(stream).commit_stream()
+    assert [one.version for one in orders(shop).versions()] == [1]
+    assert orders(shop).opened().stream.id == "reload"
+
+
 @pytest.mark.parametrize(
     ("number", "problem"),
     [

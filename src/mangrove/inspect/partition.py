@@ -60,8 +60,6 @@ class PartitionInfo:
     canonical: str
     target: TableTarget
     """The partition or delta; None for the default table version and stream."""
-    has_schema: bool
-    """Whether its rows can be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +106,6 @@ class DeltaInfo:
     canonical: str
     target: TableTarget
     """The partition or delta; None for the default table version and stream."""
-    has_schema: bool
-    """Whether its rows can be listed."""
 
 
 def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> PartitionInfo:
@@ -134,7 +130,6 @@ def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> Part
         page[-1].position if len(taken) > _DELTAS_MAX else None,
         str(_name(opened, partition)),
         replace(opened.target, partition_id=locator.partition_id),
-        opened.version.schema is not None,
     )
 
 
@@ -160,7 +155,6 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
         max(0, len(entries) - _FILES_MAX),
         str(replace(_name(opened, partition), position=position)),
         replace(opened.target, partition_id=partition_locator.partition_id, position=position),
-        opened.version.schema is not None,
     )
 
 

@@ -183,17 +183,20 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             assert isinstance(locator, TableLocator)
             yield self._table_handle(locator, load)
 
-    def table(self, name: str | Locator | TableIdentity, *, version: int | None = None) -> TableT_co:
+    def table(
+        self, name: str | Locator | TableIdentity, *, version: int | None = None, stream_id: str | None = None
+    ) -> TableT_co:
         """Return a table, or a table version, stream, partition or delta of one, to read its rows and files.
 
-        `shop.orders.version_2` and `shop|orders|2` name a table version. Streams, partitions and
-        deltas are named by their canonical strings or locators; partitions and deltas are read-only.
-        A table that is named by ids, with a locator or its string, stays the same through renames.
+        `shop.orders.version_2` and `shop|orders|2` name a table version, as `version` does. Streams,
+        partitions and deltas are named by their canonical strings or locators, a stream also by
+        its id; partitions and deltas are read-only. A table that is named by ids, with a locator
+        or its string, stays the same through renames.
 
         >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
         """
         reading = self.reading()
-        target = resolve_target(reading, name, version)
+        target = resolve_target(reading, name, version, stream_id)
         return self._table_handle(*find_table(reading, target.locator)).bind(target)
 
     def views(
@@ -272,8 +275,10 @@ class WritableCatalog(ABC):
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.
 
-        def table(self, name: str | Locator | TableIdentity, *, version: int | None = None) -> Table:
-            """Return a table, or one of its table versions."""
+        def table(
+            self, name: str | Locator | TableIdentity, *, version: int | None = None, stream_id: str | None = None
+        ) -> Table:
+            """Return a table, or one of its table versions or streams."""
 
         def tables(
             self,
@@ -449,7 +454,7 @@ class WritableCatalog(ABC):
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
             locator, _ = find_target_table(workspace, target)
-            validate_property_changes(workspace, locator, put)
+            validate_property_changes(workspace, TableTarget(locator), put)
             alter_table(workspace, locator, put=put, removed=gone, description=description)
             return Table(self, locator, load_table(workspace, locator), replace(target, locator=locator))
 

@@ -18,7 +18,7 @@ from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
-from mangrove.lakehouse.arguments import validate_count
+from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.engine_port import (
     Engine,
     TimeTravelCatalog,
@@ -30,7 +30,7 @@ from mangrove.lakehouse.merge import TableMerge
 from mangrove.lakehouse.new_files import read_new_files
 from mangrove.lakehouse.schema_update import SchemaUpdate, validate_new_checks
 from mangrove.lakehouse.table_snapshot import TableSnapshot
-from mangrove.lakehouse.table_staging import stage_into_opened_table, stage_write
+from mangrove.lakehouse.table_staging import stage_into_opened_table, stage_write, validate_property_changes
 from mangrove.lakehouse.table_versions import (
     parse_state,
     plan_next_version,
@@ -69,6 +69,7 @@ from mangrove.tables.stored_files import load_live_files, plan_file_removal
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
 from mangrove.transaction.deltas import (
+    VERSION_PREFIX,
     TableTarget,
     add_deltas,
     check_writable,
@@ -77,6 +78,7 @@ from mangrove.transaction.deltas import (
     put_table_version,
 )
 from mangrove.transaction.table_versions import (
+    alter_table_version,
     commit_stream,
     create_partition,
     create_stream,
@@ -378,9 +380,23 @@ class Table(TableSnapshot):
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> Table:
-        """Set or remove properties, or change the description."""
+        """Set or remove properties, or change the description, of the table or of the chosen table version.
+
+        A table version inherits the properties of its table, and its own replace them.
+
+        >>> table.version(2).alter({"write.delete-mode": "position"})  # doctest: +SKIP
+        """
         self._check_target("alter", Kind.TABLE_VERSION)
-        return self.catalog.alter_table(self._table_target, put, remove, description=description)
+        if self.target.version is None:
+            return self.catalog.alter_table(self._table_target, put, remove, description=description)
+        gone = validate_texts(remove, "the properties to remove")
+
+        def statement(transaction: StagedTransaction) -> Table:
+            validate_property_changes(transaction.workspace, self.target, put)
+            alter_table_version(transaction.workspace, self.target, put=put, removed=gone, description=description)
+            return self
+
+        return self.catalog.change(statement, f"alter {self.target}")
 
     def rename(self, name: str | TableLocator) -> Table:
         """Rename the table, within its namespace or into another; this object then has the new name."""
@@ -408,21 +424,23 @@ class Table(TableSnapshot):
         version: int | None = None,
         state: TableVersionState | str = TableVersionState.UNRELEASED,
         stream_id: str | None = None,
+        schemaless: bool = False,
     ) -> Table:
         """Create the next table version, without rows, and return the table bound to it.
 
         Arguments that are not given are as in the current version. `version` is a number larger
         than all others; by default the next one. The new version becomes the default once it is
-        the newest active one: `table.version(2).set_state("active")`.
+        the newest active one: `table.version(2).set_state("active")`. A `schemaless` version
+        contains files, added with `add_files`, instead of rows.
         """
         self._check_target("create_version", Kind.TABLE_VERSION)
 
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
             planned, stream = plan_next_version(
-                workspace, self.target, self.catalog.new_id, schema=schema, keys=keys, partition_by=partition_by,
-                sort_by=sort_by, properties=properties, description=description, checks=checks, version=version,
-                state=state, stream_id=stream_id,
+                workspace, self.target, self.catalog.new_id, schema=schema, schemaless=schemaless, keys=keys,
+                partition_by=partition_by, sort_by=sort_by, properties=properties, description=description,
+                checks=checks, version=version, state=state, stream_id=stream_id,
             )  # fmt: skip
             create_table_version(workspace, self.target, planned, stream)
             if checks and self.catalog.engines is not None:
@@ -445,13 +463,14 @@ class Table(TableSnapshot):
             f"set table version {number} of {self.locator} {requested.value}",
         )
 
-    def drop_version(self, number: int) -> None:
-        """Drop a table version with its rows; earlier versions of the lakehouse still contain it."""
+    def drop_version(self, number: int | None = None) -> None:
+        """Drop a table version, by default the chosen one, with its rows; earlier versions of the lakehouse keep it."""
         self._check_target("drop_version", Kind.TABLE_VERSION)
-        validate_count(number, "the number of a table version", 1)
+        dropped = self._chosen_version("drop") if number is None else number
+        validate_count(dropped, "the number of a table version", 1)
         self.catalog.change(
-            lambda transaction: drop_table_version(transaction.workspace, self.target, number),
-            f"drop table version {number} of {self.locator}",
+            lambda transaction: drop_table_version(transaction.workspace, self.target, dropped),
+            f"drop table version {dropped} of {self.locator}",
         )
 
     def create_stream(self, stream_id: str | None = None, stream_format: str = STREAM_FORMAT) -> Table:
@@ -511,14 +530,14 @@ class Table(TableSnapshot):
     def _chosen_version(self, purpose: str) -> int:
         if self.target.version is None:
             raise InvalidInputError(
-                f"choose a table version of {self.locator} to {purpose}, as in table.version(2); "
-                f"the default is {self.value.default_version}"
+                f"choose a table version of {self.locator} to {purpose}, by its number or as in "
+                f"{self.locator}.{VERSION_PREFIX}{self.value.default_version}"
             )
         return self.target.version
 
     def _check_chosen_stream(self, purpose: str) -> None:
         if self.target.stream_id is None:
-            raise InvalidInputError(f"choose a stream of {self.target} to {purpose}, as in table.stream('…')")
+            raise InvalidInputError(f"choose a stream of {self.target} to {purpose}, by its id or canonical string")
 
     def _write(
         self,

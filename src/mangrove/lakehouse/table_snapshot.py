@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
@@ -24,7 +24,7 @@ from mangrove.lakehouse.engine_port import (
 )
 from mangrove.lakehouse.listing import Listing, render_html
 from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
-from mangrove.lakehouse.scan import TableScan
+from mangrove.lakehouse.scan import StoredFileScan, TableScan
 from mangrove.lakehouse.table_versions import (
     PartitionStats,
     StreamInfo,
@@ -218,13 +218,16 @@ class TableSnapshot:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Properties set by users."""
-        return self.value.properties
+        """Properties set by users; a chosen table version inherits those of the table, and its own replace them."""
+        return self.value.properties if self.target.version is None else self.opened().properties
 
     @property
     def description(self) -> str | None:
-        """Description set by the user, or None."""
-        return self.value.description
+        """Description set by the user, or None; a chosen table version without one has that of the table."""
+        if self.target.version is None:
+            return self.value.description
+        opened = self.opened()
+        return opened.table.description if opened.version.description is None else opened.version.description
 
     @property
     def schema(self) -> Schema | None:
@@ -324,35 +327,28 @@ class TableSnapshot:
 
     def files(self) -> list[DataFile]:
         """Return the data files with location, content type, encoding and size, in the order of their deltas."""
-        reading = self.catalog.reading()
-        opened = open_table(reading, self.target)
-        if opened.version.schema is not None:
-            return self.scan().files()
-        return [file for _, files in load_live_files(reading, opened) for file in files]
-
-    def _read_files(self, columns: Sequence[str] | None, where: object) -> pa.Table:
-        """Return the rows of the files of a table without a schema."""
-        if where is not None:
-            raise InvalidInputError(f"{self.target} has no schema for a condition: read all rows and filter them")
-        rows = self._engines().reader().read_files(self.files(), str(self.target))
-        missing = [name for name in columns or () if name not in rows.column_names]
-        if missing:
-            raise NotFoundError(f"no file of {self.target} has a column {missing[0]!r}")
-        return rows if columns is None else rows.select(list(columns))
+        return self.scan().files()
 
     def scan(self, where: str | Expr | Predicate | None = None, columns: Sequence[str] | None = None) -> TableScan:
-        """Return a scan of all rows, or of those that match `where`, which can be read or explained."""
-        state, predicate = self._requested(where)
-        return TableScan(state, predicate, columns, self._engines)
+        """Return a scan of all rows, or of those that match `where`, which can be read or explained.
+
+        A table without a schema has the rows of its files, if their formats define columns, and takes no condition.
+        """
+        reading = self.catalog.reading()
+        opened = open_table(reading, self.target)
+        if opened.version.schema is None:
+            if where is not None:
+                raise InvalidInputError(f"{self.target} has no schema for a condition: read all rows and filter them")
+            files = [file for _, files in load_live_files(reading, opened) for file in files]
+            return StoredFileScan(str(self.target), files, columns, self._engines)
+        predicate = bind_predicate(to_condition(where), opened.version.schema)
+        return TableScan(
+            load_opened_table_state(reading, opened, predicate=predicate), predicate, columns, self._engines
+        )
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> pa.Table:
-        """Return the rows as a pyarrow Table, without a JVM.
-
-        For a table without a schema, return the rows of its files if their formats define columns.
-        """
+        """Return the rows as a pyarrow Table, without a JVM."""
         self._engines().reader()
-        if self.table_type is TableType.MANAGED and self.schema is None:
-            return self._read_files(columns, where)
         return self.scan(where, columns).to_arrow()
 
     def to_reader(
@@ -364,8 +360,6 @@ class TableSnapshot:
     ) -> pa.RecordBatchReader:
         """Return a pyarrow RecordBatchReader, which reads all or the first rows on demand in bounded memory."""
         self._engines().reader()
-        if self.table_type is TableType.MANAGED and self.schema is None:
-            return self._read_files(columns, where).slice(0, validate_limit(limit)).to_reader()
         return self.scan(where, columns).to_reader(limit=limit)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -399,8 +393,6 @@ class TableSnapshot:
     ) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame."""
         self._engines().reader()
-        if self.table_type is TableType.MANAGED and self.schema is None:
-            return self._read_files(columns, where).to_pandas()
         return self.scan(where, columns).to_pandas()
 
     def to_polars(
@@ -480,14 +472,6 @@ class TableSnapshot:
         _, table = find_target_table(self.catalog.reading(), self.target)
         entries = scan_table_history(self.catalog.metastore, self.catalog.history(), table)
         return Listing(islice(entries, validate_limit(limit)), HISTORY_COLUMNS)
-
-    def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
-        """Return the table state and the predicate of a read."""
-        reading = self.catalog.reading()
-        opened = open_table(reading, self.target)
-        schema = load_opened_table_state(reading, opened, with_logs=False).schema
-        predicate = bind_predicate(to_condition(where), schema)
-        return load_opened_table_state(reading, opened, predicate=predicate), predicate
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines

@@ -7,25 +7,14 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
 from mangrove.model.locators import DeltaLocator, PartitionLocator
-from mangrove.model.objects import (
-    CHECK_PREFIX,
-    DROPPED_STREAMS,
-    Delta,
-    Partition,
-    Stream,
-    TableEntry,
-    TableVersion,
-    TableVersionState,
-)
+from mangrove.model.objects import Delta, Partition, Stream, TableEntry, TableVersion, TableVersionState
 from mangrove.model.partitioning import PartitionScheme, format_partition_field, format_sort_field
-from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.values import Value
 from mangrove.tables.constraints import check_constraints_of
 from mangrove.tables.scan_plan import list_live_files
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
-    NAMED_PARTITIONS,
     OpenTable,
     TableTarget,
     build_no_version_error,
@@ -163,6 +152,7 @@ def plan_next_version(
     new_id: Callable[[], str],
     *,
     schema: object | None,
+    schemaless: bool,
     keys: Sequence[str] | None,
     partition_by: Sequence[str] | None,
     sort_by: Sequence[str] | None,
@@ -177,22 +167,18 @@ def plan_next_version(
     locator, table = find_versioned_table(reading, target)
     versions = load_table_versions(reading, table)
     number = target.version or table.default_version or 0
-    before = versions.get(number)
-    if before is None:
+    if number not in versions:
         raise build_no_version_error(reading, locator, table, number)
-    current = _describe_version(before, table)
+    if schemaless and schema is not None:
+        raise InvalidInputError(f"the next version of {locator} is schemaless: leave out the schema")
+    before = _remove_columns(versions[number]) if schemaless else versions[number]
     columns = before.schema if schema is None else parse_schema_argument(schema)
-    if columns is None:
-        raise InvalidInputError(f"table version {number} of {locator} has no schema; pass one")
-    following = (
-        find_last_number(table, versions) + 1
-        if version is None
-        else validate_count(version, "the number of a table version", 1)
-    )
+    current = _describe_version(before, table)
+    following = find_last_number(table, versions) + 1 if version is None else version
     try:
         return plan_table_version(
             locator,
-            following,
+            validate_count(following, "the number of a table version", 1),
             new_id() if stream_id is None else stream_id,
             columns,
             keys=_inherit(keys, current.keys, "the keys"),
@@ -210,17 +196,17 @@ def plan_next_version(
         raise NotFoundError(f"{error}; {inherited}") from error
 
 
+def _remove_columns(version: TableVersion) -> TableVersion:
+    """Return what a version without columns inherits: neither keys, partitions, order nor checks."""
+    return TableVersion(version.version, None, description=version.description, properties=version.user_properties)
+
+
 def _inherit(given: Sequence[str] | None, current: Sequence[str], what: str) -> Sequence[str]:
     return current if given is None else validate_texts(given, what)
 
 
 def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionInfo:
     schema = version.schema
-    own = {
-        name: text
-        for name, text in version.properties.items()
-        if not name.startswith(CHECK_PREFIX) and name not in (DROPPED_STREAMS, NAMED_PARTITIONS)
-    }
     return TableVersionInfo(
         version.version,
         version.state.value,
@@ -229,7 +215,7 @@ def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionI
         () if schema is None else tuple(schema.column_with_id(key).name for key in version.keys),
         _format_scheme(version.partition_scheme, schema),
         () if schema is None else tuple(format_sort_field(field, schema) for field in version.sort_scheme.fields),
-        own or NO_PROPERTIES,
+        version.user_properties,
         version.description,
         version.previous_version,
         version.latest_stream_id,

@@ -38,6 +38,9 @@ from mangrove.transaction.deltas import TableTarget, build_table_target, parse_t
 __all__ = ["ResolvedObject", "list_children", "resolve_locator", "resolve_name", "resolve_target", "resolve_text"]
 
 _BAR: Final = "|"
+_PART_WORDS: Final = {
+    "version": "table version", "stream_id": "stream", "partition_id": "partition", "position": "delta"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +78,31 @@ def resolve_text(reading: CatalogReader, text: str) -> ResolvedObject:
 
 
 def resolve_target(
-    reading: CatalogReader, name: str | Locator | TableIdentity, version: int | None = None
+    reading: CatalogReader,
+    name: str | Locator | TableIdentity,
+    version: int | None = None,
+    stream_id: str | None = None,
+    partition_id: str | None = None,
+    position: int | None = None,
 ) -> TableTarget:
     """Return what a name or locator opens: a table, or a table version, stream, partition or delta of one.
 
-    A target that ids name follows its table through renames. `version` chooses a table
-    version where the name does not.
+    A target that ids name follows its table through renames. The other arguments choose a
+    part of the table where the name does not.
     """
     target = _resolve_target(reading, name)
-    if version is None or target.version == version:
-        return target
-    if target.version is not None:
-        raise InvalidInputError(f"{name!r} names table version {target.version}, but version is {version!r}; give one")
-    return replace(target, version=version)
+    given = replace(
+        target,
+        version=target.version if version is None else version,
+        stream_id=target.stream_id if stream_id is None else stream_id,
+        partition_id=target.partition_id if partition_id is None else partition_id,
+        position=target.position if position is None else position,
+    )
+    for part, word in _PART_WORDS.items():
+        named, chosen = getattr(target, part), getattr(given, part)
+        if named not in (None, chosen):
+            raise InvalidInputError(f"{name!r} names {word} {named}, but {part} is {chosen!r}; give one")
+    return given
 
 
 def _resolve_target(reading: CatalogReader, name: str | Locator | TableIdentity) -> TableTarget:

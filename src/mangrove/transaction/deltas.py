@@ -4,7 +4,7 @@ import decimal
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,6 +24,7 @@ from mangrove.model.locators import (
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.names import join_name, split_name
 from mangrove.model.objects import (
+    NAMED_PARTITIONS,
     Delta,
     DeltaType,
     Partition,
@@ -43,7 +44,6 @@ from mangrove.transaction.catalog import CatalogReader, find_table, find_table_b
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
-    "NAMED_PARTITIONS",
     "REWRITING_TYPES",
     "REWRITTEN_BY",
     "VERSION_PREFIX",
@@ -73,8 +73,6 @@ __all__ = [
 ]
 
 
-NAMED_PARTITIONS: Final = "mangrove.named-partitions"
-"""The table version property of a table with partitions whose ids were chosen, not derived from their values."""
 _DELTACAT_AUTHOR = "DELTACAT"
 """The format of a table created by DeltaCAT."""
 REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
@@ -168,6 +166,12 @@ class OpenTable:
     def locator(self) -> TableLocator:
         """The locator of the table."""
         return self.target.locator
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the table, replaced by those of the table version that a user set."""
+        own = self.version.user_properties
+        return {**self.table.properties, **own} if own else self.table.properties
 
     @property
     def partition_scheme(self) -> PartitionScheme:

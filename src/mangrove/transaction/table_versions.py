@@ -21,6 +21,7 @@ from mangrove.model.locators import (
 from mangrove.model.objects import (
     DROPPED_STREAMS,
     LAST_TABLE_VERSION,
+    NAMED_PARTITIONS,
     Partition,
     Stream,
     StreamState,
@@ -28,22 +29,31 @@ from mangrove.model.objects import (
     TableType,
     TableVersion,
     TableVersionState,
+    is_maintained_property,
 )
+from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import check_new_columns
 from mangrove.model.values import Value
-from mangrove.transaction.catalog import CatalogReader, drop_objects, identity_of, scan_objects_below
+from mangrove.transaction.catalog import (
+    CatalogReader,
+    drop_objects,
+    identity_of,
+    scan_objects_below,
+    update_properties,
+)
 from mangrove.transaction.deltas import (
-    NAMED_PARTITIONS,
     TableTarget,
     build_no_version_error,
     build_partition_locator,
     find_target_table,
     open_table,
+    put_table_version,
     validate_partition_values,
 )
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
+    "alter_table_version",
     "commit_stream",
     "create_partition",
     "create_stream",
@@ -139,6 +149,39 @@ def drop_table_version(workspace: Workspace, target: TableTarget, number: int) -
         last = str(find_last_number(table, versions))
         table = replace(table, properties={**table.properties, LAST_TABLE_VERSION: last})
     _put_entry(workspace, locator, table, rest)
+
+
+def alter_table_version(
+    workspace: Workspace,
+    target: TableTarget,
+    *,
+    put: Mapping[str, str] = NO_PROPERTIES,
+    removed: Sequence[str] = (),
+    description: str | None = None,
+) -> None:
+    """Set or remove own properties of a table version, or change its description.
+
+    Nothing is written if nothing changes. Concurrent writes of rows do not conflict.
+    """
+    opened = open_table(workspace, target)
+    version, own = opened.version, opened.version.user_properties
+    for name in put:
+        if is_maintained_property(name):
+            raise InvalidInputError(f"property {name!r} of {target} is maintained by Mangrove and cannot be set")
+    for name in removed:
+        if name not in own and name in opened.table.properties:
+            raise InvalidInputError(
+                f"{target} inherits the property {name!r} from its table; set another value, or remove it from "
+                f"{target.locator}"
+            )
+    maintained = {name: text for name, text in version.properties.items() if name not in own}
+    altered = replace(
+        version,
+        properties={**maintained, **update_properties(own, put, removed)},
+        description=version.description if description is None else description,
+    )
+    if altered != version:
+        put_table_version(workspace, target, altered, stops_writers=False)
 
 
 def create_stream(workspace: Workspace, target: TableTarget, stream_id: str, stream_format: str) -> Stream:

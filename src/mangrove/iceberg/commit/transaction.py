@@ -62,7 +62,7 @@ from mangrove.tables.table_state import is_partition_determined_by_keys, load_ta
 from mangrove.tables.write_plan import plan_full_overwrite
 from mangrove.transaction.aliases import locate_parent, locate_table
 from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace, search_table
-from mangrove.transaction.deltas import open_table, put_table_version
+from mangrove.transaction.deltas import TableTarget, open_table, put_table_version
 
 __all__ = [
     "TableCommit",
@@ -274,7 +274,7 @@ class _CommitStager:
         put = from_client_properties(requested.put, location)
         removed = [name for name in requested.removed if name not in RESERVED_PROPERTIES]
         if put or removed:
-            validate_property_changes(self._workspace, table, put)
+            validate_property_changes(self._workspace, TableTarget(table), put)
             alter_table(self._workspace, table, put=put, removed=removed)
 
     def _change_rows(self, table: TableLocator, published: TableMetadata, requested: RequestedChanges) -> None:
