@@ -188,7 +188,12 @@ def test_a_follower_of_the_last_version_only_polls_the_next_one(
     process, counted = open_process(), CountingStore(store)
     waiting: list[Transaction] = []
     effects = build_deterministic_effects(counted, clock, 10**9)
-    follower = open_on_store(replace(effects, pause=lambda _: waiting.pop().commit() if waiting else None))
+
+    def lead(_: float) -> None:
+        if waiting:
+            waiting.pop().commit()
+
+    follower = open_on_store(replace(effects, pause=lead))
     waiting.append(begin(process, "leader 1"))
     followed = begin(follower, "follower 1")
     leave_intent(lake, open_process, store, "older")
