@@ -64,7 +64,7 @@ simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided b
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
 bench: $(READY) ## every script of benchmarks/, and Spark at one size
-	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 bench-peers: $(READY) ## Mangrove beside comparable systems, which are installed first: make bench-peers PART="local small" ARGS="--rounds 3"
 	@$(BIN)/python -m benchmarks.peers $(PART) $(ARGS)
