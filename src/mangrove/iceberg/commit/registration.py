@@ -17,8 +17,7 @@ from mangrove.model.locators import TableLocator
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, compute_published_name
 from mangrove.tables.table_state import load_table_state
 from mangrove.transaction.aliases import locate_parent
-from mangrove.transaction.catalog import load_namespace, restore_table
-from mangrove.transaction.deltas import find_table_by_id
+from mangrove.transaction.catalog import load_namespace, restore_table, search_table
 
 __all__ = ["register_table"]
 
@@ -38,14 +37,14 @@ def register_table(lake: Lakehouse, locator: TableLocator, metadata_address: str
         )
     table_id, version = match[2], int(match[3])
     past = lake.metastore.at_version(version)
-    source = find_table_by_id(past, table_id)
+    source = search_table(past, table_id)
     name = None if source is None else compute_published_name(load_table_state(past, source), lake.uri)
     if source is None or name is None or name.history_path(version) != f"{match[1]}{METADATA_SUFFIX}":
         raise NotFoundError(f"version {version} has no table that {metadata_address[:200]!r} describes")
     with lake.transaction(message=f"Iceberg client registers {locator}") as transaction:
         workspace = transaction.reading()
         locator = locate_parent(workspace, locator)
-        other = find_table_by_id(workspace.snapshot, table_id)
+        other = search_table(workspace.snapshot, table_id)
         if other is not None:
             raise AlreadyExistsError(f"table {other} already exists with UUID {table_id}; drop it, or rename it")
         if load_namespace(workspace, locator.parent).id != load_namespace(past, source.parent).id:

@@ -62,8 +62,8 @@ from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.table_state import TableState, is_partition_determined_by_keys, load_table_state
 from mangrove.tables.write_plan import plan_full_overwrite
 from mangrove.transaction.aliases import locate_parent, locate_table
-from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace
-from mangrove.transaction.deltas import OpenTable, find_table_by_id, open_table, put_table_version
+from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace, search_table
+from mangrove.transaction.deltas import OpenTable, TableTarget, open_table, put_table_version
 from mangrove.transaction.table_versions import (
     create_table_version,
     drop_table_version,
@@ -235,7 +235,7 @@ class _CommitStager:
         check_requirements(commit.request, None)
         metadata = build_new_metadata(commit.request.updates)
         table_id = extract_table_id(metadata, root_location_of(self._store.uri))
-        other = find_table_by_id(self._workspace.snapshot, table_id)
+        other = search_table(self._workspace.snapshot, table_id)
         if other is not None:
             raise InvalidInputError(f"a table with UUID {table_id} already exists as {other}; load that table")
         if not is_staged_for(commit.table, table_id):
@@ -279,8 +279,8 @@ class _CommitStager:
         schema = replace(version.schema, last_column_id=last_id)
         number = 1 + find_last_number(opened.table, load_table_versions(self._workspace, opened.table))
         version = replace(version, version=number, previous_version=before.version, schema=schema)
-        create_table_version(self._workspace, table, version, stream)
-        drop_table_version(self._workspace, table, before.version)
+        create_table_version(self._workspace, TableTarget(table), version, stream)
+        drop_table_version(self._workspace, TableTarget(table), before.version)
         following = update_column_properties(str(table), opened.table.properties, before.schema, schema)
         alter_table(self._workspace, table, put=following)
         return self._build_empty_metadata(load_table_state(self._workspace, table), client)
@@ -309,7 +309,7 @@ class _CommitStager:
         put = from_client_properties(requested.put, folder)
         removed = [name for name in requested.removed if name not in RESERVED_PROPERTIES]
         if put or removed:
-            validate_property_changes(self._workspace, table, put)
+            validate_property_changes(self._workspace, TableTarget(table), put)
             alter_table(self._workspace, table, put=put, removed=removed)
 
     def _change_rows(self, table: TableLocator, published: TableMetadata, requested: RequestedChanges) -> None:
