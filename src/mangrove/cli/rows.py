@@ -235,6 +235,7 @@ def _format_row_counts(counts: RowCounts) -> str:
     "mangrove ingest ./lake sales.orders orders.csv\n"
     "mangrove ingest ./lake sales.orders 2026-11.parquet --mode upsert\n"
     "mangrove ingest ./lake sales.orders ./old/orders/   # Hive-style folders\n"
+    "mangrove ingest ./lake sales.orders new-columns.jsonl --evolve\n"
     "mangrove ingest ./lake sales.customers customers.csv --create",
 )
 @click.argument("table", shell_complete=offer_tables)
@@ -246,6 +247,8 @@ def _format_row_counts(counts: RowCounts) -> str:
 @click.option(
     "--create", is_flag=True, help="Create the table with the columns of the first file if it does not exist."
 )
+@click.option("--evolve", is_flag=True, help="Add missing columns to the table, and widen types if the rows need it.")
+@click.option("--cast", is_flag=True, help="Convert columns to the types of the table, such as text to timestamps.")
 @_table_version_option
 def ingest_command(
     session: CommandContext,
@@ -254,6 +257,8 @@ def ingest_command(
     files: Sequence[str],
     mode: str,
     create: bool,
+    evolve: bool,
+    cast: bool,
     table_version: int | None,
 ) -> None:
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
@@ -263,6 +268,9 @@ def ingest_command(
     A folder stands for all such files in it. Hive-style folder names, such as
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
     """
+    if (evolve or cast) and mode != "append":
+        raise InvalidInputError(f"--evolve and --cast are for --mode append, not {mode}; remove them")
+    options = {"evolve": evolve, "cast": cast} if mode == "append" else {}
     opened = session.open(lake, LocalEngines)
     is_new = create and not _has_table(opened, table)
     schema = None if is_new else opened.table(table, version=table_version).schema
@@ -283,7 +291,7 @@ def ingest_command(
                 transaction.create_namespace(parse_table_name(table).parent, if_not_exists=True)
                 schema = transaction.create_table(table, as_=rows).schema
             else:
-                getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows)
+                getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows, **options)
             row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
             watch(Progress("writing rows", number, len(inputs), byte_count))
     version = transaction.version
