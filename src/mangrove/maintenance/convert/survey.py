@@ -139,7 +139,10 @@ def _survey_step(
         try:
             _check(one.locator, value, settings, ids_without_dots=ids_without_dots)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{where} is not supported by the destination: {error}") from error
+            raise InvalidInputError(
+                f"{where} is not supported by the destination: {error}. To convert without it, remove it from the "
+                "newest version and convert that one alone, with `--history latest`"
+            ) from error
         if conversion_mapping.object(value) is None:
             survey.note(f"{where} is based on a version that is not converted; it is dropped")
         if isinstance(value, Delta):
