@@ -39,6 +39,10 @@ __all__ = ["NOTE", "SCHEMA", "BankWorkload", "load_rows"]
 
 NOTE: Final = "note"
 SCHEMA: Final = "key bigint not null, value bigint"
+_INCREMENT: Final = (
+    "merge into {table} t using (select :key as key) s on t.key = s.key "
+    "when matched then update set value = t.value + 1 when not matched then insert (key, value) values (s.key, 1)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,13 @@ def _execute(lake: Lakehouse, attempt: Attempt[BankOperation], isolation_of_read
                 ]
                 for table, name, by in steps:
                     table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + by}])
-            case Increment(table=name, key=key):
+            case Increment(table=name, key=key, by_sql=by_sql):
                 table = _load_table(transaction, attempt, name)
                 attempt.read[name] = load_rows(transaction, name, where=f"key = {key}")
-                table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + 1}])
+                if by_sql:
+                    transaction.sql(_INCREMENT.format(table=name), {"key": key}, engine="duckdb")
+                else:
+                    table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + 1}])
             case Count(table=name):
                 _load_and_read(transaction, attempt, name)
                 transaction.alter_namespace(NAMESPACE, {"noted": f"{len(attempt.read[name])} in {name}"})
