@@ -68,7 +68,7 @@ mutants: $(READY) ## one-line changes of the commit protocol, each of which must
 	@$(BIN)/python -m tests.mutants --only "$(ONLY)" --jobs $(JOBS)
 
 bench: $(READY) ## every script of benchmarks/, and Spark at one size
-	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 bench-peers: $(READY) ## Mangrove beside comparable systems, which are installed first: make bench-peers PART="local small" ARGS="--rounds 3"
 	@$(BIN)/python -m benchmarks.peers $(PART) $(ARGS)

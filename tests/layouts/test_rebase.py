@@ -4,9 +4,9 @@ import pytest
 
 from mangrove.layouts.tree.metastore import create_tree
 from mangrove.metastore import Changes, MetastoreSnapshot, ObjectRange
-from mangrove.model.locators import Kind
+from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import Manifest
-from mangrove.model.objects import Delta, DeltaType, Partition, Stream, TableVersion
+from mangrove.model.objects import Delta, DeltaType, Object, Partition, Stream, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.rebase import assign_positions
 from mangrove.storage.memory import MemoryStore
@@ -44,12 +44,12 @@ def newest() -> MetastoreSnapshot:
 def test_new_deltas_follow_those_of_concurrent_commits(
     newest: MetastoreSnapshot, positions: list[int], expected: list[int]
 ) -> None:
-    changes = Changes("append", {make_delta_locator(PARTITION, position): EMPTY for position in positions})
-    moved = assign_positions(changes, newest).puts
+    deltas: dict[Locator, Object] = {make_delta_locator(PARTITION, position): EMPTY for position in positions}
+    moved = assign_positions(Changes("append", deltas), newest).puts
     assert sorted(moved) == [make_delta_locator(PARTITION, position) for position in expected]
 
 
 def test_a_restored_delta_keeps_its_position_before_later_ones(newest: MetastoreSnapshot) -> None:
-    restored = {make_delta_locator(PARTITION, 1): EMPTY}
+    restored: dict[Locator, Object] = {make_delta_locator(PARTITION, 1): EMPTY}
     guarded = Changes("undo", restored, guards=frozenset({ObjectRange(Kind.DELTA, PARTITION)}))
     assert assign_positions(guarded, newest).puts == restored

@@ -12,6 +12,7 @@ from tests.simulation.bank import (
     AccountRows,
     Activate,
     AddAlias,
+    Annotate,
     BankOperation,
     Batch,
     Count,
@@ -30,6 +31,7 @@ from tests.simulation.bank import (
     Stage,
     Sweep,
     Transfer,
+    VersionOperation,
     Withdraw,
     draw_operation,
 )
@@ -57,10 +59,15 @@ from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 from mangrove.wiring import LakehouseEngines
 
-__all__ = ["SCHEMA", "BankWorkload", "load_rows"]
+__all__ = ["NOTE", "SCHEMA", "BankWorkload", "load_rows"]
 
+NOTE: Final = "note"
 SCHEMA: Final = "key bigint not null, value bigint"
 _REPETITIONS_MAX: Final = 5
+_INCREMENT: Final = (
+    "merge into {table} t using (select :key as key) s on t.key = s.key "
+    "when matched then update set value = t.value + 1 when not matched then insert (key, value) values (s.key, 1)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +131,13 @@ def _execute_in_transaction(lake: Lakehouse, attempt: Attempt[BankOperation], is
                 ]
                 for table, name, by in steps:
                     table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + by}])
-            case Increment(table=name, key=key):
+            case Increment(table=name, key=key, by_sql=by_sql):
                 table = _load_table(transaction, attempt, name)
                 attempt.read[name] = load_rows(transaction, name, where=f"key = {key}")
-                table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + 1}])
+                if by_sql:
+                    transaction.sql(_INCREMENT.format(table=name), {"key": key}, engine="duckdb")
+                else:
+                    table.upsert([{"key": key, "value": attempt.read[name].get(key, 0) + 1}])
             case Count(table=name):
                 _load_and_read(transaction, attempt, name)
                 transaction.alter_namespace(NAMESPACE, {"noted": f"{len(attempt.read[name])} in {name}"})
@@ -143,7 +153,7 @@ def _execute_in_transaction(lake: Lakehouse, attempt: Attempt[BankOperation], is
                 transaction.drop_alias(alias)
             case Insert() | DeleteWhere() | UpdateWhere() | MergeRows() | Overwrite() | Compact() | AddColumn():
                 execute_row_statement(_load_table(transaction, attempt, deed.table), deed)
-            case Stage() | DepositStaged() | Activate() | Discard():
+            case Stage() | DepositStaged() | Activate() | Discard() | Annotate():
                 _execute_on_version(_load_table(transaction, attempt, deed.table), deed, attempt)
     # Where there was nothing to change it stays the version on which the transaction stood.
     attempt.version = None if transaction.version == transaction.base_version else transaction.version
@@ -183,26 +193,26 @@ def _export(lake: Lakehouse, name: str) -> None:
         raise InvariantViolation(f"the export of version {version} holds {copied}, where {source} was")
 
 
-def _execute_on_version(
-    table: Table, deed: Stage | DepositStaged | Activate | Discard, attempt: Attempt[BankOperation]
-) -> None:
+def _execute_on_version(table: Table, deed: VersionOperation, attempt: Attempt[BankOperation]) -> None:
     """Choose a version of a table, and do the deed on it."""
     if isinstance(deed, Stage):
-        made = table.create_version()
+        made = table.create_version(properties={})
         attempt.met[VERSION] = str(made.target.version)
         made.upsert(rows_to_dicts(deed.rows))
         return
     versions = table.versions()
     beside = [one.version for one in versions if not one.is_default]
-    if not isinstance(deed, DepositStaged) and not beside:
+    if not isinstance(deed, DepositStaged | Annotate) and not beside:
         return
     chosen = beside[0] if isinstance(deed, Discard) else versions[-1].version
     attempt.met[VERSION] = str(chosen)
     match deed:
         case DepositStaged(rows=rows):
             table.version(chosen).upsert(rows_to_dicts(rows))
+        case Annotate(note=note):
+            table.version(chosen).alter({NOTE: note})
         case Discard():
-            table.drop_version(chosen)
+            table.version(chosen).drop_version()
         case Activate() if chosen in beside:
             table.version(chosen).set_state("active")
             for one in versions:

@@ -15,7 +15,7 @@ from tests.simulation.bank import (
     InvariantViolation,
     apply_operation,
 )
-from tests.simulation.bank_workload import SCHEMA, BankWorkload, load_rows
+from tests.simulation.bank_workload import NOTE, SCHEMA, BankWorkload, load_rows
 from tests.simulation.turns import TurnScheduler
 from tests.simulation.writers import Attempt, DeedT, FaultProfile, Workload, Writer
 
@@ -208,6 +208,14 @@ def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
         raise InvariantViolation(
             f"version {version} holds the table versions {versions}, where {bank.versions} were committed"
         )
+    notes = {
+        (table.id, one.version): one.properties.get(NOTE)
+        for table in past.tables(NAMESPACE)
+        for one in table.versions()
+    }
+    committed = {at: bank.notes.get(at) for at in notes}
+    if notes != committed:
+        raise InvariantViolation(f"version {version} holds the notes {notes}, where {committed} were committed")
     aliases = {alias.name: bank.ids.get(alias.target) for alias in past.aliases()}
     if aliases != bank.aliases:
         raise InvariantViolation(f"version {version} holds the aliases {aliases}, where {bank.aliases} were committed")
