@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tests.simulation.bank import InvariantViolation
-from tests.simulation.runner import Simulation, run_simulation
+from tests.simulation.runner import Simulation, run_simulation, shrink_simulation
 
 from mangrove.lakehouse.layouts import LAYOUTS
 
@@ -24,11 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     for number, seed in enumerate(range(given.first, given.first + given.seeds), start=1):
         for layout in given.layout or LAYOUTS:
-            simulation = Simulation(seed, layout, given.writers, given.deeds, intents=given.intents)
+            skipped = frozenset(given.skip.split(","))
+            simulation = Simulation(seed, layout, given.writers, given.deeds, intents=given.intents, skipped=skipped)
             try:
                 ran = run_simulation(simulation)
             except InvariantViolation as broken:
-                sys.stdout.write(_failure(simulation, broken))
+                sys.stdout.write(_describe_failure(simulation, broken))
+                sys.stdout.write(
+                    f"Fewest operations: {_format_command(shrink_simulation(simulation, run_simulation))}\n"
+                )
                 return 1
             totals.update(ran.outcomes)
             totals.update(versions=ran.versions, turns=len(ran.turns))
@@ -50,15 +54,23 @@ def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--writers", type=int, default=3, help="how many at a time (default: %(default)s)")
     parser.add_argument("--deeds", type=int, default=10, help="transactions of each writer (default: %(default)s)")
     parser.add_argument("--intents", action="store_true", help="turn on group commit across processes")
+    parser.add_argument("--skip", default="", help="operations to leave out, such as writer-0.3,writer-1.2")
     return parser.parse_args(arguments)
 
 
-def _failure(simulation: Simulation, broken: InvariantViolation) -> str:
+def _describe_failure(simulation: Simulation, broken: InvariantViolation) -> str:
     return (
         f"\nseed {simulation.seed} does not hold on the {simulation.layout} layout "
-        f"({simulation.fault_profile.name}):\n  {broken}\nRun it again: "
+        f"({simulation.fault_profile.name}):\n  {broken}\nRun it again: {_format_command(simulation)}\n"
+    )
+
+
+def _format_command(simulation: Simulation) -> str:
+    skipped = ",".join(sorted(simulation.skipped - {""}))
+    return (
         f"python -m tests.simulation --first {simulation.seed} --seeds 1 --layout {simulation.layout} "
-        f"--writers {simulation.writers} --deeds {simulation.deeds}{' --intents' if simulation.intents else ''}\n"
+        f"--writers {simulation.writers} --deeds {simulation.deeds}{' --intents' if simulation.intents else ''}"
+        f"{f' --skip {skipped}' if skipped else ''}"
     )
 
 

@@ -1,10 +1,11 @@
 """Execution of one simulation seed and verification against the model."""
 
+import hashlib
 import re
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.simulation.bank import (
@@ -35,6 +36,7 @@ __all__ = [
     "create_lakehouse",
     "run_simulation",
     "run_workload",
+    "shrink_simulation",
 ]
 
 FAULT_PROFILES: Final = (
@@ -64,6 +66,19 @@ class Simulation:
     """With "snapshot" it does not hold: then writers rely on what has changed, and the model says so."""
     intents: bool = False
     """Whether writers that lose a race publish intents; where responses get lost, requests are also delayed."""
+    skipped: frozenset[str] = frozenset()
+    """The messages of operations that are left out."""
+
+    @property
+    def messages(self) -> list[str]:
+        """The messages of the operations that are tried."""
+        drawn = (f"{name}.{number}" for name in self.names for number in range(self.deeds))
+        return [message for message in drawn if message not in self.skipped]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the writers."""
+        return [f"writer-{number}" for number in range(self.writers)]
 
     @property
     def fault_profile(self) -> FaultProfile:
@@ -81,6 +96,8 @@ class SimulationReport:
     """How many deeds were committed, refused, or left their writer without an answer."""
     groups: int = 0
     """How many versions hold several transactions."""
+    checksum: str = ""
+    """Of all objects that the writers left in the store."""
 
 
 def run_simulation(simulation: Simulation) -> SimulationReport:
@@ -95,6 +112,7 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
             transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
     founded_at = lake.version
     turns, attempts = run_workload(simulation, store, BankWorkload(simulation.isolation))
+    checksum = _compute_checksum(store)
     banks = _replay_history(lake, founded_at, attempts)
     groups = sum(len(line.transactions) > 1 for line in lake.history())
     for version, bank in banks.items():
@@ -102,7 +120,30 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
     _check_integrity(store, banks[lake.version])
     words = {True: "committed", False: "refused", None: "unanswered"}
     outcomes = Counter(words[attempt.is_committed] for attempt in attempts)
-    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes), groups)
+    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes), groups, checksum)
+
+
+def shrink_simulation(simulation: Simulation, run: Callable[[Simulation], object] = run_simulation) -> Simulation:
+    """Return a failing simulation that leaves out as many operations as possible and still fails."""
+    size = len(simulation.messages)
+    while size > 1:
+        size = (size + 1) // 2
+        remaining = simulation.messages
+        for start in range(0, len(remaining), size):
+            smaller = replace(simulation, skipped=simulation.skipped.union(remaining[start : start + size]))
+            try:
+                run(smaller)
+            except InvariantViolation:
+                simulation = smaller
+    return simulation
+
+
+def _compute_checksum(store: MemoryStore) -> str:
+    paths = [entry.path for entry in store.list()]
+    found = hashlib.sha256()
+    for path, data in zip(paths, store.read_many(paths), strict=True):
+        found.update(f"{path} {len(data or b'')}\n".encode() + (data or b""))
+    return found.hexdigest()
 
 
 def create_lakehouse(store: MemoryStore, simulation: Simulation) -> Lakehouse:
@@ -123,12 +164,21 @@ def run_workload(
     simulation: Simulation, store: MemoryStore, workload: Workload[DeedT]
 ) -> tuple[TurnScheduler, list[Attempt[DeedT]]]:
     """Let the writers of a simulation work, and return whose turns it was and what they tried."""
-    names = [f"writer-{number}" for number in range(simulation.writers)]
-    turns = TurnScheduler(simulation.seed, names)
+    turns = TurnScheduler(simulation.seed, simulation.names)
     delays = _DELAYS if simulation.intents and simulation.fault_profile.lost_answer else 0.0
     writers = [
-        Writer(name, number, simulation.seed, simulation.fault_profile, store, turns, workload, delays)
-        for number, name in enumerate(names)
+        Writer(
+            name,
+            number,
+            simulation.seed,
+            simulation.fault_profile,
+            store,
+            turns,
+            workload,
+            delays,
+            simulation.skipped,
+        )
+        for number, name in enumerate(simulation.names)
     ]
     _run_writers(writers, simulation.deeds)
     return turns, [attempt for writer in writers for attempt in writer.attempts]

@@ -17,7 +17,7 @@ from tests.simulation.bank import (
     Transfer,
     apply_operation,
 )
-from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation
+from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation, shrink_simulation
 
 from mangrove.lakehouse.layouts import LAYOUTS
 
@@ -40,7 +40,7 @@ def test_every_version_is_what_its_transactions_made_of_the_one_before_with_inte
     assert sum(ran.groups for ran in reports) > 0
 
 
-def test_the_same_seed_gives_the_same_turns_and_the_same_outcomes() -> None:
+def test_the_same_seed_gives_the_same_turns_outcomes_and_bytes() -> None:
     storm = Simulation(4, "tree", deeds=4)
     assert storm.fault_profile.name == "storm"
     assert run_simulation(storm) == run_simulation(storm)
@@ -74,6 +74,26 @@ def test_a_failing_seed_is_printed_with_the_command_to_repeat_it(
     assert "seed 17 does not hold on the tree layout" in told
     assert "version 7 holds too much" in told
     assert "--first 17 --seeds 1 --layout tree --writers 3 --deeds 10" in told
+
+
+def test_a_failing_seed_is_shrunk_to_the_operations_that_make_it_fail() -> None:
+    culprits = {"writer-0.7", "writer-2.1"}
+    runs: list[Simulation] = []
+
+    def fail_with_culprits(simulation: Simulation) -> None:
+        runs.append(simulation)
+        if culprits.issubset(simulation.messages):
+            raise InvariantViolation("both are there")
+
+    shrunk = shrink_simulation(Simulation(17, "tree"), fail_with_culprits)
+    assert set(shrunk.messages) == culprits
+    assert len(runs) < 40
+
+
+def test_a_skipped_operation_does_not_change_the_draws_of_the_others() -> None:
+    skipped = frozenset({"writer-0.0", "writer-1.1"})
+    ran = run_simulation(Simulation(0, "tree", writers=2, deeds=3, skipped=skipped))
+    assert sum(ran.outcomes.values()) == 4
 
 
 def test_passing_seeds_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

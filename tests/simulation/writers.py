@@ -86,6 +86,8 @@ class Writer(Generic[DeedT]):
     workload: Workload[DeedT]
     delays: float = 0.0
     """The chance that a create or the put of an intent takes effect only later."""
+    skipped: frozenset[str] = frozenset()
+    """The messages of deeds that are drawn but not tried."""
     attempts: list[Attempt[DeedT]] = field(default_factory=list)
     lives: int = 0
     _deferred: list[Callable[[], None]] = field(default_factory=list)
@@ -101,6 +103,8 @@ class Writer(Generic[DeedT]):
         for number in range(deeds):
             message = f"{self.name}.{number}"
             attempt = Attempt(message, self.workload.draw(self.chance, message), began=len(self.turns.taken))
+            if message in self.skipped:
+                continue
             self.attempts.append(attempt)
             try:
                 lake = lake or self._start_life()
