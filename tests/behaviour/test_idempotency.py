@@ -79,6 +79,20 @@ def test_only_concurrent_runs_of_the_same_query_conflict(lake: Lakehouse) -> Non
     assert names(lake) == ["a", "b", "d"]
 
 
+def test_two_runs_of_a_batch_in_the_same_millisecond_conflict(lake: Lakehouse, clock: Clock) -> None:
+    clock.tick_millis = 0
+
+    def run_twice() -> None:
+        with lake.transaction_once("q", 0) as slow:
+            assert slow is not None
+            slow.create_namespace("slow")
+            assert commit_batch(lake, "q", 0, "fast")
+
+    with pytest.raises(ConflictError):
+        run_twice()
+    assert names(lake) == ["fast"]
+
+
 def test_run_once_skips_a_batch_that_a_concurrent_run_committed(lake: Lakehouse) -> None:
     runs = []
 

@@ -8,9 +8,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.simulation.bank import InvariantViolation
-from tests.simulation.runner import Simulation, run_simulation, shrink_simulation
+from tests.simulation.isolation_workload import check_isolation
+from tests.simulation.runner import Simulation, SimulationReport, run_simulation, shrink_simulation
 
 from mangrove.lakehouse.layouts import LAYOUTS
 
@@ -27,12 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             skipped = frozenset(given.skip.split(","))
             simulation = Simulation(seed, layout, given.writers, given.deeds, intents=given.intents, skipped=skipped)
             try:
-                ran = run_simulation(simulation)
+                ran = _run_workloads(simulation)
             except InvariantViolation as broken:
                 sys.stdout.write(_describe_failure(simulation, broken))
-                sys.stdout.write(
-                    f"Fewest operations: {_format_command(shrink_simulation(simulation, run_simulation))}\n"
-                )
+                fewest = shrink_simulation(simulation, _run_workloads)
+                sys.stdout.write(f"Fewest operations: {_format_command(fewest)}\n")
                 return 1
             totals.update(ran.outcomes)
             totals.update(versions=ran.versions, turns=len(ran.turns))
@@ -44,6 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{totals['unanswered']:,} without an answer\n"
     )
     return 0
+
+
+def _run_workloads(simulation: Simulation) -> SimulationReport:
+    """Run the bank, and the isolation workload at both levels."""
+    ran = run_simulation(simulation)
+    for isolation in ("serializable", "snapshot"):
+        check_isolation(replace(simulation, isolation=isolation))
+    return ran
 
 
 def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

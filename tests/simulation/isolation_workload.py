@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from tests.simulation.bank import InvariantViolation
 from tests.simulation.isolation_checker import (
     ALLOWED_AT_SNAPSHOT,
     Anomaly,
@@ -35,7 +36,14 @@ from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 from mangrove.wiring import LakehouseEngines
 
-__all__ = ["find_isolation_anomalies", "find_violations"]
+__all__ = [
+    "IsolationWorkload",
+    "check_anomalies",
+    "check_isolation",
+    "create_tables",
+    "find_isolation_anomalies",
+    "read_all",
+]
 
 _NAMESPACE: Final = "isolation"
 _TABLE_LISTS: Final = ("list_a", "list_b")
@@ -61,15 +69,15 @@ class IsolationWorkload:
 
     isolation: str
     observed: dict[str, list[Step]] = field(default_factory=dict)
-    _last_value: int = 0
+    last_value: int = 0
 
     def draw(self, chance: random.Random, message: str) -> tuple[PlannedStep, ...]:
         """Return the steps of the next transaction of a writer."""
         steps = []
         for _ in range(chance.randint(1, _STEPS_MAX)):
-            self._last_value += 1
+            self.last_value += 1
             key = chance.choice(_KEYS if self.isolation == "serializable" else _KEYS_AT_SNAPSHOT)
-            steps.append(PlannedStep(chance.choice(("read", "write")), key, self._last_value))
+            steps.append(PlannedStep(chance.choice(("read", "write")), key, self.last_value))
         return tuple(steps) if self.isolation == "serializable" else tuple(_read_before_writes(steps))
 
     def execute(self, lake: Lakehouse, attempt: Attempt[tuple[PlannedStep, ...]]) -> None:
@@ -96,21 +104,31 @@ def find_isolation_anomalies(simulation: Simulation) -> list[Anomaly]:
     """Run the isolation workload, and return the anomalies in what the transactions observed."""
     store = MemoryStore("memory://isolation/")
     lake = create_lakehouse(store, simulation)
-    _create_tables(lake)
+    create_tables(lake)
     workload = IsolationWorkload(simulation.isolation)
     turns, attempts = run_workload(simulation, store, workload)
     opened = open_on_store(build_deterministic_effects(store, first_id=10**11), engines=LakehouseEngines)
     committed = {record.message for line in opened.history() for record in line.transactions}
     end = len(turns.taken) + 1
     history = [_observe(attempt, workload.observed.get(attempt.message, ()), committed, end) for attempt in attempts]
-    final = tuple(_read(opened, key) for key in _KEYS)
-    return find_anomalies([*history, ObservedTransaction("final read", final, end + 1, end + 2)])
+    return find_anomalies([*history, ObservedTransaction("final read", read_all(opened), end + 1, end + 2)])
 
 
-def find_violations(simulation: Simulation) -> list[Anomaly]:
-    """Return the anomalies that the isolation level of the simulation does not allow."""
-    allowed = ALLOWED_AT_SNAPSHOT if simulation.isolation == "snapshot" else frozenset()
-    return [one for one in find_isolation_anomalies(simulation) if one.name not in allowed]
+def read_all(catalog: Catalog) -> tuple[Step, ...]:
+    """Return reads of all lists and registers, for the end of a history."""
+    return tuple(_read(catalog, key) for key in _KEYS)
+
+
+def check_isolation(simulation: Simulation) -> None:
+    """Run the isolation workload; raise `InvariantViolation` at an anomaly that the isolation level excludes."""
+    check_anomalies(find_isolation_anomalies(simulation), simulation.isolation)
+
+
+def check_anomalies(found: Sequence[Anomaly], isolation: str) -> None:
+    """Raise `InvariantViolation` if an isolation level excludes one of the anomalies."""
+    excluded = [one for one in found if isolation != "snapshot" or one.name not in ALLOWED_AT_SNAPSHOT]
+    if excluded:
+        raise InvariantViolation(f"at {isolation}: {'; '.join(map(str, excluded))}")
 
 
 def _read_before_writes(steps: Sequence[PlannedStep]) -> Iterator[PlannedStep]:
@@ -132,7 +150,8 @@ def _observe(
     return ObservedTransaction(attempt.message, tuple(steps), attempt.began, ended, is_committed)
 
 
-def _create_tables(lake: Lakehouse) -> None:
+def create_tables(lake: Lakehouse) -> None:
+    """Create the tables of all lists and registers."""
     with lake.transaction(message="create the tables") as transaction:
         transaction.create_namespace(_NAMESPACE)
         for place, key in enumerate(_KEYS):
