@@ -187,7 +187,7 @@ def test_versions_and_streams_are_changed_by_names_and_canonical_strings(run: An
         assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused.err
 
 
-def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str) -> None:
+def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str, tmp_path: Path) -> None:
     words = ("--schema", "id bigint", "--table-version", "4", "--stream-id", "main")
     assert run("create", lake, "sales.items", *words).code == 0
     (listed,) = run("versions", lake, "sales.items", "--json").json
@@ -195,6 +195,10 @@ def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str
     made = run("create-version", lake, "sales.items", "--schemaless", "--stream-id", "raw", "--json")
     assert (made.code, made.json["table_version"]) == (0, 5)
     assert run("show", lake, "sales|items|5|raw|deltacat", "--json").json["kind"] == "stream"
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    added = run("ingest", lake, "sales|items|5", str(tmp_path / "a.csv"), "--author", "loader", "--json")
+    assert (added.code, added.json["table"]) == (0, "sales.items.version_5")
+    assert [one["author"] for one in run("deltas", lake, "sales|items|5", "--json").json] == ["loader"]
 
 
 def test_partitions_and_deltas_are_created_and_listed_with_ids_positions_authors_and_properties(
