@@ -128,6 +128,8 @@ class Increment:
 
     table: str
     key: int
+    by_sql: bool = False
+    """Whether it is written by a MERGE, with DuckDB as the SQL engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,7 @@ def draw_operation(chance: random.Random) -> BankOperation:
         case "transfer":
             return Transfer(table, other, chance.choice(_KEYS))
         case "increment":
-            return Increment(table, chance.choice(_KEYS))
+            return Increment(table, chance.choice(_KEYS), by_sql=chance.random() < 0.5)
         case "count":
             return Count(table)
         case "create":

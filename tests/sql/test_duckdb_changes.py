@@ -12,6 +12,7 @@ import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.spark.availability import has_active_session
 from mangrove.sql.session import SqlSession
 from mangrove.tables.write_plan import RowCounts
 
@@ -134,6 +135,23 @@ def test_what_duckdb_does_not_compute_as_spark_needs_spark_in_changes_too(sessio
     with pytest.raises(InvalidInputError, match="column `nope` does not exist"):
         session.run("delete from shop.orders where id in (select nope from shop.orders)")
     assert lake.version == before
+
+
+def test_checks_and_defaults_that_only_spark_computes_are_refused_and_start_no_spark(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    before = lake.version
+    for text in (
+        "create table shop.new (who string, check (soundex(who) = 'A500'))",
+        "alter table shop.orders add constraint sound check (soundex(who) <> '')",
+    ):
+        with pytest.raises(InvalidInputError, match=r"line 1, column .*soundex.* needs Spark"):
+            session.run(text)
+    assert lake.version == before
+    session.run("create table shop.made (id bigint, who string default soundex('x'))")
+    with pytest.raises(InvalidInputError, match=r"line 1, column .* needs Spark"):
+        session.run("insert into shop.made (id) values (1)")
+    assert not has_active_session()
 
 
 def test_overwrites_replace_all_rows_or_some(session: SqlSession) -> None:
