@@ -224,7 +224,7 @@ class _CommitStager:
         if requested.replaces and _needs_other_logs(opened.version, requested.after):
             published = self._replace_version(commit.table, opened, requested.after)
         else:
-            self._change_columns(commit.table, opened.version, requested)
+            self._change_columns(commit.table, state, requested)
         self._change_properties(commit.table, requested, folder_of(published.location))
         self._change_rows(commit.table, published, requested)
 
@@ -285,14 +285,13 @@ class _CommitStager:
         alter_table(self._workspace, table, put=following)
         return self._build_empty_metadata(load_table_state(self._workspace, table), client)
 
-    def _change_columns(self, table: TableLocator, version: TableVersion, requested: RequestedChanges) -> None:
-        changed = version
+    def _change_columns(self, table: TableLocator, state: TableState, requested: RequestedChanges) -> None:
+        version = changed = state.version
         if requested.schema is not None:
             if requested.replaces:
                 changed = replace_schema(version, requested.schema)
             else:
-                can_change_keys = _can_change_keys(load_table_state(self._workspace, table))
-                changed = apply_schema_update(version, requested.schema, can_change_keys=can_change_keys)
+                changed = apply_schema_update(version, requested.schema, can_change_keys=_can_change_keys(state))
         if requested.spec is not None:
             changed = _with_spec(table, changed, requested.spec)
         if requested.sort_order is not None:
