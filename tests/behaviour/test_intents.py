@@ -17,7 +17,7 @@ from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
+from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings, time_limit_millis
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -314,6 +314,16 @@ def test_an_intent_does_not_survive_a_rollback_a_change_of_namespaces_or_many_ve
     lose_race(lake, open_process, "leader").commit()
     assert ("one" in names(lake)) == (change == "none")
     assert intents(store) == []
+
+
+@pytest.mark.usefixtures("published")
+def test_an_intent_is_not_committed_after_its_deadline(
+    lake: Lakehouse, open_process: Open, store: CountingStore, clock: Clock
+) -> None:
+    leave_intent(lake, open_process, store, "one")
+    clock.now_millis += time_limit_millis(lake.settings) + 1
+    lose_race(lake, open_process, "leader").commit()
+    assert "one" not in names(lake)
 
 
 @pytest.mark.usefixtures("published")
