@@ -42,6 +42,7 @@ def count_ids(lake: Lakehouse) -> Counter[Any]:
 def test_pages_of_rows_contain_each_live_row_once(reader: TestClient) -> None:
     page = reader.get(f"{TABLE}/rows").text
     assert "Rows 1 to 50." in text_of(page)
+    assert re.findall(r'<th class="number"[^>]*><a[^>]*>(\w+)</a>', page) == ["id", "amount"]
     listed = ids_of(reader, f"{TABLE}/rows")
     for _ in range(5):
         following = re.search(r'<a href="([^"]*)" rel="next">More rows</a>', page)
