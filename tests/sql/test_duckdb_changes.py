@@ -246,6 +246,20 @@ def test_statements_take_canonical_strings_in_backticks(session: SqlSession, lak
     assert session.run(f"call compact('{stream}')").rows()[0][0] == "shop.orders.version_1 (stream reload)"
 
 
+def test_statements_take_locators_in_backticks(session: SqlSession, lake: Lakehouse) -> None:
+    table = lake.table("shop.orders")
+    opened = table.opened()
+    for locator in (table.identity, opened.version_locator, opened.stream_locator):
+        assert session.run(f"select count(*) from `{locator}`").rows() == [(2,)]
+    session.run(f"update `{opened.version_locator}` set who = 'cy' where id = 1")
+    with pytest.raises(InvalidInputError, match="names a table version; expected a table"):
+        session.run(f"drop table `{opened.version_locator}`")
+    session.run(f"alter table `{table.identity}` rename to shop.sales")
+    assert session.run(f"select who from `{opened.stream_locator}` where id = 1").rows() == [("cy",)]
+    session.run(f"drop table `{table.identity}`")
+    assert session.run("show tables in shop").rows() == []
+
+
 def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(
     session: SqlSession, lake: Lakehouse
 ) -> None:
