@@ -91,7 +91,7 @@ def test_the_lineage_lists_dependencies_of_views_and_views_of_tables(shop: Lakeh
     page = reader.get("/lineage").text
     assert 'href="/views/shop.cheapest"' in page
     # The edge from the first column to the third passes the second one below its box.
-    (passing,) = re.findall(r'<path d="([^"]*H[^"]*)"', page)
+    (passing,) = re.findall(r'<path d="([^"]*H[^"]*)" class="edge"', page)
     (top,) = re.findall(r'<rect x="302" y="(\d+)"', page)
     assert int(re.findall(r" (\d+)H", passing)[0]) > int(top) + 32
 
