@@ -2,9 +2,9 @@
 
 from mangrove.layouts.tree.metastore import create_tree
 from mangrove.metastore import Changes, ObjectRange
-from mangrove.model.locators import Kind
+from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import Manifest
-from mangrove.model.objects import Delta, DeltaType, Partition, Stream, TableVersion
+from mangrove.model.objects import Delta, DeltaType, Object, Partition, Stream, TableVersion
 from mangrove.model.settings import LakehouseSettings
 from mangrove.rebase import assign_positions
 from mangrove.storage.memory import MemoryStore
@@ -32,7 +32,7 @@ def test_a_restored_delta_keeps_its_position_before_later_ones() -> None:
         (PARTITION, Partition("partition-id")),
         (make_delta_locator(PARTITION, 2), EMPTY),
     )
-    restored = {make_delta_locator(PARTITION, 1): EMPTY}
+    restored: dict[Locator, Object] = {make_delta_locator(PARTITION, 1): EMPTY}
     guarded = Changes("undo", restored, guards=frozenset({ObjectRange(Kind.DELTA, PARTITION)}))
     assert assign_positions(guarded, metastore.latest()).puts == restored
     (moved,) = assign_positions(Changes("append", restored), metastore.latest()).puts
