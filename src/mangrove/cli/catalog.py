@@ -291,6 +291,7 @@ def _line_unless_empty(name: str, value: str) -> list[tuple[str, RenderableType]
 
 
 _REMEDY: Final = "use --limit or --prefix"
+_DROP_HINT: Final = "; drop parts of a table with `mangrove drop-version` and `mangrove drop-stream`"
 _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary | ObjectSummary
 
 
@@ -459,7 +460,7 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
     """Drop a namespace, a table or a view; earlier versions keep it."""
     opened = session.open(lake)
     try:
-        kind = _find_kind(opened, name)
+        kind = _find_kind(opened, name, hint=_DROP_HINT)
     except NotFoundError:
         if not if_exists:
             raise
@@ -631,14 +632,13 @@ def read_schema_text(schema: str) -> str:
         raise InvalidInputError(f"cannot read the schema from {schema[1:]} ({error}); check the file") from error
 
 
-def _find_kind(catalog: Lakehouse, name: str, *others: Kind) -> str:
+def _find_kind(catalog: Lakehouse, name: str, *others: Kind, hint: str = "") -> str:
     """Return the kind of the object with a name; raise an error if it is no namespace, table, view or other kind."""
-    found = catalog.resolve(name)
-    if found.kind not in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, *others):
-        raise InvalidInputError(
-            f"{found.canonical} is a {found.kind.word}; expected a namespace, table or view. `drop-version` and "
-            "`drop-stream` drop parts of a table"
-        )
+    found, expected = catalog.resolve(name), (Kind.NAMESPACE, Kind.TABLE, *others, Kind.VIEW)
+    if found.kind not in expected:
+        *first, last = (kind.word for kind in expected)
+        words = f"{', '.join(first)} or {last}"
+        raise InvalidInputError(f"{found.canonical} is a {found.kind.word}; expected a {words}{hint}")
     return found.kind.word
 
 

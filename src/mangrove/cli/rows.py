@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import click
 from rich.console import RenderableType
@@ -266,16 +267,16 @@ def ingest_command(
         raise InvalidInputError(f"--evolve and --cast are for --mode append, not {mode}; remove them")
     pairs = parse_key_values(properties, "--delta-property")
     given = {"evolve": evolve, "cast": cast, "author": author, "properties": pairs, "position": position}
-    options = {name: value for name, value in given.items() if value}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value}
     if options and mode not in ("append", "upsert"):
         raise InvalidInputError(f"--mode {mode} takes no author, property or position of a delta; leave them out")
     opened = session.open(lake, LocalEngines)
     is_new = create and not _has_table(opened, table)
     schema = None if is_new else opened.table(table, version=table_version).schema
     if schema is None and not is_new:
-        if options:
-            raise InvalidInputError(f"{table} has no schema, so its deltas take no author, property or position")
-        _add_files(session, opened, str(opened.table(table, version=table_version)), files, mode)
+        if evolve or cast:
+            raise InvalidInputError(f"{table} has no schema, so --evolve and --cast do not apply; remove them")
+        _add_files(session, opened, opened.table(table, version=table_version), files, mode, options)
         return
     inputs = [one for location in files for one in _list_row_files(session, location)]
     if mode.startswith("overwrite") and len(inputs) > 1:
@@ -311,7 +312,9 @@ def _has_table(lake: Lakehouse, name: str) -> bool:
     return True
 
 
-def _add_files(session: CommandContext, lake: Lakehouse, table: str, files: Sequence[str], mode: str) -> None:
+def _add_files(
+    session: CommandContext, lake: Lakehouse, table: Table, files: Sequence[str], mode: str, described: dict[str, Any]
+) -> None:
     """Add files as they are to a table without a schema."""
     if mode != "append":
         raise InvalidInputError(f"{table} has no schema, so files are added as they are; --mode {mode} needs columns")
@@ -324,10 +327,10 @@ def _add_files(session: CommandContext, lake: Lakehouse, table: str, files: Sequ
         if name in given:
             raise InvalidInputError(f"two files are called {name}; load them one after the other")
         given[name] = store.read(name)
-    added = lake.table(table).add_files(given)
+    added = table.add_files(given, **described)
     version = lake.version
     session.answer(
-        {"table": table, "mode": mode, "files": len(added), "version": version},
+        {"table": str(table), "mode": mode, "files": len(added), "version": version},
         lambda: f"added {format_quantity(len(added), 'file')} to {table}, as of version {version}",
     )
 

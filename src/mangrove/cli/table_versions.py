@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from rich.text import Text
 
 from mangrove.cli.catalog import build_list_table, read_schema_text
 from mangrove.cli.command import at_option, lake_command
@@ -283,7 +284,7 @@ def partitions_command(session: CommandContext, lake: str, table: str, at: str |
             }
             for one in found
         ],
-        lambda: lines,
+        lambda: lines if found else Text("no partitions", style="dim"),
     )
 
 
@@ -340,7 +341,7 @@ def deltas_command(session: CommandContext, lake: str, table: str, at: str | Non
             }
             for locator, delta in found
         ],
-        lambda: lines,
+        lambda: lines if found else Text("no deltas", style="dim"),
     )
 
 
