@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import at_option, lake_command
 from mangrove.cli.completion import offer_names, offer_namespaces
 from mangrove.cli.context import CommandContext, parse_key_values
 from mangrove.cli.listing import LINES_MAX, resolve_line_limit, truncate_list
@@ -341,7 +341,7 @@ def init_command(
 
 @lake_command("ls", "mangrove ls ./lake\nmangrove ls ./lake sales --at 2026-11-01")
 @click.argument("namespace", required=False, metavar="[NAMESPACE]", shell_complete=offer_namespaces)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 @click.option("--prefix", default="", help="List only names with this prefix.")
 @click.option(
     "--limit",
@@ -373,7 +373,7 @@ def ls_command(
     "show", "mangrove show ./lake sales.orders\nmangrove show ./lake 'sales|orders|1'\nmangrove show ./lake --json"
 )
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 def show_command(session: CommandContext, lake: str, name: str | None, at: str | None) -> None:
     """Describe the lakehouse, or one of its objects.
 

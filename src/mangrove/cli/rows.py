@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mangrove.cli.catalog import build_list_table
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import at_option, lake_command
 from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.environment import check_installed
@@ -55,7 +55,6 @@ _columns_option = click.option("--columns", metavar="A,B", help="Columns to read
 _where_option = click.option(
     "--where", metavar="PREDICATE", help='Row filter, such as "amount > 10".', shell_complete=offer_columns
 )
-_at_option = click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 _table_version_option = click.option(
     "--table-version", type=click.IntRange(1), metavar="N", help="Version of the table.  [default: the newest active]"
 )
@@ -71,7 +70,7 @@ _table_version_option = click.option(
 @_columns_option
 @_where_option
 @output_options
-@_at_option
+@at_option
 @_table_version_option
 def read_command(
     session: CommandContext,
@@ -103,7 +102,7 @@ def _split_names(columns: str | None) -> list[str] | None:
 @click.argument("table", shell_complete=offer_tables)
 @_columns_option
 @_where_option
-@_at_option
+@at_option
 @_table_version_option
 def profile_command(
     session: CommandContext,
@@ -348,7 +347,7 @@ def _render_files(files: Sequence[DataFile]) -> RenderableType:
 
 @lake_command("files", "mangrove files ./lake sales.photos\nmangrove files ./lake sales.orders --json")
 @click.argument("table", shell_complete=offer_tables)
-@_at_option
+@at_option
 @_table_version_option
 def files_command(session: CommandContext, lake: str, table: str, at: str | None, table_version: int | None) -> None:
     """List the data files of a table with type and size."""
@@ -413,7 +412,7 @@ def _list_row_files(session: CommandContext, location: str) -> list[_RowFile]:
 
 @lake_command("iceberg", "mangrove iceberg ./lake sales.orders")
 @click.argument("table", shell_complete=offer_tables)
-@_at_option
+@at_option
 @_table_version_option
 def iceberg_command(session: CommandContext, lake: str, table: str, at: str | None, table_version: int | None) -> None:
     """Publish a table as Iceberg metadata and print the address of the metadata file.
