@@ -80,17 +80,18 @@ def test_only_concurrent_runs_of_the_same_query_conflict(lake: Lakehouse) -> Non
 
 
 def test_two_runs_of_a_batch_in_the_same_millisecond_conflict(lake: Lakehouse, clock: Clock) -> None:
-    clock.tick_millis = 0
+    def overtaken() -> None:
+        clock.now_millis = now_millis
+        with lake.transaction_once("one", 0) as early:
+            assert early is not None
+            early.create_namespace("a")
+            clock.now_millis = now_millis
+            assert commit_batch(lake, "one", 0, "b")
 
-    def run_twice() -> None:
-        with lake.transaction_once("q", 0) as slow:
-            assert slow is not None
-            slow.create_namespace("slow")
-            assert commit_batch(lake, "q", 0, "fast")
-
+    now_millis = clock.now_millis
     with pytest.raises(ConflictError):
-        run_twice()
-    assert names(lake) == ["fast"]
+        overtaken()
+    assert names(lake) == ["b"]
 
 
 def test_run_once_skips_a_batch_that_a_concurrent_run_committed(lake: Lakehouse) -> None:

@@ -55,7 +55,8 @@ def find_last_batch(reading: CatalogReader, query: str) -> QueryBatch | None:
 def stage_batch(workspace: Workspace, batch: QueryBatch, transaction_id: str) -> None:
     """Record the batch in this transaction; a concurrent batch of the same query conflicts.
 
-    The transaction makes the record unique: identical writes of two transactions do not conflict.
+    The transaction id makes two runs of a batch in the same millisecond differ: equal
+    writes do not conflict.
     """
     locator = _locator(batch.query)
     fields = {"query": batch.query, "batch": batch.batch_id, "transaction": transaction_id}
