@@ -19,6 +19,7 @@ __all__ = [
     "AddAlias",
     "Bank",
     "BankOperation",
+    "Compact",
     "Count",
     "Create",
     "Deposit",
@@ -208,10 +209,17 @@ class RollBack:
     back: int
 
 
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Compact a table, which changes no rows."""
+
+    table: str
+
+
 VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard
 BankOperation: TypeAlias = (
     Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack | VersionOperation
-    | AddAlias | DropAlias
+    | AddAlias | DropAlias | Compact
 )  # fmt: skip
 
 
@@ -220,9 +228,9 @@ def draw_operation(chance: random.Random) -> BankOperation:
     table, other = chance.sample(_TABLES if chance.random() < 0.3 else FIRST_TABLES, 2)
     kinds = (
         "deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back", "version",
-        "alias",
+        "alias", "compact",
     )  # fmt: skip
-    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3))[0]:
+    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3, 0.7))[0]:
         case "deposit":
             return Deposit({table: _draw_rows(chance)})
         case "both":
@@ -245,6 +253,8 @@ def draw_operation(chance: random.Random) -> BankOperation:
             return _draw_version_operation(chance, table)
         case "alias":
             return _draw_alias_operation(chance)
+        case "compact":
+            return Compact(table)
         case _:
             return RollBack(chance.randint(1, 4))
 
@@ -293,6 +303,8 @@ def apply_operation(
         if bank.tables.get(name) != rows:
             raise InvariantViolation(f"it read {dict(rows)} in {name}, where {bank.tables.get(name)} was")
     match deed:
+        case Compact():
+            return bank
         case Deposit(rows=deposited):
             for name, rows in deposited.items():
                 bank = bank.with_rows(met[name], {**_there(bank, met[name]), **rows})

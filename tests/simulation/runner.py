@@ -2,9 +2,11 @@
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
+from unittest.mock import patch
 
 from tests.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, InvariantViolation, apply_operation
 from tests.simulation.turns import TurnScheduler
@@ -15,6 +17,7 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
+from mangrove.model.transaction_record import TransactionRecord
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.wiring import LakehouseEngines
@@ -61,6 +64,8 @@ class SimulationReport:
     """How many deeds were committed, refused, or left their writer without an answer."""
     groups: int = 0
     """How many versions hold several transactions."""
+    maintained: int = 0
+    """How many versions are compactions and flushes of inline rows, which change no rows."""
 
 
 def run_simulation(simulation: Simulation) -> SimulationReport:
@@ -83,16 +88,35 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
         )
         for number, name in enumerate(names)
     ]
-    _run_writers(writers, simulation.deeds)
+    with _flush_early():
+        _run_writers(writers, simulation.deeds)
     attempts = [attempt for writer in writers for attempt in writer.attempts]
     banks = _replay_history(lake, founded_at, attempts)
-    groups = sum(len(line.transactions) > 1 for line in lake.history())
+    records = [line.transactions for line in lake.history()]
     for version, bank in banks.items():
         _check_same(lake, version, bank)
     _check_integrity(store, banks[lake.version])
     words = {True: "committed", False: "refused", None: "unanswered"}
     outcomes = Counter(words[attempt.is_committed] for attempt in attempts)
-    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes), groups)
+    return SimulationReport(
+        lake.version,
+        tuple(turns.taken),
+        dict(outcomes),
+        groups=sum(len(one) > 1 for one in records),
+        maintained=sum(_is_maintenance(record) for one in records for record in one),
+    )
+
+
+@contextmanager
+def _flush_early() -> Iterator[None]:
+    """Let few inline rows be enough to move them into a data file."""
+    name = "mangrove.tables.compaction"
+    with patch(f"{name}._INLINE_FILES_MAX", 3), patch(f"{name}._FLUSH_CHECK_INTERVAL", 2):
+        yield
+
+
+def _is_maintenance(record: TransactionRecord) -> bool:
+    return record.message.startswith(("compact ", "move inline rows of "))
 
 
 def _create_lakehouse(store: MemoryStore, layout: str, properties: Mapping[str, str]) -> Lakehouse:
@@ -108,7 +132,7 @@ def _create_lakehouse(store: MemoryStore, layout: str, properties: Mapping[str, 
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)
         for place, name in enumerate(FIRST_TABLES):
-            inline = {"write.inline-rows-max-bytes": "2000"} if place % 2 == 0 else {}
+            inline = {"write.inline-rows-max-bytes": "0" if place % 2 else "2000"}
             transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
     return lake
 
@@ -146,6 +170,8 @@ def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt
             continue
         bank = banks[line.version - 1]
         for record in line.transactions:
+            if _is_maintenance(record):
+                continue
             attempt = known.pop(record.message, None)
             if attempt is None:
                 raise InvariantViolation(f"version {line.version} holds {record.message!r}, twice or by nobody")

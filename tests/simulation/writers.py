@@ -12,6 +12,7 @@ from tests.simulation.bank import (
     Activate,
     AddAlias,
     BankOperation,
+    Compact,
     Count,
     Create,
     Deposit,
@@ -174,6 +175,9 @@ def _execute(lake: Lakehouse, attempt: Attempt, isolation_of_readers: str) -> No
         version = lake.rollback(wanted, message=attempt.message)
         # Back to what is the newest anyway is no version of its own.
         attempt.version = None if version == wanted else version
+        return
+    if isinstance(deed, Compact):
+        lake.table(deed.table).compact()
         return
     isolation = isolation_of_readers if isinstance(deed, Transfer | Count) else "snapshot"
     with lake.transaction(isolation, message=attempt.message) as transaction:

@@ -70,6 +70,7 @@ from mangrove.transaction.catalog import (
     rename_view,
     replace_table,
 )
+from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
@@ -254,6 +255,10 @@ class WritableCatalog(ABC):
         `is_blind` says that the result does not depend on rows, so that the statement need not
         begin on the newest version.
         """
+
+    @abstractmethod
+    def schedule_maintenance(self, target: TableTarget, maintain: Callable[[WritableCatalog], None]) -> None:
+        """Run the maintenance of a table when its writes are committed, once for all of them."""
 
     @abstractmethod
     def new_id(self) -> str:

@@ -210,10 +210,11 @@ INLINE_ROWS: Final = "write.inline-rows-max-bytes"
 
 def inline_rows_max_bytes_of(state: TableState) -> int:
     """Return the maximum encoded size of the inline rows of a delta."""
-    text = state.properties.get(INLINE_ROWS, "0")
+    default = state.inline_rows_default
+    text = state.properties.get(INLINE_ROWS, str(default or 0))
     if not text.isdecimal():
         raise InvalidInputError(f"invalid {INLINE_ROWS} {text!r} of {state.name}; expected a number of bytes from 0")
-    return int(text) if state.allows_inline_rows else 0
+    return 0 if default is None else int(text)
 
 
 _INVERTIBLE_TRANSFORMS: Final = (Identity, Years, Months, Days, Hours)

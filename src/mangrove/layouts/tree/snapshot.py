@@ -24,6 +24,7 @@ class TreeSnapshot:
     """A version, pinned for reading."""
 
     nests_tables_in_namespaces = False
+    inline_rows_default = 0
 
     def __init__(self, files: TreeFiles, root: Root) -> None:
         self.files = files
