@@ -19,6 +19,14 @@ class System:
     """The packages whose versions the report lists."""
     environment: str
     """The folder of the environment below `.build/peers`."""
+    jar: str = ""
+    """The coordinates of the JAR from Maven Central that Spark loads."""
+
+    @property
+    def jar_version(self) -> dict[str, str]:
+        """The name and the version of the JAR, if there is one."""
+        _, name, version = self.jar.split(":") if self.jar else ("", "", "")
+        return {name: version} if name else {}
 
 
 # The newest DuckDB whose extensions are packaged.
@@ -32,10 +40,12 @@ _DUCKDB = (
 )
 # The newest Spark for which Iceberg has a JAR.
 _SPARK = ("pyspark>=4.1,<4.2", "--editable", ".[spark]")
+DELTA_JAR = "io.delta:delta-spark_4.1_2.13:4.4.0"
+ICEBERG_JAR = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 
 
-def _install(title: str, adapter: str, requirements: tuple[str, ...], *versions: str) -> System:
-    return System(title, f"{_ADAPTERS}.{adapter}", requirements, versions, versions[0])
+def _install(title: str, adapter: str, requirements: tuple[str, ...], *versions: str, jar: str = "") -> System:
+    return System(title, f"{_ADAPTERS}.{adapter}", requirements, versions, versions[0], jar)
 
 
 SYSTEMS: Mapping[str, System] = {
@@ -49,6 +59,6 @@ SYSTEMS: Mapping[str, System] = {
     "icechunk": _install("Icechunk", "icechunk_arrays:IcechunkArrays", ("icechunk", "zarr", "pyarrow"), "icechunk"),
     "spark-parquet": _install("bare Parquet", "spark_tables:SparkParquet", _SPARK, "pyspark"),
     "spark-mangrove": _install("Mangrove", "spark_tables:SparkMangrove", _SPARK, "pyspark", "mangrove-lake"),
-    "spark-delta": _install("Delta", "spark_tables:SparkDelta", _SPARK, "pyspark"),
-    "spark-iceberg": _install("Iceberg", "spark_tables:SparkIceberg", _SPARK, "pyspark"),
+    "spark-delta": _install("Delta", "spark_tables:SparkDelta", _SPARK, "pyspark", jar=DELTA_JAR),
+    "spark-iceberg": _install("Iceberg", "spark_tables:SparkIceberg", _SPARK, "pyspark", jar=ICEBERG_JAR),
 }

@@ -102,5 +102,5 @@ class Setting:
         system = SYSTEMS[name]
         python = Path(sys.executable) if self.installed else prepare_python(system)
         if name not in self.versions:
-            self.versions[name] = read_versions(python, system.versions)
+            self.versions[name] = read_versions(python, system.versions) | system.jar_version
         return Worker(name, python, place)

@@ -91,7 +91,9 @@ def check_rows(
             ),
             max(writers),
         )
-        raise build_conflict_error(concurrent_commits[first].commit, [f"{Kind.DELTA.word} {min(writers[first])}"])
+        raise build_conflict_error(
+            concurrent_commits[first].commit, [f"{Kind.DELTA.word} {min(writers[first]).canonical}"]
+        )
 
 
 def drop_identical_writes(

@@ -145,6 +145,24 @@ def test_aliases_share_names_with_tables_views_and_namespaces(shop: Lakehouse) -
     assert shop.version == before
 
 
+def test_an_existing_alias_is_accepted_only_for_the_same_target(shop: Lakehouse) -> None:
+    shop.create_table("shop.items", "id bigint")
+    shop.create_namespace("other")
+    made = shop.create_alias("shop.purchases", "shop.orders"), shop.create_alias("store", "shop")
+    before = shop.version
+    for name in ("shop.purchases", "store.purchases", "shop|purchases"):
+        for target in ("shop.orders", "store.orders", "shop.purchases", str(shop.table("shop.orders").identity)):
+            assert shop.create_alias(name, target, if_not_exists=True) == made[0]
+        with pytest.raises(AlreadyExistsError, match=r"alias shop\.purchases already exists"):
+            shop.create_alias(name, "shop.items", if_not_exists=True)
+    assert shop.create_alias("store", "shop", if_not_exists=True) == made[1]
+    with pytest.raises(AlreadyExistsError, match="alias store already exists"):
+        shop.create_alias("store", "other", if_not_exists=True)
+    with pytest.raises(NotFoundError, match=r"table shop\.missing does not exist"):
+        shop.create_alias("shop.purchases", "shop.missing", if_not_exists=True)
+    assert shop.version == before
+
+
 def test_a_rename_or_drop_needs_the_own_name(shop: Lakehouse) -> None:
     shop.create_alias("shop.purchases", "shop.orders")
     shop.create_alias("store", "shop")

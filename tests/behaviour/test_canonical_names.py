@@ -152,7 +152,6 @@ def test_a_stream_is_written_by_its_string_and_a_partition_or_delta_is_read_only
         lambda part: part.append([row]),
         lambda part: part.delete("id = 1"),
         lambda part: part.compact(),
-        lambda part: part.update_schema().add_column("more", "string").commit(),
     ]
     parts: list[Locator] = [*(at for at, _ in table.partitions()), *(at for at, _ in table.deltas())]
     for locator in parts:

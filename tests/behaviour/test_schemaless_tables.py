@@ -70,6 +70,49 @@ def test_rows_of_files_with_columns_are_read_with_a_unified_schema(shop: Lakehou
         table.to_arrow()
 
 
+def test_a_schemaless_table_is_scanned_counted_and_profiled_as_its_files_are_read(shop: Lakehouse) -> None:
+    table = shop.table("shop.raw")
+    assert (table.count(), table.scan().files(), list(table.profile())) == (0, [], [])
+    table.add_files({"a.csv": b"id,who\n1,ana\n2,ben\n", "b.jsonl": b'{"id": 3}\n'})
+    scan = table.scan(columns=["id"])
+    assert (table.count(), scan.count(), len(scan.files())) == (3, 3, 2)
+    assert scan.to_arrow() == table.to_arrow(["id"])
+    assert [batch.num_rows for batch in scan.to_batches()] == [2, 1]
+    assert table.head(2)["who"].to_pylist() == ["ana", "ben"]
+    assert table.to_polars().shape == (3, 2)
+    assert [(one.name, one.nulls) for one in table.profile()] == [("id", 0), ("who", 1)]
+    assert "all 2 files are read" in scan.explain()
+    table.add_files({"c.csv": b"id,gone\n4,\n"})
+    assert [(one.type, one.nulls) for one in table.profile(["gone"])] == [("string", 4)]
+    for read in (table.count, table.scan, table.to_polars):
+        with pytest.raises(InvalidInputError, match="no schema for a condition"):
+            read(where="id = 1")
+    with pytest.raises(InvalidInputError, match="has no plan"):
+        _ = scan.plan
+
+
+def test_the_next_version_of_a_table_has_no_schema_or_gets_one(shop: Lakehouse) -> None:
+    rows = shop.create_table(
+        "shop.orders", "id bigint, day date", keys=["id"], partition_by=["day"], checks={"a": "id > 0"}
+    )
+    files = rows.create_version(schemaless=True, stream_id="main", state="active", description="as delivered")
+    assert (files.schema, files.keys, files.partition_by, files.checks) == (None, (), (), {})
+    files.add_files({"a.csv": b"id\n1\n"})
+    assert shop.table("shop|orders|2|main|deltacat").to_arrow()["id"].to_pylist() == [1]
+    again = rows.create_version()
+    assert (again.schema, again.description) == (None, "as delivered")
+    back = rows.create_version("id bigint", keys=["id"])
+    back.append(files.to_arrow())
+    assert (back.count(), [one.schema is None for one in rows.versions()]) == (1, [False, True, True, False])
+    before = shop.version
+    with pytest.raises(InvalidInputError, match="is schemaless: leave out keys"):
+        rows.create_version(schemaless=True, keys=["id"])
+    with pytest.raises(InvalidInputError, match="is schemaless: leave out the schema"):
+        rows.create_version("id int", schemaless=True)
+    assert shop.version == before
+    assert not shop.maintenance.check().problems
+
+
 def test_rows_and_keys_are_refused_and_change_nothing(shop: Lakehouse) -> None:
     table = shop.table("shop.raw")
     table.add_files({"a.csv": b"id\n1\n"})

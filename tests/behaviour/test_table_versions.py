@@ -11,8 +11,9 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
+from mangrove.model.locators import PartitionLocator
 from mangrove.model.manifests import DataFile, Manifest
-from mangrove.model.objects import Delta, DeltaType, TableVersionState
+from mangrove.model.objects import Delta, DeltaType, Partition, TableVersionState
 from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.group_commit import GroupCommitRequest, select_group
 
@@ -259,6 +260,67 @@ def test_errors_for_invalid_arguments_name_the_expected_values(shop: Lakehouse) 
     with pytest.raises(InvalidInputError, match=r"only a managed table has table versions|has no table version"):
         shop.table("shop.outside").create_version("id bigint")
     assert len(orders(shop).versions()) == 1
+
+
+def test_the_properties_and_the_description_of_a_version_are_its_own_and_inherited(
+    shop: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    table = orders(shop)
+    table.alter({"owner": "ana", "team": "shop"}, description="all orders")
+    second = table.create_version(properties={"owner": "ben"}, checks={"positive": "id > 0"})
+    assert (second.properties, second.description) == ({"owner": "ben", "team": "shop"}, "all orders")
+    assert second.alter({"note": "new"}, ["owner"], "the new ones") == second
+    read = opened_again().table("shop.orders.version_2")
+    assert (read.properties, read.description) == ({"owner": "ana", "team": "shop", "note": "new"}, "the new ones")
+    assert (read.checks, read.versions()[1].properties) == ({"positive": "id > 0"}, {"note": "new"})
+    assert orders(shop).properties == table.version(1).properties == {"owner": "ana", "team": "shop"}
+    before = shop.version
+    second.alter({"note": "new"})
+    with pytest.raises(InvalidInputError, match=r"version_2 inherits the property 'owner' from its table; set another"):
+        second.alter(remove=["owner"])
+    with pytest.raises(
+        InvalidInputError, match=r"'mangrove.check.x' of shop.orders.version_2 is maintained by Mangrove"
+    ):
+        second.alter({"mangrove.check.x": "id > 1"})
+    with pytest.raises(InvalidInputError, match=r"write\.delete-mode"):
+        second.alter({"write.delete-mode": "never"})
+    with pytest.raises(NotFoundError, match="property 'missing' does not exist"):
+        second.alter(remove=["missing"])
+    assert shop.version == before
+
+
+def test_properties_of_a_version_conflict_with_its_other_changes_and_not_with_rows(shop: Lakehouse) -> None:
+    second = orders(shop).create_version()
+    changed = shop.transaction()
+    changed.table("shop.orders.version_2").alter({"owner": "ana"})
+    add(shop, "two", version=2)
+    orders(shop).version(1).alter({"owner": "ben"})
+    changed.commit()
+    assert (second.properties, files(second)) == ({"owner": "ana"}, ["two"])
+    late = shop.transaction()
+    late.table("shop.orders.version_2").alter({"owner": "cy"})
+    second.set_state("beta")
+    with pytest.raises(ConflictError):
+        late.commit()
+    assert second.properties == {"owner": "ana"}
+
+
+def test_a_version_and_a_stream_are_chosen_by_name_or_by_argument_and_not_by_both(shop: Lakehouse) -> None:
+    orders(shop).create_version()
+    orders(shop).create_stream("reload")
+    stream = "shop|orders|1|reload|deltacat"
+    assert shop.table("shop.orders", stream_id="reload").target == TableTarget(orders(shop).locator, None, "reload")
+    assert shop.table(stream, version=1, stream_id="reload").target == shop.table(stream).target
+    with pytest.raises(InvalidInputError, match=r"names stream reload, but stream_id is 'other'; give one"):
+        shop.table(stream, stream_id="other")
+    with pytest.raises(InvalidInputError, match=r"names table version 1, but version is 2; give one"):
+        shop.table(stream, version=2)
+    with pytest.raises(InvalidInputError, match=r"choose a table version of shop.orders to drop"):
+        orders(shop).drop_version()
+    shop.table("shop|orders|2").drop_version()
+    shop.table(stream).commit_stream()
+    assert [one.version for one in orders(shop).versions()] == [1]
+    assert orders(shop).opened().stream.id == "reload"
 
 
 @pytest.mark.parametrize(
@@ -530,16 +592,76 @@ def test_a_partition_that_a_concurrent_write_creates_conflicts_with_its_creation
     assert [one.values for _, one in table.partitions()] == [("b",)]
 
 
-def test_a_handle_of_a_part_of_a_table_neither_drops_nor_renames_the_table(lake: Lakehouse) -> None:
+def test_a_handle_of_a_part_of_a_table_changes_nothing_above_the_part(lake: Lakehouse) -> None:
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.orders", "id bigint", stream_id="main")
+    add(lake, "first")
+    ((partition, _),), ((position, _),) = table.partitions(), table.deltas()
+    of_table: list[Callable[[Table], object]] = [lambda part: part.drop(), lambda part: part.rename("shop.other")]
+    of_version: list[Callable[[Table], object]] = [
+        lambda part: part.alter({"owner": "ana"}),
+        lambda part: part.create_version(),
+        lambda part: part.drop_version(1),
+        lambda part: part.set_state("deleted"),
+        lambda part: part.update_schema(),
+        lambda part: part.evolve([{"id": 1, "more": 2}]),
+        lambda part: part.create_stream("reload"),
+    ]
+    of_stream: list[Callable[[Table], object]] = [
+        lambda part: part.commit_stream(),
+        lambda part: part.drop_stream(),
+        lambda part: part.create_partition((), "named"),
+    ]
+    refused = {
+        "table version": (table.version(1), lake.table("shop|orders|1")),
+        "stream": (table.stream("main"), lake.table("shop|orders|1|main|deltacat")),
+        "partition": (lake.table(partition),),
+        "delta": (lake.table(position),),
+    }
+    before = lake.version
+    for kind, parts in refused.items():
+        changes = of_table + of_version * (kind != "table version") + of_stream * (kind in ("partition", "delta"))
+        for part in parts:
+            for change in changes:
+                with pytest.raises(InvalidInputError, match=f"is a {kind}, a part of the table shop.orders; .* is for"):
+                    change(part)
+    assert lake.version == before
+
+
+@pytest.mark.parametrize("stream_id", ["", ".", "..", "a b", "a/b"])
+def test_an_invalid_stream_id_is_refused_with_the_rule(lake: Lakehouse, stream_id: str) -> None:
     lake.create_namespace("shop")
     table = lake.create_table("shop.orders", "id bigint")
-    stream = table.streams()[0].id
-    for part in (table.version(1), table.stream(stream), lake.table("shop|orders|1")):
-        with pytest.raises(InvalidInputError, match="is a part of the table"):
-            part.drop()
-        with pytest.raises(InvalidInputError, match="is a part of the table"):
-            part.rename("shop.other")
-    assert [one.name for one in lake.tables("shop")] == ["orders"]
+    before = lake.version
+    calls: list[Callable[[], object]] = [
+        lambda: lake.create_table("shop.other", "id bigint", stream_id=stream_id),
+        lambda: lake.create_table("shop.other", schemaless=True, stream_id=stream_id),
+        lambda: table.create_version(stream_id=stream_id),
+        lambda: table.create_stream(stream_id),
+        lambda: table.stream(stream_id),
+        lambda: lake.transaction().add_delta("shop.orders", (), delta("x"), stream_id=stream_id),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match=r"stream id '.*' is not an id: an id is text other than '\.' and"):
+            call()
+    with pytest.raises(InvalidInputError, match="invalid table version 0"):
+        lake.transaction().add_delta("shop.orders", (), delta("x"), version=0)
+    assert lake.version == before
+
+
+def test_check_reports_two_partitions_of_a_stream_with_the_same_values(lake: Lakehouse) -> None:
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])
+    first = table.create_partition(("a",), "first")
+    table.create_partition(("b",), "other")
+    table.create_version().create_partition(("a",), "first")
+    assert not lake.maintenance.check().problems
+    second = replace(first, partition_id="second")
+    with lake.transaction() as transaction:
+        transaction.core.workspace.put(second, Partition("second", ("a",), table.opened().stream.partition_scheme_id))
+    (problem,) = lake.maintenance.check().problems
+    assert problem.path == f"partition {PartitionLocator(*second.parts)}"  # type: ignore[arg-type]
+    assert problem.rule.startswith("the partition first of the same stream has the same id or values")
 
 
 def test_partitions_are_listed_with_their_numbers_of_files_and_rows(

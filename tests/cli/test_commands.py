@@ -123,6 +123,9 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "create-stream": [lake, "sales.orders", "reload"],
         "commit-stream": [lake, "sales.orders", "reload"],
         "drop-stream": [lake, "sales.orders", mangrove.open(lake).table("sales.orders").streams()[0].id],
+        "partitions": [lake, "sales.orders"],
+        "create-partition": [lake, "sales.orders", "sunday", "[]"],
+        "deltas": [lake, "sales.orders"],
         "completion": ["zsh"],
     }
 

@@ -49,7 +49,7 @@ def test_wrong_versions_and_states_are_errors_that_change_nothing(run: Any, lake
         (("set-state", lake, "sales.orders", "2=active"), "sales.orders has no table version 2; it has 1"),
         (("set-state", lake, "sales.orders", "1=live"), "unknown state of a table version 'live'"),
         (("set-state", lake, "sales.orders", "x=active"), "'x' is not the number of a table version"),
-        (("set-state", lake, "sales.orders", "active"), "STATE 'active' is invalid; expected STATE key=value"),
+        (("set-state", lake, "sales.orders", "active"), "use VERSION=STATE, as in 2=active, or name the version"),
         (("set-state", lake, "sales.orders.version_1", "active", "beta"), "can have one state, not 2"),
         (("set-state", lake, "sales.orders.version_1", "2=active"), "names one table version; use sales.orders"),
         (("set-state", lake, "sales.orders.version_7", "active"), "sales.orders has no table version 7; it has 1"),
@@ -153,3 +153,68 @@ def test_an_empty_text_removes_the_partitions_of_the_next_version(run: Any, lake
     words = ("--schema", "number bigint", "--key", "number", "--partition-by", "")
     assert run("create-version", lake, "sales.orders", *words).code == 0
     assert run("versions", lake, "sales.orders", "--json").json[-1]["partition_by"] == []
+
+
+def test_versions_and_streams_are_changed_by_names_and_canonical_strings(run: Any, lake: str) -> None:
+    before = run("streams", lake, "sales.orders", "--json").json[0]["id"]
+    run("create-version", lake, "sales.orders", "--stream-id", "first")
+    run("create-stream", lake, "sales.orders.version_2", "reload")
+    committed = run("commit-stream", lake, "sales|orders|2|reload|deltacat")
+    assert (committed.code, committed.out) == (
+        0, "sales.orders.version_2 is read from stream reload, as of version 6\n"
+    )  # fmt: skip
+    assert run("drop-stream", lake, "sales|orders|2|first|deltacat").code == 0
+    assert [one["id"] for one in run("streams", lake, "sales|orders|2", "--json").json] == ["reload"]
+    assert run("alter", lake, "sales|orders|2", "--property", "owner=ana", "--add-column", "note string").code == 0
+    assert run("alter", lake, "sales.orders.version_2", "--description", "newer").out.startswith(
+        "altered table version sales.orders.version_2"
+    )
+    described = run("show", lake, "sales.orders.version_2", "--json").json
+    assert (described["properties"], described["description"]) == ({"owner": "ana"}, "newer")
+    assert described["columns"][-1]["name"] == "note"
+    assert run("show", lake, "sales.orders", "--json").json["properties"] == {}
+    dropped = run("drop-version", lake, "sales.orders.version_2", "--json")
+    assert (dropped.code, dropped.json["dropped"], dropped.json["table"]) == (0, 2, "sales.orders")
+    for words, message in (
+        (("drop-version", lake, "sales.orders"), "choose a table version of sales.orders to drop"),
+        (("drop-version", lake, "sales|orders|1", "2"), "names table version 1, but version is 2"),
+        (("commit-stream", lake, "sales.orders"), "choose a stream of sales.orders to commit"),
+        (("drop", lake, "sales.orders.version_1"), "sales|orders|1 is a table version; expected a namespace"),
+        (("rename", lake, "sales|orders|1", "sales.old"), "sales|orders|1 is a table version; expected a namespace"),
+        (("alter", lake, f"sales|orders|1|{before}|deltacat", "--property", "a=b"), "is a stream; expected"),
+    ):
+        refused = run(*words)
+        assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused.err
+
+
+def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str) -> None:
+    words = ("--schema", "id bigint", "--table-version", "4", "--stream-id", "main")
+    assert run("create", lake, "sales.items", *words).code == 0
+    (listed,) = run("versions", lake, "sales.items", "--json").json
+    assert (listed["version"], listed["stream_id"]) == (4, "main")
+    made = run("create-version", lake, "sales.items", "--schemaless", "--stream-id", "raw", "--json")
+    assert (made.code, made.json["table_version"]) == (0, 5)
+    assert run("show", lake, "sales|items|5|raw|deltacat", "--json").json["kind"] == "stream"
+
+
+def test_partitions_and_deltas_are_created_and_listed_with_ids_positions_authors_and_properties(
+    run: Any, lake: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("id,area\n1,north\n2,south\n")
+    run("create", lake, "sales.visits", "--schema", "id bigint, area string", "--partition-by", "area")
+    made = run("create-partition", lake, "sales.visits", "up", '["north"]')
+    assert (made.code, made.out) == (0, "created partition up of sales.visits in version 5\n")
+    told = ("--author", "loader", "--delta-property", "source=a.csv", "--position", "40")
+    assert run("ingest", lake, "sales.visits", str(tmp_path / "a.csv"), *told).code == 0
+    listed = {one["values"][0]: one for one in run("partitions", lake, "sales.visits", "--json").json}
+    assert (listed["north"]["partition"], listed["north"]["rows"], listed["south"]["deltas"]) == ("up", 1, 1)
+    assert '["south"]' in run("partitions", lake, "sales.visits").out
+    deltas = {one["partition"]: one for one in run("deltas", lake, "sales.visits", "--json").json}
+    assert deltas["up"] | {"bytes": 0} == {
+        "partition": "up", "position": 40, "type": "append", "files": 1, "rows": 1, "bytes": 0,
+        "author": "loader", "properties": {"source": "a.csv"},
+    }  # fmt: skip
+    assert "source=a.csv" in run("deltas", lake, "sales.visits").out
+    refused = run("ingest", lake, "sales.visits", str(tmp_path / "a.csv"), *told, "--mode", "overwrite")
+    assert (refused.code, "takes no author" in refused.err) == (2, True)
+    assert run("create-partition", lake, "sales.visits", "down", "south").code == 2

@@ -280,7 +280,7 @@ def test_a_selective_filter_decodes_a_quarter_of_a_million_rows() -> None:
     assert [footer.row_group(place).num_rows for place in range(3)] == [262_144, 262_144, 75_712]
 
 
-IDS = st.integers(0, 7)
+IDS = st.integers(0, 7) | st.sampled_from([-(2**63), 2**63 - 1])
 KEYS = st.lists(st.tuples(IDS | st.none(), st.sampled_from(["a", "b"])), max_size=8)
 
 

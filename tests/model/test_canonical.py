@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.canonical import CanonicalName, parse_canonical, parse_object_name
-from mangrove.model.locators import LARGEST_INTEGER, Kind
+from mangrove.model.canonical import CanonicalName, LocatorById, parse_canonical, parse_locator, parse_object_name
+from mangrove.model.locators import (
+    LARGEST_INTEGER,
+    DeltaLocator,
+    Kind,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+)
 from mangrove.testing.strategies import ids, names, values
 
 _ORDINALS = st.integers(1, LARGEST_INTEGER)
@@ -68,3 +78,43 @@ def test_parts_without_those_above_are_refused() -> None:
         CanonicalName("shop", None, 1)
     with pytest.raises(InvalidInputError, match="missing"):
         CanonicalName("shop", "orders", 1, "s1")
+
+
+_LOCATORS = st.one_of(
+    st.builds(NamespaceLocator, names()),
+    st.builds(TableLocator, names(), names()),
+    st.builds(TableIdentity, ids(), ids()),
+    st.builds(TableVersionLocator, ids(), ids(), _ORDINALS),
+    st.builds(StreamLocator, ids(), ids(), _ORDINALS, ids(), format=st.none() | ids()),
+    st.builds(
+        PartitionLocator, ids(), ids(), _ORDINALS, ids(), ids(),
+        format=st.none() | ids(), partition_values=st.none() | _VALUES,
+    ),
+    st.builds(
+        DeltaLocator, ids(), ids(), _ORDINALS, ids(), ids(), _ORDINALS,
+        format=st.none() | ids(), partition_values=st.none() | _VALUES,
+    ),
+)  # fmt: skip
+
+
+@given(_LOCATORS)
+def test_every_locator_is_parsed_from_its_string(
+    locator: NamespaceLocator | TableLocator | LocatorById,
+) -> None:
+    parsed = parse_locator(str(locator))
+    assert (parsed, type(parsed), str(parsed)) == (locator, type(locator), str(locator))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["|", "|n", "|n|", "|n|t|0", "|n|t|x", "|n|t|1|s", "|n|t|1||", "|n|t|1|s|f|p", "|n|t|1|s|f||[]", "|n|t|1|s||p|1|1",
+     "|n|t|1|s||p|[]|0", "|n|t|1|s||p|[]|1|x", "||n|t|1"],
+)  # fmt: skip
+def test_an_invalid_string_of_a_locator_is_rejected(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        parse_locator(text)
+
+
+def test_a_canonical_string_below_a_table_is_no_locator() -> None:
+    with pytest.raises(InvalidInputError, match="has names and no ids, so it is no locator; look it up with resolve"):
+        parse_locator("shop|orders|1")

@@ -55,7 +55,7 @@ def test_deltas_are_ordered_by_position_as_a_number() -> None:
 
 def test_locators_of_all_kinds_are_ordered_among_each_other() -> None:
     locators: list[Locator] = [DELTA, TableLocator("b", "a"), NamespaceLocator("z"), TableLocator("a", "b")]
-    assert [str(locator) for locator in sorted(locators)] == ["z", "a.b", "b.a", "n1|t1|1|s1|p1|42"]
+    assert [str(locator) for locator in sorted(locators)] == ["z", "a.b", "b.a", "|n1|t1|1|s1||p1||42"]
 
 
 def test_a_table_and_a_view_of_one_name_are_different_keys() -> None:

@@ -152,3 +152,28 @@ def test_every_part_of_a_table_is_read_by_its_canonical_string_in_backticks(sess
     with pytest.raises(NotFoundError, match=r"stream shop\|orders\|1\|none\|deltacat does not exist"):
         session.run("SELECT * FROM `shop|orders|1|none|deltacat`")
     assert values(session, "SELECT id FROM shop.orders ORDER BY id") == [1, 2]
+
+
+def test_versions_streams_partitions_and_deltas_are_changed_by_their_names(session: SqlSession) -> None:
+    session.run("call create_table_version('shop.orders', stream_id => 'one', properties => map('owner', 'ana'))")
+    session.run("alter table shop.orders.version_2 set tblproperties (note = 'new')")
+    assert values(session, "show tblproperties `shop|orders|2`") == [("note", "new"), ("owner", "ana")]
+    session.run("insert into shop.orders.version_2 with (author = 'loader', position = 40) values (4, 'four')")
+    assert values(session, "select position, author from deltas('shop|orders|2')") == [(40, "loader")]
+    session.run("call create_stream('shop|orders|2', 'two')")
+    session.run("call commit_stream('shop|orders|2|two|deltacat')")
+    session.run("call drop_stream('shop.orders.version_2', 'one')")
+    assert values(session, "select stream_id from streams('shop.orders.version_2')") == ["two"]
+    session.run("call create_partition('shop.orders.version_2', 'all', '[]')")
+    assert values(session, "select partition_id, rows from partitions('shop.orders.version_2')") == [("all", 0)]
+    session.run("call set_table_version_state('shop|orders|2', 'beta')")
+    session.run("call drop_table_version('shop.orders.version_2')")
+    assert values(session, "select version from table_versions('shop.orders')") == [1]
+
+
+def test_a_table_without_a_schema_is_created_and_its_files_are_read(session: SqlSession) -> None:
+    session.run("create table shop.raw ()")
+    table = session.lake.table("shop.raw")
+    table.add_files({"a.csv": b"id,who\n1,\n2,\n"})
+    assert values(session, "select sum(id) from shop.raw") == [3]
+    assert sorted(row.id for row in table.to_spark().collect()) == [1, 2]

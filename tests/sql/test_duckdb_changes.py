@@ -239,6 +239,86 @@ def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(
     assert session.run("select content_type from files('shop.orders')").rows() == [("application/parquet",)]
 
 
+def test_procedures_take_table_versions_and_streams_by_their_names(session: SqlSession, lake: Lakehouse) -> None:
+    session.run(
+        "call create_table_version('shop.orders', stream_id => 'first', properties => map('owner', 'ana', 'k', 'v'))"
+    )
+    assert lake.table("shop.orders.version_2").properties == {"owner": "ana", "k": "v"}
+    session.run("call create_stream('shop.orders.version_2', 'reload')")
+    stream = "shop|orders|2|reload|deltacat"
+    assert session.run(f"call commit_stream('{stream}')").rows() == [("shop.orders.version_2", "reload")]
+    assert session.run("call drop_stream('shop.orders.version_2', 'first')").rows() == [
+        ("shop.orders.version_2", "first")
+    ]
+    session.run("call set_table_version_state('shop.orders.version_2', 'beta')")
+    assert session.run("call set_table_version_state('shop|orders|2', state => 'active')").rows() == [
+        ("shop.orders", 2, "active", True)
+    ]
+    session.run("call set_table_version_state('shop.orders', 2, 'deprecated')")
+    assert session.run("call drop_table_version('shop|orders|2')").rows() == [("shop.orders", 2)]
+    for text, message in (
+        ("call drop_table_version('shop.orders')", "choose a table version of shop.orders to drop"),
+        ("call commit_stream('shop.orders')", "choose a stream of shop.orders to commit"),
+        ("call drop_table_version('shop|orders|1', 2)", "names table version 1, but version is 2"),
+        ("call set_table_version_state('shop.orders', 'active')", "choose a table version of shop.orders"),
+        ("call create_table_version('shop.orders', properties => map('a'))", "a value for each key"),
+    ):
+        with pytest.raises(InvalidInputError, match=message.replace("|", r"\|")):
+            session.run(text)
+
+
+def test_the_properties_of_a_version_are_changed_without_those_of_the_table(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    session.run("alter table shop.orders set tblproperties (owner = 'ana')")
+    session.run("call create_table_version('shop.orders')")
+    session.run("alter table shop.orders.version_2 set tblproperties (owner = 'ben', note = 'new')")
+    session.run("alter table `shop|orders|2` unset tblproperties (note)")
+    session.run("comment on table shop.orders.version_2 is 'newer'")
+    assert session.run("show tblproperties shop.orders.version_2").rows() == [("owner", "ben")]
+    assert session.run("show tblproperties shop.orders").rows() == [("owner", "ana")]
+    assert (lake.table("shop.orders").description, lake.table("shop|orders|2").description) == (None, "newer")
+
+
+def test_partitions_and_deltas_have_ids_positions_authors_and_properties(session: SqlSession) -> None:
+    session.run("create table shop.visits (id bigint, area string) partitioned by (area)")
+    made = session.run("""call create_partition('shop.visits', 'up', partition_values => '["north"]')""")
+    assert made.rows() == [("shop.visits", "up")]
+    assert session.run("select * from partitions('shop.visits')").rows() == [("area=north", 0, 0, 0, "up")]
+    session.run(
+        "insert into shop.visits with (author = 'loader', position = 40, 'property.Source' = 'a.csv') "
+        "values (1, 'north')"
+    )
+    assert session.run("select rows, partition_id from partitions('shop.visits')").rows() == [(1, "up")]
+    ((*delta, properties),) = session.run(
+        "select partition_id, position, author, properties from deltas('shop.visits')"
+    ).rows()
+    assert (delta, dict(properties)) == (["up", 40, "loader"], {"Source": "a.csv"})
+    session.run("insert into shop.visits with more as (select 2 as id) select id, 'south' from more")
+    assert session.run("select count(*) from partitions('shop.visits')").rows() == [(2,)]
+    for options, message in (("postion = 1", "invalid option postion"), ("position = 'x'", "invalid option position")):
+        with pytest.raises(InvalidInputError, match=message):
+            session.run(f"insert into shop.visits with ({options}) values (3, 'north')")
+    with pytest.raises(InvalidInputError, match="describe appended rows"):
+        session.run("insert overwrite shop.visits with (author = 'x') values (3, 'north')")
+
+
+def test_tables_without_a_schema_are_created_described_and_read(session: SqlSession, lake: Lakehouse) -> None:
+    session.run("create table shop.raw () comment 'as delivered' tblproperties (owner = 'ana')")
+    lake.table("shop.raw").add_files({"a.csv": b"id\n1\n2\n"})
+    assert session.run("select sum(id) from shop.raw").rows() == [(3,)]
+    assert session.run("describe shop.raw").rows() == []
+    assert ("Property owner", "ana", None) in session.run("describe extended shop.raw").rows()
+    assert session.run("select files, size_bytes from partitions('shop.raw')").rows() == [(1, 7)]
+    session.run("create table shop.copy like shop.raw")
+    assert lake.table("shop.copy").schema is None
+    ((statement,),) = session.run("show create table shop.raw").rows()
+    session.run(statement.replace("raw", "again"))
+    assert (lake.table("shop.again").schema, lake.table("shop.again").description) == (None, "as delivered")
+    session.run("call create_table_version('shop.orders', schemaless => true)")
+    assert lake.table("shop.orders.version_2").schema is None
+
+
 def test_an_export_takes_canonical_strings(session: SqlSession, tmp_path: Path) -> None:
     session.run(f"call export('{tmp_path}/copy', 'copy', 'partial', tables => 'shop|orders')")
     assert mangrove.open(tmp_path / "copy").table("shop.orders").to_arrow().num_rows == 2

@@ -249,5 +249,44 @@ def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(
     assert "image/png" in page
     assert "Data files 2 Size 8 bytes" in page
     partition = find_link(reader, "/tables/shop.raw", "/partitions/")
-    assert "/rows" not in reader.get(partition).text
+    assert "image/png, which has no columns" in get(reader, find_link(reader, partition, ">Rows"))
     assert "text/csv" in get(reader, find_link(reader, partition, ">Files"))
+
+
+def test_the_rows_and_profiles_of_a_table_without_a_schema_are_those_of_its_files(
+    shop: Lakehouse, reader: TestClient
+) -> None:
+    table = shop.create_table("shop.raw", schemaless=True)
+    assert "There are no rows here." in get(reader, "/tables/shop.raw/rows")
+    table.add_files({"a.csv": b"id,who\n3,ana\n1,ben\n", "b.jsonl": b'{"id": 2}\n'})
+    rows = find_link(reader, "/tables/shop.raw", ">Rows")
+    assert ids_of(reader, rows) == [3, 1, 2]
+    assert ids_of(reader, f"{rows}?sort=id&order=desc&offset=1") == [2, 1]
+    assert ids_of(reader, find_link(reader, find_link(reader, "/tables/shop.raw", "/partitions/"), ">Rows")) == [
+        3,
+        1,
+        2,
+    ]
+    assert "3 rows profiled" in get(reader, find_link(reader, "/tables/shop.raw", ">Profile"))
+    assert reader.get(f"{rows}?where=id+%3D+1").status_code == 400
+    table.add_files({"c.png": b"xyz", "d.csv": b"\xff"})
+    for page in ("rows", "profile"):
+        assert "image/png, which has no columns" in get(reader, f"/tables/shop.raw/{page}")
+
+
+def test_pages_take_the_names_and_canonical_strings_of_every_part_of_a_table(
+    shop: Lakehouse, reader: TestClient
+) -> None:
+    made = shop.table("shop.orders").create_version("id bigint", keys=["id"], properties={"owner": "ana"})
+    made.append([{"id": 7}])
+    stream = made.opened().stream.id
+    for name in ("shop.orders.version_2", "shop%7Corders%7C2", f"shop%7Corders%7C2%7C{stream}%7Cdeltacat"):
+        assert ids_of(reader, f"/tables/{name}/rows") == [7]
+        assert "table version 2" in get(reader, f"/tables/{name}")
+        for tab in ("profile", "history", "files"):
+            assert reader.get(f"/tables/{name}/{tab}").status_code == 200
+    assert "owner ana" in get(reader, "/tables/shop.orders.version_2")
+    (partition,) = (locator.partition_id for locator, _ in made.partitions())
+    assert partition in get(reader, "/tables/shop.orders.version_2")
+    assert reader.get("/tables/shop.orders.version_2/rows?table_version=1").status_code == 400
+    assert reader.get("/tables/shop%7Corders%7C9").status_code == 404

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.peers.environments import FOLDER
+from benchmarks.peers.registry import DELTA_JAR, ICEBERG_JAR
 from benchmarks.peers.rows import KEY
 from benchmarks.peers.systems.port import Place, TableSystem, Unsupported
 from pyspark.sql import DataFrame
@@ -138,7 +139,7 @@ class SparkDelta(SparkTables):
     """Delta tables with deletion vectors."""
 
     settings: ClassVar[Mapping[str, str]] = {
-        "spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.4.0",
+        "spark.jars.packages": DELTA_JAR,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
@@ -153,7 +154,7 @@ class SparkIceberg(SparkTables):
     """Iceberg tables of format version 3, with merge-on-read."""
 
     settings: ClassVar[Mapping[str, str]] = {
-        "spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+        "spark.jars.packages": ICEBERG_JAR,
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "hadoop",

@@ -17,7 +17,6 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.completion import offer_names, offer_namespaces
 from mangrove.cli.context import CommandContext, parse_key_values
 from mangrove.cli.listing import LINES_MAX, resolve_line_limit, truncate_list
-from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.summary import (
     AliasSummary,
@@ -36,9 +35,9 @@ from mangrove.inspect.summary import (
 )
 from mangrove.lakehouse.layouts import COMPATIBLE_WITH, LAYOUTS
 from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
-from mangrove.maintenance.progress import format_bytes
+from mangrove.maintenance.progress import format_bytes, format_quantity
 from mangrove.model.canonical import parse_object_name
-from mangrove.model.locators import parse_view_name
+from mangrove.model.locators import Kind, parse_view_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.settings import LakehouseSettings
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from mangrove.inspect.summary import ColumnSummary, DeltaSummary
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.lakehouse.diff import Diff
+    from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.lakehouse.table import Table as LakeTable
 
 
@@ -403,13 +403,16 @@ def show_command(session: CommandContext, lake: str, name: str | None, at: str |
 @click.option("--location", metavar="URI", help="Data location of an external table.")
 @click.option("--format", "table_format", help="Format of an external table, such as parquet.")
 @click.option("--schemaless", is_flag=True, help="Create a table of files as they are, without columns.")
+@click.option("--table-version", type=click.IntRange(1), help="Number of the first table version.  [default: 1]")
+@click.option("--stream-id", help="Id of the first stream.  [default: a random one]")
 @click.option("--view", "query", metavar="SQL", help="Create a view with this query.")
 @click.option("--description", help="Description of the object.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the object.")
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the object already exists.")
 def create_command(
     session: CommandContext, lake: str, name: str, schema: str | None, keys: Sequence[str], partition_by: Sequence[str],
-    sort_by: Sequence[str], location: str | None, table_format: str | None, schemaless: bool, query: str | None,
+    sort_by: Sequence[str], location: str | None, table_format: str | None, schemaless: bool,
+    table_version: int | None, stream_id: str | None, query: str | None,
     description: str | None, properties: Sequence[str], if_not_exists: bool,
 ) -> None:  # fmt: skip
     """Create a namespace, a table or a view.
@@ -418,7 +421,9 @@ def create_command(
     """
     pairs = parse_key_values(properties, "--property")
     is_namespace = parse_object_name(name).table is None
-    of_tables = [schema, keys, partition_by, sort_by, location, table_format, schemaless, query]
+    of_tables = [
+        schema, keys, partition_by, sort_by, location, table_format, schemaless, table_version, stream_id, query
+    ]  # fmt: skip
     if is_namespace and any(of_tables):
         raise InvalidInputError(
             f"{name!r} is a namespace and takes no table options; use namespace.{name} to create a table or view"
@@ -436,6 +441,7 @@ def create_command(
             name, columns, keys=keys, partition_by=partition_by, sort_by=sort_by,
             table_type="managed" if location is None else "external", table_format=table_format, location=location,
             properties=pairs, description=description, schemaless=schemaless, if_not_exists=if_not_exists,
+            version=table_version or 1, stream_id=stream_id,
         )  # fmt: skip
     summary = summarize_object(opened.reading(), name)
     kind = _kind_of(summary)
@@ -453,7 +459,7 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
     """Drop a namespace, a table or a view; earlier versions keep it."""
     opened = session.open(lake)
     try:
-        kind = _kind_of(summarize_object(opened.reading(), name))
+        kind = _find_kind(opened, name)
     except NotFoundError:
         if not if_exists:
             raise
@@ -497,7 +503,9 @@ def alter_command(
 ) -> None:  # fmt: skip
     """Change properties, the description, columns or the retention, in one commit.
 
-    NAME is a namespace, a table or a view. Without it the lakehouse itself is changed.
+    NAME is a namespace, a table, a view, or a table version such as sales.orders.version_2. A
+    table version inherits the properties of its table, and its own replace them. Without NAME the
+    lakehouse itself is changed.
     """
     put = parse_key_values(properties, "--property")
     columns = (add_column, parse_key_values(rename_column, "--rename-column"), drop_column)
@@ -508,8 +516,8 @@ def alter_command(
     if name is not None and keep is not None:
         raise InvalidInputError("--keep is the retention of the whole lakehouse; remove NAME or --keep")
     opened = session.open(lake)
-    kind = "lakehouse" if name is None else _kind_of(summarize_object(opened.reading(), name))
-    if kind != "table" and any(columns):
+    kind = "lakehouse" if name is None else _find_kind(opened, name, Kind.TABLE_VERSION)
+    if kind not in ("table", "table version") and any(columns):
         raise InvalidInputError(f"{name} is a {kind}; only tables have columns to change")
     with opened.transaction(message=f"alter {kind}{'' if name is None else f' {name}'}") as transaction:
         if name is None:
@@ -520,8 +528,9 @@ def alter_command(
         elif kind == "view":
             transaction.alter_view(name, put, remove, description=description)
         else:
-            transaction.alter_table(name, put, remove, description=description)
-            _change_columns(transaction.table(name), *columns)
+            table = transaction.table(name)
+            table.alter(put, remove, description)
+            _change_columns(table, *columns)
     version = transaction.version
     session.answer(
         {"altered": name, "kind": kind, "version": version},
@@ -548,7 +557,7 @@ def rename_command(session: CommandContext, lake: str, name: str, new_name: str)
     if parse_object_name(name) == parse_object_name(new_name):
         raise InvalidInputError(f"the new name {new_name} is the same as the old one; give another name")
     opened = session.open(lake)
-    kind = _kind_of(summarize_object(opened.reading(), name))
+    kind = _find_kind(opened, name)
     if kind == "namespace":
         opened.rename_namespace(name, new_name)
     elif kind == "view":
@@ -622,9 +631,18 @@ def read_schema_text(schema: str) -> str:
         raise InvalidInputError(f"cannot read the schema from {schema[1:]} ({error}); check the file") from error
 
 
+def _find_kind(catalog: Lakehouse, name: str, *others: Kind) -> str:
+    """Return the kind of the object with a name; raise an error if it is no namespace, table, view or other kind."""
+    found = catalog.resolve(name)
+    if found.kind not in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, *others):
+        raise InvalidInputError(
+            f"{found.canonical} is a {found.kind.word}; expected a namespace, table or view. `drop-version` and "
+            "`drop-stream` drop parts of a table"
+        )
+    return found.kind.word
+
+
 def _kind_of(summary: _Summary) -> str:
-    if isinstance(summary, ObjectSummary):
-        raise InvalidInputError(f"{summary.canonical} is a {summary.kind}; expected a namespace, table or view")
     return type(summary).__name__.removesuffix("Summary").lower()
 
 

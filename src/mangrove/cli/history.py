@@ -14,14 +14,13 @@ from mangrove.cli.catalog import ColumnChange, VersionDiff, build_list_table, di
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.cli.listing import build_more_line, resolve_line_limit, truncate_list
-from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
 from mangrove.inspect.summary import load_table_schema
 from mangrove.lakehouse.diff import ChangeKind, ObjectChange, build_diff
 from mangrove.lakehouse.time_travel import load_snapshot_at
 from mangrove.maintenance.export_records import Export, list_exports
-from mangrove.maintenance.progress import format_bytes
+from mangrove.maintenance.progress import format_bytes, format_quantity
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.json_codec import Json
 from mangrove.model.locators import Kind, parse_table_name

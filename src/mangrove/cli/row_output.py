@@ -11,9 +11,10 @@ import click
 from mangrove.cli.completion import offer_files
 from mangrove.cli.context import CommandContext
 from mangrove.cli.row_table import TextRow, print_rows
-from mangrove.cli.terminal import draw, format_quantity, supports_unicode
+from mangrove.cli.terminal import draw, supports_unicode
 from mangrove.errors import InvalidInputError
 from mangrove.local.row_formats import encode_rows, is_number_type, slice_batches, to_text_rows, write_parquet
+from mangrove.maintenance.progress import format_quantity
 
 __all__ = [
     "FILE_FORMATS",

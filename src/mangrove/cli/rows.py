@@ -15,7 +15,6 @@ from mangrove.cli.context import CommandContext, parse_key_values, split_locatio
 from mangrove.cli.environment import check_installed
 from mangrove.cli.row_output import RowOutput, output_options
 from mangrove.cli.row_table import render_rows
-from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.sql_expression import Expr
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -29,7 +28,7 @@ from mangrove.local.import_files import (
     read_row_file,
 )
 from mangrove.local.row_formats import to_json_value
-from mangrove.maintenance.progress import Progress
+from mangrove.maintenance.progress import Progress, format_quantity
 from mangrove.model.locators import parse_table_name
 from mangrove.model.manifests import DataFile
 from mangrove.storage.port import ObjectInfo, Store
@@ -246,16 +245,14 @@ def _format_row_counts(counts: RowCounts) -> str:
 @click.option(
     "--create", is_flag=True, help="Create the table with the columns of the first file if it does not exist."
 )
+@click.option("--author", help="Author of the new deltas.")
+@click.option("--delta-property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the new deltas.")
+@click.option("--position", type=click.IntRange(1), help="Stream position of the new delta.  [default: the next one]")
 @_table_version_option
 def ingest_command(
-    session: CommandContext,
-    lake: str,
-    table: str,
-    files: Sequence[str],
-    mode: str,
-    create: bool,
-    table_version: int | None,
-) -> None:
+    session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str, create: bool, author: str | None,
+    properties: Sequence[str], position: int | None, table_version: int | None,
+) -> None:  # fmt: skip
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
     A table without a schema takes files of any type as they are; `mangrove files` lists them.
@@ -263,10 +260,17 @@ def ingest_command(
     A folder stands for all such files in it. Hive-style folder names, such as
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
     """
+    pairs = parse_key_values(properties, "--delta-property")
+    given = {"author": author, "properties": pairs, "position": position}
+    described = {name: value for name, value in given.items() if value}
+    if described and mode not in ("append", "upsert"):
+        raise InvalidInputError(f"--mode {mode} takes no author, property or position of a delta; leave them out")
     opened = session.open(lake, LocalEngines)
     is_new = create and not _has_table(opened, table)
     schema = None if is_new else opened.table(table, version=table_version).schema
     if schema is None and not is_new:
+        if described:
+            raise InvalidInputError(f"{table} has no schema, so its deltas take no author, property or position")
         _add_files(session, opened, str(opened.table(table, version=table_version)), files, mode)
         return
     inputs = [one for location in files for one in _list_row_files(session, location)]
@@ -281,9 +285,8 @@ def ingest_command(
             )
             if schema is None:
                 transaction.create_namespace(parse_table_name(table).parent, if_not_exists=True)
-                schema = transaction.create_table(table, as_=rows).schema
-            else:
-                getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows)
+                schema = transaction.create_table(table, as_=rows.slice(0, 0)).schema
+            getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows, **described)
             row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
             watch(Progress("writing rows", number, len(inputs), byte_count))
     version = transaction.version

@@ -12,9 +12,9 @@ import click
 from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.row_output import FILE_FORMATS, detect_row_format, open_output_file, write_batches, write_file
 from mangrove.cli.row_table import render_rows
-from mangrove.cli.terminal import format_quantity
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.local.import_files import read_row_file
+from mangrove.maintenance.progress import format_quantity
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.transaction import Transaction

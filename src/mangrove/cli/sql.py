@@ -14,10 +14,11 @@ from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.cli.row_output import TABLE_ROWS_MAX, RowOutput, output_options
 from mangrove.cli.row_table import render_rows
-from mangrove.cli.terminal import draw, format_quantity, supports_unicode
+from mangrove.cli.terminal import draw, supports_unicode
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.sql_port import SQL_ENGINES
 from mangrove.local.row_formats import to_json_value
+from mangrove.maintenance.progress import format_quantity
 
 if TYPE_CHECKING:
     from mangrove.sql.results import Result

@@ -1,4 +1,4 @@
-"""Commands that list, create, release and drop table versions and streams."""
+"""Commands that list, create, release and drop table versions, streams, partitions and deltas."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,17 +13,21 @@ from mangrove.cli.context import CommandContext, parse_key_values
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import format_schema
 from mangrove.lakehouse.table_versions import TableVersionInfo, parse_state
-from mangrove.model.json_codec import Json
+from mangrove.maintenance.progress import format_bytes
+from mangrove.model.json_codec import Json, format_partition_values, parse_partition_values, value_to_json
 from mangrove.model.objects import STREAM_FORMAT, TableVersionState
-from mangrove.transaction.deltas import TableTarget
+from mangrove.transaction.deltas import VERSION_PREFIX, TableTarget
 from mangrove.wiring import open_as_of
 
 __all__ = [
     "commit_stream_command",
+    "create_partition_command",
     "create_stream_command",
     "create_version_command",
+    "deltas_command",
     "drop_stream_command",
     "drop_version_command",
+    "partitions_command",
     "set_state_command",
     "streams_command",
     "versions_command",
@@ -60,6 +64,7 @@ def versions_command(session: CommandContext, lake: str, table: str, at: str | N
 )
 @click.argument("table", shell_complete=offer_tables)
 @click.option("--schema", help="Columns as SQL text, or @FILE to read them from a file.  [default: the current ones]")
+@click.option("--schemaless", is_flag=True, help="Create a version of files as they are, without columns.")
 @click.option(
     "--key", "keys", multiple=True, metavar="COLUMN", help="Key column, '' for none.  [default: the current ones]"
 )
@@ -70,11 +75,12 @@ def versions_command(session: CommandContext, lake: str, table: str, at: str | N
 @click.option("--description", help="Description of the version.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the version.")
 @click.option("--number", type=click.IntRange(1), help="Number of the version.  [default: the next one]")
+@click.option("--stream-id", help="Id of the first stream.  [default: a random one]")
 @click.option("--state", type=click.Choice(_STATES), default="unreleased", show_default=True, help="Lifecycle state.")
 def create_version_command(
-    session: CommandContext, lake: str, table: str, schema: str | None, keys: Sequence[str],
+    session: CommandContext, lake: str, table: str, schema: str | None, schemaless: bool, keys: Sequence[str],
     partition_by: Sequence[str], sort_by: Sequence[str], description: str | None, properties: Sequence[str],
-    number: int | None, state: str,
+    number: int | None, stream_id: str | None, state: str,
 ) -> None:  # fmt: skip
     """Create the next version of a table, without rows; load it, then set its state to active."""
     opened = session.open(lake)
@@ -87,6 +93,8 @@ def create_version_command(
         properties=parse_key_values(properties, "--property") if properties else None,
         version=number,
         state=state,
+        stream_id=stream_id,
+        schemaless=schemaless,
     )
     version = opened.version
     session.answer(
@@ -130,6 +138,12 @@ def _parse_states(target: TableTarget, states: Sequence[str]) -> dict[int, Table
         if len(states) > 1:
             raise InvalidInputError(f"{target} can have one state, not {len(states)}: {' '.join(states)}")
         return {target.version: parse_state(states[0])}
+    unnumbered = next((text for text in states if "=" not in text), None)
+    if unnumbered is not None:
+        raise InvalidInputError(
+            f"{unnumbered!r} has no table version; use VERSION=STATE, as in 2={unnumbered}, or name the version, as in "
+            f"{target.locator}.{VERSION_PREFIX}2 {unnumbered}"
+        )
     pairs = parse_key_values(states, "STATE").items()
     requested = {_parse_number(number): parse_state(state) for number, state in pairs}
     if target.version is not None and requested.keys() != {target.version}:
@@ -137,17 +151,24 @@ def _parse_states(target: TableTarget, states: Sequence[str]) -> dict[int, Table
     return requested
 
 
-@lake_command("drop-version", "mangrove drop-version ./lake sales.orders 1")
+@lake_command(
+    "drop-version",
+    "mangrove drop-version ./lake sales.orders 1\nmangrove drop-version ./lake sales.orders.version_1",
+)
 @click.argument("table", shell_complete=offer_tables)
-@click.argument("number", type=click.IntRange(1), metavar="VERSION")
-def drop_version_command(session: CommandContext, lake: str, table: str, number: int) -> None:
-    """Drop a version of a table with its rows; earlier versions of the lakehouse keep it."""
+@click.argument("number", type=click.IntRange(1), metavar="[VERSION]", required=False)
+def drop_version_command(session: CommandContext, lake: str, table: str, number: int | None) -> None:
+    """Drop a version of a table with its rows; earlier versions of the lakehouse keep it.
+
+    VERSION is left out if TABLE names it.
+    """
     opened = session.open(lake)
-    opened.table(table).drop_version(number)
-    version = opened.version
+    dropped = opened.table(table, version=number)
+    dropped.drop_version()
+    version, name = opened.version, str(dropped.locator)
     session.answer(
-        {"dropped": number, "table": table, "version": version},
-        lambda: f"dropped table version {number} of {table} in version {version}",
+        {"dropped": dropped.target.version, "table": name, "version": version},
+        lambda: f"dropped table version {dropped.target.version} of {name} in version {version}",
     )
 
 
@@ -192,32 +213,140 @@ def create_stream_command(
     )
 
 
-@lake_command("commit-stream", "mangrove commit-stream ./lake sales.orders reload")
+@lake_command(
+    "commit-stream",
+    "mangrove commit-stream ./lake sales.orders reload\nmangrove commit-stream ./lake 'sales|orders|1|reload|deltacat'",
+)
 @click.argument("table", shell_complete=offer_tables)
-@click.argument("stream")
-def commit_stream_command(session: CommandContext, lake: str, table: str, stream: str) -> None:
-    """Read a table version from another of its streams; the previous one becomes deprecated."""
+@click.argument("stream", required=False)
+def commit_stream_command(session: CommandContext, lake: str, table: str, stream: str | None) -> None:
+    """Read a table version from another of its streams; the previous one becomes deprecated.
+
+    STREAM is left out if TABLE is the canonical string of the stream.
+    """
     opened = session.open(lake)
-    opened.table(table).stream(stream).commit_stream()
-    version = opened.version
+    committed = opened.table(table, stream_id=stream)
+    committed.commit_stream()
+    version, name, chosen = opened.version, _name_owner(committed.target), committed.target.stream_id
     session.answer(
-        {"table": table, "stream": stream, "version": version},
-        lambda: f"{table} is read from stream {stream}, as of version {version}",
+        {"table": name, "stream": chosen, "version": version},
+        lambda: f"{name} is read from stream {chosen}, as of version {version}",
     )
 
 
-@lake_command("drop-stream", "mangrove drop-stream ./lake sales.orders reload")
+@lake_command(
+    "drop-stream",
+    "mangrove drop-stream ./lake sales.orders reload\nmangrove drop-stream ./lake 'sales|orders|1|reload|deltacat'",
+)
 @click.argument("table", shell_complete=offer_tables)
-@click.argument("stream")
-def drop_stream_command(session: CommandContext, lake: str, table: str, stream: str) -> None:
-    """Drop a staged or deprecated stream with its rows; earlier versions of the lakehouse keep it."""
+@click.argument("stream", required=False)
+def drop_stream_command(session: CommandContext, lake: str, table: str, stream: str | None) -> None:
+    """Drop a staged or deprecated stream with its rows; earlier versions of the lakehouse keep it.
+
+    STREAM is left out if TABLE is the canonical string of the stream.
+    """
     opened = session.open(lake)
-    opened.table(table).stream(stream).drop_stream()
-    version = opened.version
+    dropped = opened.table(table, stream_id=stream)
+    dropped.drop_stream()
+    version, name, chosen = opened.version, _name_owner(dropped.target), dropped.target.stream_id
     session.answer(
-        {"dropped": stream, "table": table, "version": version},
-        lambda: f"dropped stream {stream} of {table} in version {version}",
+        {"dropped": chosen, "table": name, "version": version},
+        lambda: f"dropped stream {chosen} of {name} in version {version}",
     )
+
+
+@lake_command("partitions", "mangrove partitions ./lake sales.orders")
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+def partitions_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+    """List the partitions of a table, table version or stream, with their ids, values and sizes."""
+    found = open_as_of(session.open(lake), at).table(table).partition_stats()
+    lines = build_list_table("partition", "values", "deltas", "files", "rows", "size")
+    for one in found:
+        lines.add_row(
+            one.locator.partition_id,
+            format_partition_values(one.values),
+            f"{one.delta_count:,}",
+            f"{one.file_count:,}",
+            f"{one.row_count:,}",
+            format_bytes(one.size_bytes),
+        )
+    session.answer(
+        [
+            {
+                "partition": one.locator.partition_id,
+                "values": [value_to_json(value) for value in one.values],
+                "deltas": one.delta_count,
+                "files": one.file_count,
+                "rows": one.row_count,
+                "bytes": one.size_bytes,
+            }
+            for one in found
+        ],
+        lambda: lines,
+    )
+
+
+@lake_command(
+    "create-partition",
+    "mangrove create-partition ./lake sales.visits north '[\"north\"]'\n"
+    'mangrove create-partition ./lake sales.orders sunday \\\n    \'[{"date": "2026-11-15"}]\'',
+)
+@click.argument("table", shell_complete=offer_tables)
+@click.argument("partition")
+@click.argument("values")
+def create_partition_command(session: CommandContext, lake: str, table: str, partition: str, values: str) -> None:
+    """Create a partition with an id of its own, to which all rows with its partition values are written.
+
+    VALUES are a JSON array, as in canonical strings; `mangrove partitions` lists them.
+    """
+    opened = session.open(lake)
+    made = opened.table(table)
+    made.create_partition(parse_partition_values(values), partition)
+    version, name = opened.version, str(made)
+    session.answer(
+        {"table": name, "partition": partition, "version": version},
+        lambda: f"created partition {partition} of {name} in version {version}",
+    )
+
+
+@lake_command("deltas", "mangrove deltas ./lake sales.orders")
+@click.argument("table", shell_complete=offer_tables)
+@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+def deltas_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
+    """List the deltas of a table, table version, stream or partition in the order in which they apply."""
+    found = list(open_as_of(session.open(lake), at).table(table).deltas())
+    lines = build_list_table("partition", "position", "type", "rows", "author", "properties")
+    for locator, delta in found:
+        lines.add_row(
+            locator.partition_id,
+            str(locator.position),
+            delta.type.value,
+            f"{delta.manifest.row_count:,}",
+            "" if delta.author is None else delta.author.name,
+            ", ".join(f"{name}={text}" for name, text in delta.properties.items()),
+        )
+    session.answer(
+        [
+            {
+                "partition": locator.partition_id,
+                "position": locator.position,
+                "type": delta.type.value,
+                "files": len(delta.manifest.entries),
+                "rows": delta.manifest.row_count,
+                "bytes": delta.manifest.size_bytes,
+                "author": None if delta.author is None else delta.author.name,
+                "properties": dict(delta.properties),
+            }
+            for locator, delta in found
+        ],
+        lambda: lines,
+    )
+
+
+def _name_owner(stream: TableTarget) -> str:
+    """Return the name of the table or table version that has a stream."""
+    return str(TableTarget(stream.locator, stream.version))
 
 
 def _to_json(one: TableVersionInfo) -> Json:

@@ -1,4 +1,4 @@
-"""Terminal output: console, progress bars and number formatting."""
+"""Terminal output: console, colours and spinners."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 
-__all__ = ["create_console", "draw", "format_quantity", "show_spinner", "supports_unicode"]
+__all__ = ["create_console", "draw", "show_spinner", "supports_unicode"]
 
 _UNBOUNDED_COLUMNS = 10_000
 """Width of output to a pipe, so that lines are not wrapped or truncated."""
@@ -48,12 +48,3 @@ def show_spinner(what: str) -> Iterator[None]:
         return
     with create_console(sys.stderr).status(what):
         yield
-
-
-def format_quantity(count: int, thing: str) -> str:
-    """Return a count with its noun in singular or plural.
-
-    >>> format_quantity(1, "row"), format_quantity(4110, "row")
-    ('1 row', '4,110 rows')
-    """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

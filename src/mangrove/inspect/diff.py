@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from mangrove.inspect.formatting import format_count, format_quantity, format_size, format_value, shorten_text
+from mangrove.inspect.formatting import format_count, format_size, format_value, shorten_text
 from mangrove.inspect.page import VersionComparer
+from mangrove.maintenance.progress import format_quantity
 from mangrove.metastore import Difference, MetastoreSnapshot
 from mangrove.model.json_codec import Json, to_json
 from mangrove.model.locators import (

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from mangrove.maintenance.progress import format_quantity
 from mangrove.model.values import Value
 
 __all__ = [
     "compute_share",
     "format_compact",
     "format_count",
-    "format_quantity",
     "format_size",
     "format_time_millis",
     "format_timestamp",
@@ -43,15 +43,6 @@ def format_compact(count: int) -> str:
         if count >= max(10_000, size):
             return f"{count / size:g} {unit}"
     return format_count(count)
-
-
-def format_quantity(count: int, one: str) -> str:
-    """Return a number with its noun in singular or plural.
-
-    >>> format_quantity(1, "table"), format_quantity(2, "table")
-    ('1 table', '2 tables')
-    """
-    return f"{format_count(count)} {one}{'' if count == 1 else 's'}"
 
 
 def format_size(size_bytes: int) -> str:

@@ -60,8 +60,6 @@ class PartitionInfo:
     canonical: str
     target: TableTarget
     """The partition or delta; None for the default table version and stream."""
-    has_schema: bool
-    """Whether its rows can be listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +106,13 @@ class DeltaInfo:
     canonical: str
     target: TableTarget
     """The partition or delta; None for the default table version and stream."""
-    has_schema: bool
-    """Whether its rows can be listed."""
 
 
 def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> PartitionInfo:
     """Return a partition, with its deltas after the position that the query's `after` names."""
     opened, locator, partition = _find_partition(pinned, requested)
     after = requested.number("after")
-    following = None if not after else _delta_locator(locator, after)
+    following = None if not after else locator.at(after)
     taken = [
         _delta_line(delta_locator, delta)
         for delta_locator, delta in islice(scan_deltas(pinned.snapshot, locator, after=following), _DELTAS_MAX + 1)
@@ -134,7 +130,6 @@ def load_partition_info(pinned: PinnedLakehouse, requested: PageRequest) -> Part
         page[-1].position if len(taken) > _DELTAS_MAX else None,
         str(_name(opened, partition)),
         replace(opened.target, partition_id=locator.partition_id),
-        opened.version.schema is not None,
     )
 
 
@@ -144,7 +139,7 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
     position = requested.step_number("position")
     if position < 1:
         raise InvalidInputError("stream positions start at 1")
-    locator = _delta_locator(partition_locator, position)
+    locator = partition_locator.at(position)
     delta = pinned.snapshot.get(locator)
     if not isinstance(delta, Delta):
         raise NotFoundError(f"delta {position} does not exist in this partition of {opened.locator}")
@@ -160,7 +155,6 @@ def load_delta_info(pinned: PinnedLakehouse, requested: PageRequest) -> DeltaInf
         max(0, len(entries) - _FILES_MAX),
         str(replace(_name(opened, partition), position=position)),
         replace(opened.target, partition_id=partition_locator.partition_id, position=position),
-        opened.version.schema is not None,
     )
 
 
@@ -177,17 +171,6 @@ def _name(opened: OpenTable, partition: Partition) -> CanonicalName:
     table, stream = opened.locator, opened.stream
     version = opened.version_locator.version
     return CanonicalName(table.namespace, table.name, version, stream.id, stream.format, partition.id, partition.values)
-
-
-def _delta_locator(partition: PartitionLocator, position: int) -> DeltaLocator:
-    return DeltaLocator(
-        partition.namespace_id,
-        partition.table_id,
-        partition.version,
-        partition.stream_id,
-        partition.partition_id,
-        position,
-    )
 
 
 def _delta_line(locator: DeltaLocator, delta: Delta) -> DeltaLine:

@@ -1,17 +1,22 @@
 """Pages of rows of a table, read with bounded work."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import FormatError, InvalidInputError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.inspect.formatting import shorten_text
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.table import find_requested_table
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.scan import stream_scan, take_first_rows
+from mangrove.local.stored_files import read_stored_files
+from mangrove.maintenance.progress import format_quantity
+from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import Column, is_nested
 from mangrove.storage.port import Store
@@ -30,6 +35,7 @@ __all__ = [
     "limit_scans",
     "load_rows_info",
     "read_row_page",
+    "read_stored_rows",
 ]
 
 ROWS_READ_MAX: Final = 1_000_000
@@ -39,6 +45,8 @@ _PAGE_ROWS: Final = 50
 _SORTED_OFFSET_MAX: Final = 10_000
 _TEXT_CHARACTERS_MAX: Final = 2_000
 _BYTES_MAX: Final = 500
+_STORED_BYTES_MAX: Final = 50_000_000
+"""How many bytes of files of a table without a schema are read for one page."""
 _ENTRIES_MAX: Final = 100
 
 
@@ -85,6 +93,8 @@ class RowsInfo:
     columns_left_out: int
     page: RowPage
     rows_read_max: int = ROWS_READ_MAX
+    note: str | None = None
+    """Why rows of a table without a schema are missing, if they are."""
 
 
 def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
@@ -93,10 +103,13 @@ def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
     The query's `sort` names a column; with the `order` "desc" its largest values are first.
     """
     table = find_requested_table(pinned, requested)
+    if table.opened().version.schema is None:
+        return _load_stored_rows(pinned, requested, table)
     state = table.state()
     where, offset = requested.text("where"), requested.number("offset") or 0
     columns = state.schema.columns[:COLUMNS_MAX]
-    order = _find_order(requested, columns, offset)
+    listed = _list_columns(columns)
+    order = _find_order(requested, listed, offset)
     predicate = bind_predicate(where, state.schema)
     return RowsInfo(
         pinned.seen,
@@ -106,17 +119,50 @@ def load_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> RowsInfo:
         where,
         order,
         offset,
-        tuple(RowColumn(column.name, format_type(column.type), not is_nested(column.type)) for column in columns),
+        listed,
         len(state.schema.columns) - len(columns),
         read_row_page(pinned.lake.effects.store, state, columns, predicate, offset, order),
     )
 
 
-def _find_order(requested: PageRequest, columns: tuple[Column, ...], offset: int) -> RowOrder | None:
+def _load_stored_rows(pinned: PinnedLakehouse, requested: PageRequest, table: TableSnapshot) -> RowsInfo:
+    """Return a page of the rows of a table without a schema."""
+    if requested.text("where") is not None:
+        raise InvalidInputError(f"{table} has no schema for a condition: leave it out, or query the table with SQL")
+    rows, columns, note = read_stored_rows(pinned, table)
+    listed = _list_columns(columns[:COLUMNS_MAX])
+    offset = requested.number("offset") or 0
+    order = _find_order(requested, listed, offset)
+    shown = [rows.select([one.name for one in listed])] if listed else []
+    return RowsInfo(
+        pinned.seen, table.locator.namespace, table.name, table.target, None, order, offset, listed,
+        len(columns) - len(listed), _take_page(iter(shown), 0, offset, order, 0), note=note,
+    )  # fmt: skip
+
+
+def read_stored_rows(pinned: PinnedLakehouse, table: TableSnapshot) -> tuple[Any, tuple[Column, ...], str | None]:
+    """Return the rows of the first files of a table without a schema, their columns, and why others are missing."""
+    files, store = table.files(), pinned.lake.effects.store
+    sizes = accumulate(file.size_bytes for file in files)
+    chosen = [file for file, size in zip(files, sizes, strict=True) if size <= _STORED_BYTES_MAX]
+    unread = len(files) - len(chosen)
+    note = f"Rows of {format_quantity(unread, 'more file')} not read; query the table with SQL." if unread else None
+    try:
+        rows = read_stored_files(store, chosen, str(table))
+        return rows, schema_from_arrow(rows.schema).columns if rows.num_columns else (), note
+    except (FormatError, InvalidInputError) as error:
+        return read_stored_files(store, (), str(table)), (), str(error)
+
+
+def _list_columns(columns: Iterable[Column]) -> tuple[RowColumn, ...]:
+    return tuple(RowColumn(one.name, format_type(one.type), not is_nested(one.type)) for one in columns)
+
+
+def _find_order(requested: PageRequest, columns: tuple[RowColumn, ...], offset: int) -> RowOrder | None:
     name, order = requested.text("sort"), requested.text("order")
     if name is None:
         return None
-    if not any(column.name == name and not is_nested(column.type) for column in columns):
+    if not any(column.name == name and column.is_sortable for column in columns):
         raise InvalidInputError(f"rows cannot be sorted by {name!r}; expected a column with plain values")
     if order not in (None, "asc", "desc"):
         raise InvalidInputError(f"unknown order {order!r}; expected asc or desc")
@@ -150,8 +196,13 @@ def read_row_page(
     ):
         skipped += scans.pop(0).file.row_count
     chosen, rows_unread = limit_scans(scans)
-    rows: list[tuple[Any, ...]] = []
     batches = stream_scan(store, state, replace(plan, scans=chosen), columns, predicate)
+    return _take_page(batches, skipped, offset, order, rows_unread)
+
+
+def _take_page(batches: Iterator[Any], skipped: int, offset: int, order: RowOrder | None, rows_unread: int) -> RowPage:
+    """Return the page at an offset of rows, of which the first were skipped already."""
+    rows: list[tuple[Any, ...]] = []
     if order is not None:
         first = take_first_rows(batches, order.column, offset + _PAGE_ROWS + 1, is_descending=order.is_descending)
         batches = iter([] if first is None else [first])

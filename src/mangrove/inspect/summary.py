@@ -283,6 +283,7 @@ def _summarize_table(reading: CatalogReader, target: TableTarget, entry: TableEn
         except InvalidInputError as error:
             unavailable = str(error)
     described = entry if opened is None else opened.version
+    own = None if target.version is None else opened
     schema = described.schema
     keys = () if schema is None else tuple(schema.column_with_id(one).name for one in described.keys)
     partition_by: tuple[str, ...] = ()
@@ -304,13 +305,13 @@ def _summarize_table(reading: CatalogReader, target: TableTarget, entry: TableEn
         id=entry.id,
         kind=entry.table_type.value,
         format=entry.table_format,
-        description=entry.description,
+        description=(None if own is None else own.version.description) or entry.description,
         location=entry.location,
         keys=keys,
         partition_by=partition_by,
         sort_by=sort_by,
         columns=summarize_columns(schema, keys),
-        properties=dict(entry.properties),
+        properties=dict(entry.properties if own is None else own.properties),
         format_properties=dict(entry.format_properties),
         data=data,
         versions=versions,

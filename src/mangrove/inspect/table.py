@@ -14,12 +14,13 @@ from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_versions import StreamInfo
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.canonical import CanonicalName
-from mangrove.model.locators import Kind, PartitionLocator, TableIdentity, parse_table_name
+from mangrove.model.locators import Kind, PartitionLocator, TableIdentity
 from mangrove.model.manifests import ColumnStatistics, DataFile, FileKind
 from mangrove.model.objects import Delta, Partition, TableType, TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.values import Value
+from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.deltas import OpenTable, TableTarget, is_default_version, scan_deltas
 
 __all__ = [
@@ -174,9 +175,9 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         id=value.id,
         table_type=value.table_type.value,
         table_format=value.table_format,
-        description=value.description,
+        description=value.description if opened is None else table.description,
         location=value.location,
-        properties=tuple(value.properties.items()),
+        properties=tuple((value if opened is None else table).properties.items()),
         format_properties=tuple(value.format_properties.items()),
         columns=() if schema is None else tuple(_columns(schema, key_ids, files)),
         keys=() if schema is None else tuple(".".join(schema.path_of(one)) for one in key_ids),
@@ -196,9 +197,10 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
 
 
 def find_requested_table(pinned: PinnedLakehouse, requested: PageRequest) -> TableSnapshot:
-    """Return the table that the URL names, or the table version, stream, partition or delta that its query names."""
-    target = TableTarget(
-        parse_table_name(requested.step("name")),
+    """Return the table, or the table version, stream, partition or delta, that the URL and its query name."""
+    target = resolve_target(
+        pinned.snapshot,
+        requested.step("name"),
         requested.number("table_version"),
         requested.text("stream"),
         requested.text("partition"),

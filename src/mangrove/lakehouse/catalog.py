@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
@@ -33,14 +35,14 @@ from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
 from mangrove.metastore import LoadObject
-from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.canonical import is_named_by_ids
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, Object, TableEntry, TableType, TableVersionState, ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.transaction.aliases import (
     Named,
     find_alias,
-    is_listed,
     list_aliases,
     locate_namespace,
     locate_parent,
@@ -65,12 +67,13 @@ from mangrove.transaction.catalog import (
     find_table,
     find_view,
     load_namespace,
+    load_table,
     rename_namespace,
     rename_table,
     rename_view,
     replace_table,
 )
-from mangrove.transaction.deltas import TableTarget
+from mangrove.transaction.deltas import TableTarget, find_target_table, locate_target
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
@@ -98,6 +101,8 @@ _ALIASED: Final[Mapping[str, Callable[[Any], object]]] = {
     "alias": lambda one: one.name,
     "target": lambda one: one.target,
 }
+TableName: TypeAlias = str | TableLocator | TableIdentity | TableTarget
+"""What names a table: its name or canonical string, a locator or the string of one, or what a handle opened."""
 T = TypeVar("T")
 NamespaceT_co = TypeVar("NamespaceT_co", bound=NamespaceSnapshot, covariant=True)
 TableT_co = TypeVar("TableT_co", bound=TableSnapshot, covariant=True)
@@ -177,16 +182,20 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             assert isinstance(locator, TableLocator)
             yield self._table_handle(locator, load)
 
-    def table(self, name: str | Locator, *, version: int | None = None) -> TableT_co:
+    def table(
+        self, name: str | Locator | TableIdentity, *, version: int | None = None, stream_id: str | None = None
+    ) -> TableT_co:
         """Return a table, or a table version, stream, partition or delta of one, to read its rows and files.
 
-        `shop.orders.version_2` and `shop|orders|2` name a table version. Streams, partitions and
-        deltas are named by their canonical strings or locators; partitions and deltas are read-only.
+        `shop.orders.version_2` and `shop|orders|2` name a table version, as `version` does. Streams,
+        partitions and deltas are named by their canonical strings or locators, a stream also by
+        its id; partitions and deltas are read-only. A table that is named by ids, with a locator
+        or its string, stays the same through renames.
 
         >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
         """
         reading = self.reading()
-        target = resolve_target(reading, name, version)
+        target = resolve_target(reading, name, version, stream_id)
         return self._table_handle(*find_table(reading, target.locator)).bind(target)
 
     def views(
@@ -214,12 +223,14 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         """Return a view by name."""
         return self._view_handle(*find_view(self.reading(), parse_view_argument(name)))
 
-    def resolve(self, name: str | Locator) -> ResolvedObject:
+    def resolve(self, name: str | Locator | TableIdentity) -> ResolvedObject:
         """Return the object with a canonical string, a dotted name or a locator, of any of the six kinds.
+
+        The string of a locator begins with a bar.
 
         >>> lake.resolve("shop|orders|1").value.schema  # doctest: +SKIP
         """
-        if isinstance(name, Locator):
+        if isinstance(name, Locator | TableIdentity):
             return resolve_locator(self.reading(), name)
         return resolve_text(self.reading(), name)
 
@@ -267,8 +278,10 @@ class WritableCatalog(ABC):
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.
 
-        def table(self, name: str | Locator, *, version: int | None = None) -> Table:
-            """Return a table, or one of its table versions."""
+        def table(
+            self, name: str | Locator | TableIdentity, *, version: int | None = None, stream_id: str | None = None
+        ) -> Table:
+            """Return a table, or one of its table versions or streams."""
 
         def tables(
             self,
@@ -432,42 +445,54 @@ class WritableCatalog(ABC):
 
     def alter_table(
         self,
-        name: str | TableLocator,
+        name: TableName,
         put: Mapping[str, str] = NO_PROPERTIES,
         remove: Iterable[str] | None = (),
         *,
         description: str | None = None,
     ) -> Table:
         """Set or remove properties of a table, or change its description."""
-        locator, gone = parse_table_argument(name), validate_texts(remove, "the properties to remove")
+        target, gone = self._parse_table_name(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
-            validate_property_changes(workspace, locator, put)
+            locator, _ = find_target_table(workspace, target)
+            validate_property_changes(workspace, TableTarget(locator), put)
             alter_table(workspace, locator, put=put, removed=gone, description=description)
-            return Table(self, *find_table(workspace, locator))
+            return Table(self, locator, load_table(workspace, locator), replace(target, locator=locator))
 
-        return self.change(statement, f"alter table {locator}")
+        return self.change(statement, f"alter table {target}")
 
-    def rename_table(self, name: str | TableLocator, to: str | TableLocator) -> Table:
+    def rename_table(self, name: TableName, to: str | TableLocator) -> Table:
         """Rename a table, within its namespace or into another; no data file is moved or rewritten."""
-        old, new = parse_table_argument(name), parse_table_argument(to)
+        target, new = self._parse_table_name(name), parse_table_argument(to)
 
         def statement(transaction: StagedTransaction) -> Table:
-            rename_table(transaction.workspace, old, new)
-            return Table(self, *find_table(transaction.workspace, new))
+            rename_table(transaction.workspace, locate_target(transaction.workspace, target), new)
+            locator, table = find_table(transaction.workspace, new)
+            return Table(self, locator, table, replace(target, locator=locator))
 
-        return self.change(statement, f"rename table {old} to {new}")
+        return self.change(statement, f"rename table {target} to {new}")
 
-    def drop_table(self, name: str | TableLocator, *, if_exists: bool = False) -> None:
+    def drop_table(self, name: TableName, *, if_exists: bool = False) -> None:
         """Drop a table; the data of an external or federated table is not deleted."""
-        locator = parse_table_argument(name)
+        with suppress(NotFoundError) if if_exists else nullcontext():
+            target = self._parse_table_name(name)
+            self.change(
+                lambda transaction: drop_table(transaction.workspace, locate_target(transaction.workspace, target)),
+                f"drop table {target}",
+            )
 
-        def statement(transaction: StagedTransaction) -> None:
-            if not if_exists or locate_table(transaction.workspace, locator)[1] is not None:
-                drop_table(transaction.workspace, locator)
-
-        self.change(statement, f"drop table {locator}")
+    def _parse_table_name(self, name: TableName) -> TableTarget:
+        """Return the table that an argument names; one that is named by ids is looked up."""
+        if isinstance(name, TableTarget):
+            return name
+        if isinstance(name, TableLocator) or (isinstance(name, str) and not is_named_by_ids(name)):
+            return TableTarget(parse_table_argument(name))
+        target = resolve_target(self.reading(), name)
+        if target.kind is not Kind.TABLE:
+            raise InvalidInputError(f"{name!r} names a {target.kind.word}; expected a table")
+        return target
 
     def create_view(
         self,
@@ -534,22 +559,28 @@ class WritableCatalog(ABC):
 
         self.change(statement, f"drop view {locator}")
 
-    def create_alias(self, name: str | Named, target: str | Named, *, if_not_exists: bool = False) -> Alias:
+    def create_alias(
+        self, name: str | Named, target: str | Named | TableIdentity, *, if_not_exists: bool = False
+    ) -> Alias:
         """Create an alias of a namespace or table; it follows its target through renames.
 
         Reads and changes accept the alias. To rename or drop the target, use its own name.
         An alias must not have the name of a namespace, or of a table or view beside it.
+        `if_not_exists` accepts an existing alias of the same target.
 
         >>> lake.create_alias("shop.purchases", "shop.orders")  # doctest: +SKIP
         """
-        alias, of = parse_named_argument(name), parse_named_argument(target)
+        alias = parse_named_argument(name)
+        of: TableTarget | Named
+        if isinstance(target, TableIdentity) or (isinstance(target, str) and is_named_by_ids(target)):
+            of = self._parse_table_name(target)
+        else:
+            of = parse_named_argument(target)
 
         def statement(transaction: StagedTransaction) -> Alias:
             workspace = transaction.workspace
-            there = find_alias(workspace, alias) if if_not_exists else None
-            if there is None or not is_listed(workspace, there):
-                there = create_alias(workspace, alias, of, self.new_id())
-            return build_alias(there)
+            named = locate_target(workspace, of) if isinstance(of, TableTarget) else of
+            return build_alias(create_alias(workspace, alias, named, self.new_id(), if_not_exists=if_not_exists))
 
         return self.change(statement, f"create alias {alias} of {of}")
 

@@ -129,8 +129,10 @@ class Namespace(NamespaceSnapshot):
         return self.catalog.alter_namespace(self.locator, put, remove, description=description)
 
     def rename(self, name: str) -> Namespace:
-        """Rename the namespace."""
-        return self.catalog.rename_namespace(self.locator, NamespaceLocator(name))
+        """Rename the namespace; this object then has the new name."""
+        renamed = self.catalog.rename_namespace(self.locator, NamespaceLocator(name))
+        self.locator, self.value = renamed.locator, renamed.value
+        return renamed
 
     def drop(self, *, cascade: bool = False) -> None:
         """Drop the namespace if it is empty; with `cascade`, drop it and everything in it."""

@@ -112,8 +112,8 @@ def plan_new_table(
     columns = _validate_managed(locator, location, columns)
     validate_count(version, "the number of a table version", 1)
     table_version, stream = plan_table_version(
-        locator, version, stream_id or new_id(), columns, keys=keys, partition_by=partition_by, sort_by=sort_by,
-        table_properties=properties, checks=checks, defaults=defaults,
+        locator, version, new_id() if stream_id is None else stream_id, columns, keys=keys, partition_by=partition_by,
+        sort_by=sort_by, table_properties=properties, checks=checks, defaults=defaults,
     )  # fmt: skip
     table = TableEntry(
         new_id(), namespace_id, locator.name, kind, table_format or "MANGROVE", description, properties,
@@ -126,7 +126,7 @@ def plan_table_version(
     locator: TableLocator,
     number: int,
     stream_id: str,
-    schema: Schema,
+    schema: Schema | None,
     *,
     keys: Sequence[str] = (),
     partition_by: Sequence[str] = (),
@@ -139,7 +139,18 @@ def plan_table_version(
     state: TableVersionState = TableVersionState.ACTIVE,
     previous_version: int | None = None,
 ) -> tuple[TableVersion, Stream]:
-    """Return a table version with its first stream; raise an error if the arguments are inconsistent."""
+    """Return a table version with its first stream; raise an error if the arguments are inconsistent.
+
+    Without a schema the table version contains files.
+    """
+    if schema is None:
+        of_columns = {"keys": keys, "partition_by": partition_by, "sort_by": sort_by, "checks": checks}
+        _refuse_column_arguments(locator, of_columns)
+        stream = Stream(stream_id)
+        return TableVersion(
+            number, None, state=state, description=description, properties=properties,
+            previous_version=previous_version, latest_stream_id=stream.id,
+        ), stream  # fmt: skip
     columns, key_ids = _with_keys(schema, keys, locator)
     assert columns is not None
     scheme, log_scheme = _schemes(parse_partition_scheme(partition_by, columns), key_ids)
@@ -176,16 +187,23 @@ def plan_schemaless_table(
     **others: object,
 ) -> NewTable:
     """Return a new table that contains files; raise an error for arguments about columns."""
-    refused = [name for name, value in others.items() if value]
-    if refused or _table_type(table_type) is not TableType.MANAGED:
-        raise InvalidInputError(f"{locator} is schemaless: leave out {', '.join(refused) or 'the table type'}")
+    _refuse_column_arguments(locator, others)
+    if _table_type(table_type) is not TableType.MANAGED:
+        raise InvalidInputError(f"{locator} is schemaless: leave out the table type")
     validate_count(version, "the number of a table version", 1)
-    stream = Stream(stream_id or new_id())
+    chosen_id = new_id() if stream_id is None else stream_id
+    table_version, stream = plan_table_version(locator, version, chosen_id, None)
     table = TableEntry(
         new_id(), namespace_id, locator.name, TableType.MANAGED, table_format or "MANGROVE", description, properties,
         latest_table_version=version, latest_active_table_version=version,
     )  # fmt: skip
-    return NewTable(table, TableVersion(version, None, latest_stream_id=stream.id), stream)
+    return NewTable(table, table_version, stream)
+
+
+def _refuse_column_arguments(locator: TableLocator, given: Mapping[str, object]) -> None:
+    refused = [name for name, value in given.items() if value]
+    if refused:
+        raise InvalidInputError(f"{locator} is schemaless: leave out {', '.join(refused)}")
 
 
 def _validate_managed(locator: TableLocator, location: str | None, columns: Schema | None) -> Schema:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_limit
 from mangrove.lakehouse.listing import render_html
 from mangrove.tables.aggregates import count_rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mangrove.model.manifests import DataFile
     from mangrove.tables.table_state import TableState
 
-__all__ = ["TableScan"]
+__all__ = ["StoredFileScan", "TableScan"]
 
 
 class TableScan:
@@ -36,16 +36,17 @@ class TableScan:
         columns: Sequence[str] | None,
         engines: Callable[[], Engines],
     ) -> None:
+        self._name = state.name
         self._state = state
         self._predicate = predicate
         self._columns = columns
         self._engines = engines
 
     def __repr__(self) -> str:
-        return f"<scan of {self._state.name}>"
+        return f"<scan of {self._name}>"
 
     def _repr_html_(self) -> str:
-        return render_html(f"scan of {self._state.name}", ("plan",), [[line] for line in self.explain().splitlines()])
+        return render_html(f"scan of {self._name}", ("plan",), [[line] for line in self.explain().splitlines()])
 
     @cached_property
     def plan(self) -> ScanPlan:
@@ -95,7 +96,7 @@ class TableScan:
         except ModuleNotFoundError as error:
             raise InvalidInputError(f"{error.name} is not installed: pip install pandas, or use to_arrow") from error
         except (OverflowError, ValueError):
-            return _to_wide_range_pandas(self._state.name, rows)
+            return _to_wide_range_pandas(self._name, rows)
 
     def to_polars(self) -> polars.DataFrame:
         """Return the rows as a polars DataFrame."""
@@ -108,6 +109,55 @@ class TableScan:
     def to_spark(self) -> Any:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
         return self._engines().spark().read(self._state, self._columns, self._predicate)
+
+
+class StoredFileScan(TableScan):
+    """The rows of the files of a table without a schema, as of the creation of the scan; they are read as a whole."""
+
+    def __init__(
+        self, name: str, files: Sequence[DataFile], columns: Sequence[str] | None, engines: Callable[[], Engines]
+    ) -> None:
+        self._name = name
+        self._files = files
+        self._columns = columns
+        self._engines = engines
+
+    @cached_property
+    def plan(self) -> ScanPlan:
+        """Raise an error, because files without statistics are neither skipped nor merged."""
+        raise InvalidInputError(f"{self._name} has no schema, so its scan has no plan: list its files")
+
+    def files(self) -> list[DataFile]:
+        """Return the files of the table."""
+        return list(self._files)
+
+    def explain(self) -> str:
+        """Describe which files are read."""
+        return f"scan of {self._name}: all {len(self._files)} files are read, because the table has no schema"
+
+    def count(self) -> int:
+        """Return the number of rows, which are read."""
+        return self.to_arrow().num_rows
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as a pyarrow Table with the columns of all files."""
+        rows = self._engines().reader().read_files(self._files, self._name)
+        for column in self._columns or ():
+            if column not in rows.column_names:
+                raise NotFoundError(f"no file of {self._name} has a column {column!r}")
+        return rows if self._columns is None else rows.select(list(self._columns))
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as pyarrow RecordBatches."""
+        yield from self.to_arrow().to_batches()
+
+    def to_reader(self, *, limit: int | None = None) -> pa.RecordBatchReader:
+        """Return a pyarrow RecordBatchReader of all or the first rows."""
+        return self.to_arrow().slice(0, validate_limit(limit)).to_reader()
+
+    def to_spark(self) -> Any:
+        """Return the rows as a Spark DataFrame."""
+        return self._engines().spark().session.createDataFrame(self.to_arrow())
 
 
 def _to_wide_range_pandas(name: str, rows: pa.Table) -> pandas.DataFrame:

@@ -29,7 +29,7 @@ from mangrove.tables.schema_evolution import (
     widen_column,
 )
 from mangrove.tables.table_properties import update_column_properties
-from mangrove.tables.table_state import load_table_state, properties_of
+from mangrove.tables.table_state import load_table_state
 from mangrove.transaction.catalog import alter_table
 from mangrove.transaction.deltas import OpenTable, TableTarget, open_table, put_table_version
 from mangrove.transaction.transaction import StagedTransaction
@@ -244,8 +244,7 @@ def _rename_in_properties(opened: OpenTable, changed: TableVersion) -> tuple[Tab
     before, after = opened.version.schema, changed.schema
     if before is None or after is None or before == after:
         return changed, {}
-    properties = properties_of(opened.table, opened.version)
-    renamed = update_column_properties(str(opened.target), properties, before, after)
+    renamed = update_column_properties(str(opened.target), opened.properties, before, after)
     is_chosen = opened.target.version is not None
     own = {name: text for name, text in renamed.items() if is_chosen or name in opened.version.properties}
     if own:

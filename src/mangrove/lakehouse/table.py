@@ -18,7 +18,7 @@ from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
-from mangrove.lakehouse.arguments import validate_count
+from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.engine_port import (
     Engine,
     columns_of,
@@ -29,7 +29,7 @@ from mangrove.lakehouse.merge import TableMerge
 from mangrove.lakehouse.new_files import read_new_files
 from mangrove.lakehouse.schema_update import SchemaUpdate, validate_new_checks
 from mangrove.lakehouse.table_snapshot import TableSnapshot
-from mangrove.lakehouse.table_staging import stage_into_opened_table, stage_write
+from mangrove.lakehouse.table_staging import stage_into_opened_table, stage_write, validate_property_changes
 from mangrove.lakehouse.table_versions import (
     parse_state,
     plan_next_version,
@@ -37,7 +37,7 @@ from mangrove.lakehouse.table_versions import (
 from mangrove.maintenance.engine_choice import COMPACTION_LIMITS, LOCAL, SPARK, should_use_spark, validate_engine
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import LoadObject
-from mangrove.model.locators import PartitionLocator, TableLocator
+from mangrove.model.locators import Kind, PartitionLocator, TableLocator
 from mangrove.model.manifests import Author, DataFile, Manifest
 from mangrove.model.names import check_id
 from mangrove.model.objects import (
@@ -67,15 +67,17 @@ from mangrove.tables.schema_evolution import (
 from mangrove.tables.stored_files import load_live_files, plan_file_removal
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
-from mangrove.transaction.catalog import load_table
 from mangrove.transaction.deltas import (
+    VERSION_PREFIX,
     TableTarget,
     add_deltas,
     check_writable,
+    find_target_table,
     open_table,
     put_table_version,
 )
 from mangrove.transaction.table_versions import (
+    alter_table_version,
     commit_stream,
     create_partition,
     create_stream,
@@ -351,10 +353,12 @@ class Table(TableSnapshot):
 
     def update_schema(self) -> SchemaUpdate:
         """Return an update of columns and constraints, for use in a `with` block or with `commit`."""
+        self._check_target("update_schema", Kind.TABLE_VERSION)
         return SchemaUpdate(self.target, self._engines, self.catalog.change)
 
     def evolve(self, rows: object, *, engine: str | None = None) -> None:
         """Add missing columns and widen types so that the rows fit; no rows are written."""
+        self._check_target("evolve", Kind.TABLE_VERSION)
         given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
 
         def statement(transaction: StagedTransaction) -> None:
@@ -375,18 +379,36 @@ class Table(TableSnapshot):
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> Table:
-        """Set or remove properties, or change the description."""
-        return self.catalog.alter_table(self.locator, put, remove, description=description)
+        """Set or remove properties, or change the description, of the table or of the chosen table version.
+
+        A table version inherits the properties of its table, and its own replace them.
+
+        >>> table.version(2).alter({"write.delete-mode": "position"})  # doctest: +SKIP
+        """
+        self._check_target("alter", Kind.TABLE_VERSION)
+        if self.target.version is None:
+            return self.catalog.alter_table(self._table_target, put, remove, description=description)
+        gone = validate_texts(remove, "the properties to remove")
+
+        def statement(transaction: StagedTransaction) -> Table:
+            validate_property_changes(transaction.workspace, self.target, put)
+            alter_table_version(transaction.workspace, self.target, put=put, removed=gone, description=description)
+            return self
+
+        return self.catalog.change(statement, f"alter {self.target}")
 
     def rename(self, name: str | TableLocator) -> Table:
-        """Rename the table, within its namespace or into another."""
-        self._check_whole_table("rename")
-        return self.catalog.rename_table(self.locator, name)
+        """Rename the table, within its namespace or into another; this object then has the new name."""
+        self._check_target("rename", Kind.TABLE)
+        renamed = self.catalog.rename_table(self._table_target, name)
+        self.locator, self._value = renamed.locator, renamed.value
+        self._target = replace(self.target, locator=renamed.locator)
+        return renamed
 
     def drop(self) -> None:
         """Drop the table with all its table versions."""
-        self._check_whole_table("drop")
-        self.catalog.drop_table(self.locator)
+        self._check_target("drop", Kind.TABLE)
+        self.catalog.drop_table(self._table_target)
 
     def create_version(
         self,
@@ -401,26 +423,30 @@ class Table(TableSnapshot):
         version: int | None = None,
         state: TableVersionState | str = TableVersionState.UNRELEASED,
         stream_id: str | None = None,
+        schemaless: bool = False,
     ) -> Table:
         """Create the next table version, without rows, and return the table bound to it.
 
         Arguments that are not given are as in the current version. `version` is a number larger
         than all others; by default the next one. The new version becomes the default once it is
-        the newest active one: `table.version(2).set_state("active")`.
+        the newest active one: `table.version(2).set_state("active")`. A `schemaless` version
+        contains files, added with `add_files`, instead of rows.
         """
+        self._check_target("create_version", Kind.TABLE_VERSION)
 
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
             planned, stream = plan_next_version(
-                workspace, self.target, self.catalog.new_id, schema=schema, keys=keys, partition_by=partition_by,
-                sort_by=sort_by, properties=properties, description=description, checks=checks, version=version,
-                state=state, stream_id=stream_id,
+                workspace, self.target, self.catalog.new_id, schema=schema, schemaless=schemaless, keys=keys,
+                partition_by=partition_by, sort_by=sort_by, properties=properties, description=description,
+                checks=checks, version=version, state=state, stream_id=stream_id,
             )  # fmt: skip
-            create_table_version(workspace, self.locator, planned, stream)
-            target = TableTarget(self.locator, planned.version)
+            create_table_version(workspace, self.target, planned, stream)
             if checks and self.catalog.engines is not None:
+                target = replace(self.target, version=planned.version)
                 validate_new_checks(self.catalog.engines, transaction, target)
-            return Table(self.catalog, self.locator, load_table(workspace, self.locator), target)
+            locator, table = find_target_table(workspace, self.target)
+            return Table(self.catalog, locator, table, replace(self.target, locator=locator, version=planned.version))
 
         return self.catalog.change(statement, f"create a table version of {self.locator}")
 
@@ -429,18 +455,21 @@ class Table(TableSnapshot):
 
         The newest active version is the default. A deleted version cannot be read or written.
         """
+        self._check_target("set_state", Kind.TABLE_VERSION)
         number, requested = self._chosen_version("set its state"), parse_state(state)
         self.catalog.change(
-            lambda transaction: set_table_version_state(transaction.workspace, self.locator, number, requested),
+            lambda transaction: set_table_version_state(transaction.workspace, self.target, number, requested),
             f"set table version {number} of {self.locator} {requested.value}",
         )
 
-    def drop_version(self, number: int) -> None:
-        """Drop a table version with its rows; earlier versions of the lakehouse still contain it."""
-        validate_count(number, "the number of a table version", 1)
+    def drop_version(self, number: int | None = None) -> None:
+        """Drop a table version, by default the chosen one, with its rows; earlier versions of the lakehouse keep it."""
+        self._check_target("drop_version", Kind.TABLE_VERSION)
+        dropped = self._chosen_version("drop") if number is None else number
+        validate_count(dropped, "the number of a table version", 1)
         self.catalog.change(
-            lambda transaction: drop_table_version(transaction.workspace, self.locator, number),
-            f"drop table version {number} of {self.locator}",
+            lambda transaction: drop_table_version(transaction.workspace, self.target, dropped),
+            f"drop table version {dropped} of {self.locator}",
         )
 
     def create_stream(self, stream_id: str | None = None, stream_format: str = STREAM_FORMAT) -> Table:
@@ -449,20 +478,19 @@ class Table(TableSnapshot):
         Its rows are not visible to other readers until `commit_stream` replaces the current
         stream with it.
         """
+        self._check_target("create_stream", Kind.TABLE_VERSION)
         new_id = self.catalog.new_id() if stream_id is None else stream_id
         check_id(new_id, "stream id")
         check_id(stream_format, "stream format")
-        target = TableTarget(self.locator, self.target.version, new_id)
         self.catalog.change(
-            lambda transaction: create_stream(
-                transaction.workspace, replace(target, stream_id=None), new_id, stream_format
-            ),
+            lambda transaction: create_stream(transaction.workspace, self.target, new_id, stream_format),
             f"create stream {new_id} of {self.locator}",
         )
-        return Table(self.catalog, self.locator, self.value, target)
+        return Table(self.catalog, self.locator, self.value, replace(self.target, stream_id=new_id))
 
     def commit_stream(self) -> None:
         """Make this stream the current one of its table version; the previous one becomes deprecated."""
+        self._check_target("commit_stream", Kind.STREAM)
         self._check_chosen_stream("commit")
         self.catalog.change(
             lambda transaction: commit_stream(transaction.workspace, self.target), f"commit {self.target}"
@@ -470,35 +498,45 @@ class Table(TableSnapshot):
 
     def drop_stream(self) -> None:
         """Drop this stream, which must be staged or replaced, with its rows."""
+        self._check_target("drop_stream", Kind.STREAM)
         self._check_chosen_stream("drop")
         self.catalog.change(lambda transaction: drop_stream(transaction.workspace, self.target), f"drop {self.target}")
 
     def create_partition(self, values: Sequence[Value | None], partition_id: str) -> PartitionLocator:
         """Create a partition with a chosen id, to which all rows with these partition values are written."""
+        self._check_target("create_partition", Kind.STREAM)
         check_id(partition_id, "partition id")
         return self.catalog.change(
             lambda transaction: create_partition(transaction.workspace, self.target, values, partition_id),
             f"create partition {partition_id} of {self.target}",
         )
 
-    def _check_whole_table(self, purpose: str) -> None:
-        if self.target != TableTarget(self.locator):
+    @property
+    def _table_target(self) -> TableTarget:
+        """The whole table."""
+        return replace(self._version_target, version=None)
+
+    def _check_target(self, operation: str, smallest: Kind) -> None:
+        """Raise an error if the operation does not apply to a part of a table as small as this one."""
+        kind = self.target.kind
+        if kind > smallest:
+            accepted = [one.word for one in (Kind.TABLE, Kind.TABLE_VERSION, Kind.STREAM) if one <= smallest]
             raise InvalidInputError(
-                f"{self.target} is a part of the table {self.locator}; {purpose} the table itself, or use "
-                "drop_version or drop_stream to drop a part of it"
+                f"{self.target} is a {kind.word}, a part of the table {self.locator}; {operation} is for a "
+                f"{' or '.join(accepted)}"
             )
 
     def _chosen_version(self, purpose: str) -> int:
         if self.target.version is None:
             raise InvalidInputError(
-                f"choose a table version of {self.locator} to {purpose}, as in table.version(2); "
-                f"the default is {self.value.default_version}"
+                f"choose a table version of {self.locator} to {purpose}, by its number or as in "
+                f"{self.locator}.{VERSION_PREFIX}{self.value.default_version}"
             )
         return self.target.version
 
     def _check_chosen_stream(self, purpose: str) -> None:
         if self.target.stream_id is None:
-            raise InvalidInputError(f"choose a stream of {self.target} to {purpose}, as in table.stream('…')")
+            raise InvalidInputError(f"choose a stream of {self.target} to {purpose}, by its id or canonical string")
 
     def _write(
         self,

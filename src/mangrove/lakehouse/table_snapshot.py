@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import InvalidInputError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
@@ -24,18 +24,20 @@ from mangrove.lakehouse.engine_port import (
 )
 from mangrove.lakehouse.listing import Listing, render_html
 from mangrove.lakehouse.new_table import FEDERATED_CATALOG, FEDERATED_TABLE
-from mangrove.lakehouse.scan import TableScan
+from mangrove.lakehouse.scan import StoredFileScan, TableScan
 from mangrove.lakehouse.table_versions import (
     PartitionStats,
     StreamInfo,
     TableVersionInfo,
+    list_deltas,
     list_partition_stats,
+    list_partitions,
     list_streams,
     list_table_versions,
 )
 from mangrove.maintenance.engine_choice import SPARK, validate_engine
 from mangrove.metastore import LoadObject, Metastore
-from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableLocator
+from mangrove.model.locators import AliasLocator, DeltaLocator, PartitionLocator, TableIdentity, TableLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.names import check_id
 from mangrove.model.objects import (
@@ -53,15 +55,14 @@ from mangrove.tables.constraints import (
 from mangrove.tables.stored_files import load_live_files
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.transaction.aliases import list_aliases
-from mangrove.transaction.catalog import load_table
+from mangrove.transaction.catalog import identity_of
 from mangrove.transaction.compare import scan_table_history
 from mangrove.transaction.deltas import (
     OpenTable,
     TableTarget,
     build_no_version_error,
+    find_target_table,
     open_table,
-    scan_deltas_of_partitions,
-    scan_partitions,
 )
 from mangrove.transaction.history import HistoryEntry
 from mangrove.transaction.table_versions import (
@@ -134,7 +135,11 @@ class _Historic(Protocol):
 
 
 class TableSnapshot:
-    """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog."""
+    """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog.
+
+    A table that was looked up by its name is the one that has the name at each use. A table
+    that was looked up by ids, as in a locator, stays the same through renames.
+    """
 
     def __init__(
         self,
@@ -190,6 +195,11 @@ class TableSnapshot:
         return self.value.id
 
     @property
+    def identity(self) -> TableIdentity:
+        """Locator of the table by ids, by which `lake.table` opens it under any name."""
+        return identity_of(self.value)
+
+    @property
     def table_type(self) -> TableType:
         """Whether the table is managed, external or federated."""
         return self.value.table_type
@@ -202,17 +212,22 @@ class TableSnapshot:
     @property
     def aliases(self) -> tuple[str, ...]:
         """Aliases of the table."""
-        return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
+        reading = self.catalog.reading()
+        locator, _ = find_target_table(reading, self.target)
+        return tuple(str(AliasLocator(one.name)) for one in list_aliases(reading, locator))
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Properties set by users."""
-        return self.value.properties
+        """Properties set by users; a chosen table version inherits those of the table, and its own replace them."""
+        return self.value.properties if self.target.version is None else self.opened().properties
 
     @property
     def description(self) -> str | None:
-        """Description set by the user, or None."""
-        return self.value.description
+        """Description set by the user, or None; a chosen table version without one has that of the table."""
+        if self.target.version is None:
+            return self.value.description
+        opened = self.opened()
+        return opened.table.description if opened.version.description is None else opened.version.description
 
     @property
     def schema(self) -> Schema | None:
@@ -254,32 +269,36 @@ class TableSnapshot:
 
     def versions(self) -> list[TableVersionInfo]:
         """Return the table versions, oldest first, with their states and definitions."""
-        return list_table_versions(self.catalog.reading(), self.locator)
+        return list_table_versions(self.catalog.reading(), self.target)
 
     def version(self, number: int) -> Self:
         """Return the table bound to one of its table versions instead of the default."""
         reading = self.catalog.reading()
-        table = load_table(reading, self.locator)
+        locator, table = find_target_table(reading, self.target)
         if validate_count(number, "the number of a table version", 1) not in load_table_versions(reading, table):
-            raise build_no_version_error(reading, self.locator, table, number)
-        return type(self)(self.catalog, self.locator, table, TableTarget(self.locator, number))
+            raise build_no_version_error(reading, locator, table, number)
+        target = TableTarget(locator, number, table_id=self.target.table_id)
+        return type(self)(self.catalog, locator, table, target)
 
     def bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
-        if target == TableTarget(target.locator, target.version):
-            return chosen
         return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
 
     def streams(self) -> list[StreamInfo]:
         """Return the streams of the table version, with their formats and states."""
-        return list_streams(self.catalog.reading(), TableTarget(self.locator, self.target.version))
+        return list_streams(self.catalog.reading(), self._version_target)
 
     def stream(self, stream_id: str) -> Self:
         """Return the table bound to a stream, such as a staged or replaced one."""
         check_id(stream_id, "stream id")
-        opened = open_table(self.catalog.reading(), TableTarget(self.locator, self.target.version, stream_id))
-        return type(self)(self.catalog, self.locator, opened.table, opened.target)
+        opened = open_table(self.catalog.reading(), replace(self._version_target, stream_id=stream_id))
+        return type(self)(self.catalog, opened.locator, opened.table, opened.target)
+
+    @property
+    def _version_target(self) -> TableTarget:
+        """The table, or the chosen table version of it."""
+        return replace(self.target, stream_id=None, partition_id=None, position=None)
 
     def opened(self) -> OpenTable:
         """Return the table version and stream from which rows are planned."""
@@ -288,7 +307,7 @@ class TableSnapshot:
     def partitions(self) -> Listing[tuple[PartitionLocator, Partition]]:
         """Return the partitions of the table."""
         reading = self.catalog.reading()
-        return Listing(scan_partitions(reading, open_table(reading, self.target)))
+        return Listing(list_partitions(reading, open_table(reading, self.target)))
 
     def partition_stats(self) -> list[PartitionStats]:
         """Return the partitions with their numbers of deltas, data files, rows and bytes.
@@ -300,8 +319,7 @@ class TableSnapshot:
     def deltas(self) -> Listing[tuple[DeltaLocator, Delta]]:
         """Return the deltas, partition by partition, in the order in which they apply."""
         reading = self.catalog.reading()
-        partitions = [locator for locator, _ in scan_partitions(reading, open_table(reading, self.target))]
-        return Listing(scan_deltas_of_partitions(reading, partitions, self.target.position))
+        return Listing(list_deltas(reading, open_table(reading, self.target)))
 
     def state(self) -> TableState:
         """Return the state of the table for engines."""
@@ -309,35 +327,28 @@ class TableSnapshot:
 
     def files(self) -> list[DataFile]:
         """Return the data files with location, content type, encoding and size, in the order of their deltas."""
-        reading = self.catalog.reading()
-        opened = open_table(reading, self.target)
-        if opened.version.schema is not None:
-            return self.scan().files()
-        return [file for _, files in load_live_files(reading, opened) for file in files]
-
-    def _read_files(self, columns: Sequence[str] | None, where: object) -> pa.Table:
-        """Return the rows of the files of a table without a schema."""
-        if where is not None:
-            raise InvalidInputError(f"{self.target} has no schema for a condition: read all rows and filter them")
-        rows = self._engines().reader().read_files(self.files(), str(self.target))
-        missing = [name for name in columns or () if name not in rows.column_names]
-        if missing:
-            raise NotFoundError(f"no file of {self.target} has a column {missing[0]!r}")
-        return rows if columns is None else rows.select(list(columns))
+        return self.scan().files()
 
     def scan(self, where: str | Expr | Predicate | None = None, columns: Sequence[str] | None = None) -> TableScan:
-        """Return a scan of all rows, or of those that match `where`, which can be read or explained."""
-        state, predicate = self._requested(where)
-        return TableScan(state, predicate, columns, self._engines)
+        """Return a scan of all rows, or of those that match `where`, which can be read or explained.
+
+        A table without a schema has the rows of its files, if their formats define columns, and takes no condition.
+        """
+        reading = self.catalog.reading()
+        opened = open_table(reading, self.target)
+        if opened.version.schema is None:
+            if where is not None:
+                raise InvalidInputError(f"{self.target} has no schema for a condition: read all rows and filter them")
+            files = [file for _, files in load_live_files(reading, opened) for file in files]
+            return StoredFileScan(str(self.target), files, columns, self._engines)
+        predicate = bind_predicate(to_condition(where), opened.version.schema)
+        return TableScan(
+            load_opened_table_state(reading, opened, predicate=predicate), predicate, columns, self._engines
+        )
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> pa.Table:
-        """Return the rows as a pyarrow Table, without a JVM.
-
-        For a table without a schema, return the rows of its files if their formats define columns.
-        """
+        """Return the rows as a pyarrow Table, without a JVM."""
         self._engines().reader()
-        if self.table_type is TableType.MANAGED and self.schema is None:
-            return self._read_files(columns, where)
         return self.scan(where, columns).to_arrow()
 
     def to_reader(
@@ -349,8 +360,6 @@ class TableSnapshot:
     ) -> pa.RecordBatchReader:
         """Return a pyarrow RecordBatchReader, which reads all or the first rows on demand in bounded memory."""
         self._engines().reader()
-        if self.table_type is TableType.MANAGED and self.schema is None:
-            return self._read_files(columns, where).slice(0, validate_limit(limit)).to_reader()
         return self.scan(where, columns).to_reader(limit=limit)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -384,8 +393,6 @@ class TableSnapshot:
     ) -> pandas.DataFrame:
         """Return the rows as a pandas DataFrame."""
         self._engines().reader()
-        if self.table_type is TableType.MANAGED and self.schema is None:
-            return self._read_files(columns, where).to_pandas()
         return self.scan(where, columns).to_pandas()
 
     def to_polars(
@@ -462,17 +469,9 @@ class TableSnapshot:
             raise InvalidInputError(
                 f"the history of {self.locator} is available from the lakehouse only; use lake.table(…).history"
             )
-        table = load_table(self.catalog.reading(), self.locator)
+        _, table = find_target_table(self.catalog.reading(), self.target)
         entries = scan_table_history(self.catalog.metastore, self.catalog.history(), table)
         return Listing(islice(entries, validate_limit(limit)), HISTORY_COLUMNS)
-
-    def _requested(self, where: str | Expr | Predicate | None) -> tuple[TableState, Predicate | None]:
-        """Return the table state and the predicate of a read."""
-        reading = self.catalog.reading()
-        opened = open_table(reading, self.target)
-        schema = load_opened_table_state(reading, opened, with_logs=False).schema
-        predicate = bind_predicate(to_condition(where), schema)
-        return load_opened_table_state(reading, opened, predicate=predicate), predicate
 
     def _engines(self) -> Engines:
         engines = self.catalog.engines

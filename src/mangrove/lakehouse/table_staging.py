@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 from mangrove.metastore import ObjectRange, RowRange
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, DeltaType, TableType
+from mangrove.model.properties import Properties
 from mangrove.rebase import REWRITTEN_BY
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
 from mangrove.tables.table_state import load_opened_table_state
-from mangrove.transaction.catalog import CatalogReader, load_table, update_properties
+from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
     OpenTable,
     TableTarget,
     add_deltas,
     build_partition_locator,
+    find_target_table,
     open_table,
 )
 from mangrove.transaction.workspace import Workspace
@@ -34,21 +36,21 @@ __all__ = [
 ]
 
 
-def validate_property_changes(workspace: Workspace, locator: TableLocator, put: Mapping[str, str]) -> None:
-    """Refuse invalid properties of a table, and guard the columns that they name.
+def validate_property_changes(workspace: Workspace, target: TableTarget, put: Mapping[str, str]) -> None:
+    """Refuse invalid properties of a table or table version, and guard the columns that they name.
 
     The table version is rewritten unchanged, so that a concurrent change of columns conflicts.
     """
-    table = load_table(workspace, locator)
-    properties = update_properties(table.properties, put, ())
-    if table.table_type is not TableType.MANAGED or not has_known_property(put):
+    given = Properties(put)
+    _, table = find_target_table(workspace, target)
+    if table.table_type is not TableType.MANAGED or not has_known_property(given):
         return
-    opened = open_table(workspace, locator)
-    if has_column_property(put):
+    opened = open_table(workspace, target)
+    if has_column_property(given):
         workspace.put(opened.version_locator, opened.version)
     if opened.version.schema is not None:
         state = load_opened_table_state(workspace, opened, with_logs=False)
-        check_table_properties(replace(state, properties=properties), put)
+        check_table_properties(replace(state, properties={**state.properties, **given}), given)
 
 
 def stage_write(

@@ -1,33 +1,24 @@
 """Listing and planning of the table versions, streams and partitions of a table."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.new_table import parse_schema_argument, plan_table_version
-from mangrove.model.locators import PartitionLocator, TableLocator
-from mangrove.model.objects import (
-    CHECK_PREFIX,
-    DROPPED_STREAMS,
-    Delta,
-    Stream,
-    TableEntry,
-    TableVersion,
-    TableVersionState,
-)
+from mangrove.model.locators import DeltaLocator, PartitionLocator
+from mangrove.model.objects import Delta, Partition, Stream, TableEntry, TableVersion, TableVersionState
 from mangrove.model.partitioning import PartitionScheme, format_partition_field, format_sort_field
-from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import Schema
 from mangrove.model.values import Value
 from mangrove.tables.constraints import check_constraints_of
 from mangrove.tables.scan_plan import list_live_files
-from mangrove.transaction.catalog import CatalogReader, load_table
+from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
-    NAMED_PARTITIONS,
     OpenTable,
     TableTarget,
     build_no_version_error,
+    find_target_table,
     is_default_version,
     open_table,
     scan_deltas_of_partitions,
@@ -35,16 +26,18 @@ from mangrove.transaction.deltas import (
 )
 from mangrove.transaction.table_versions import (
     find_last_number,
+    find_versioned_table,
     load_streams,
     load_table_versions,
-    load_versioned_table,
 )
 
 __all__ = [
     "PartitionStats",
     "StreamInfo",
     "TableVersionInfo",
+    "list_deltas",
     "list_partition_stats",
+    "list_partitions",
     "list_streams",
     "list_table_versions",
     "parse_state",
@@ -98,10 +91,23 @@ class PartitionStats:
     size_bytes: int
 
 
+def list_partitions(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[PartitionLocator, Partition]]:
+    """Yield the partitions; their locators have the format of the stream and the partition values."""
+    for locator, partition in scan_partitions(reading, opened):
+        yield replace(locator, format=opened.stream.format, partition_values=partition.values), partition
+
+
+def list_deltas(reading: CatalogReader, opened: OpenTable) -> Iterator[tuple[DeltaLocator, Delta]]:
+    """Yield the deltas, partition by partition, with locators as those of `list_partitions`."""
+    partitions = {locator: locator for locator, _ in list_partitions(reading, opened)}
+    for locator, delta in scan_deltas_of_partitions(reading, list(partitions), opened.target.position):
+        yield partitions[locator.parent].at(locator.position), delta
+
+
 def list_partition_stats(reading: CatalogReader, target: TableTarget) -> list[PartitionStats]:
     """Return the partitions of a table, table version or stream with their numbers of files and rows."""
     opened = open_table(reading, target)
-    partitions = dict(scan_partitions(reading, opened))
+    partitions = dict(list_partitions(reading, opened))
     deltas: dict[PartitionLocator, list[Delta]] = {locator: [] for locator in partitions}
     for locator, delta in scan_deltas_of_partitions(reading, list(partitions), target.position):
         deltas[locator.parent].append(delta)
@@ -118,9 +124,9 @@ def _sum_partition(
     )  # fmt: skip
 
 
-def list_table_versions(reading: CatalogReader, locator: TableLocator) -> list[TableVersionInfo]:
+def list_table_versions(reading: CatalogReader, target: TableTarget) -> list[TableVersionInfo]:
     """Return the versions of a table, oldest first."""
-    table = load_table(reading, locator)
+    _, table = find_target_table(reading, target)
     return [_describe_version(one, table) for one in load_table_versions(reading, table).values()]
 
 
@@ -146,6 +152,7 @@ def plan_next_version(
     new_id: Callable[[], str],
     *,
     schema: object | None,
+    schemaless: bool,
     keys: Sequence[str] | None,
     partition_by: Sequence[str] | None,
     sort_by: Sequence[str] | None,
@@ -157,26 +164,22 @@ def plan_next_version(
     stream_id: str | None,
 ) -> tuple[TableVersion, Stream]:
     """Return the next version of a table; arguments that are None are as in the version that `target` opens."""
-    table = load_versioned_table(reading, target.locator)
+    locator, table = find_versioned_table(reading, target)
     versions = load_table_versions(reading, table)
     number = target.version or table.default_version or 0
-    before = versions.get(number)
-    if before is None:
-        raise build_no_version_error(reading, target.locator, table, number)
-    current = _describe_version(before, table)
+    if number not in versions:
+        raise build_no_version_error(reading, locator, table, number)
+    if schemaless and schema is not None:
+        raise InvalidInputError(f"the next version of {locator} is schemaless: leave out the schema")
+    before = _remove_columns(versions[number]) if schemaless else versions[number]
     columns = before.schema if schema is None else parse_schema_argument(schema)
-    if columns is None:
-        raise InvalidInputError(f"table version {number} of {target.locator} has no schema; pass one")
-    following = (
-        find_last_number(table, versions) + 1
-        if version is None
-        else validate_count(version, "the number of a table version", 1)
-    )
+    current = _describe_version(before, table)
+    following = find_last_number(table, versions) + 1 if version is None else version
     try:
         return plan_table_version(
-            target.locator,
-            following,
-            stream_id or new_id(),
+            locator,
+            validate_count(following, "the number of a table version", 1),
+            new_id() if stream_id is None else stream_id,
             columns,
             keys=_inherit(keys, current.keys, "the keys"),
             partition_by=_inherit(partition_by, current.partition_by, "the partition fields"),
@@ -193,17 +196,17 @@ def plan_next_version(
         raise NotFoundError(f"{error}; {inherited}") from error
 
 
+def _remove_columns(version: TableVersion) -> TableVersion:
+    """Return what a version without columns inherits: neither keys, partitions, order nor checks."""
+    return TableVersion(version.version, None, description=version.description, properties=version.user_properties)
+
+
 def _inherit(given: Sequence[str] | None, current: Sequence[str], what: str) -> Sequence[str]:
     return current if given is None else validate_texts(given, what)
 
 
 def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionInfo:
     schema = version.schema
-    own = {
-        name: text
-        for name, text in version.properties.items()
-        if not name.startswith(CHECK_PREFIX) and name not in (DROPPED_STREAMS, NAMED_PARTITIONS)
-    }
     return TableVersionInfo(
         version.version,
         version.state.value,
@@ -212,7 +215,7 @@ def _describe_version(version: TableVersion, table: TableEntry) -> TableVersionI
         () if schema is None else tuple(schema.column_with_id(key).name for key in version.keys),
         _format_scheme(version.partition_scheme, schema),
         () if schema is None else tuple(format_sort_field(field, schema) for field in version.sort_scheme.fields),
-        own or NO_PROPERTIES,
+        version.user_properties,
         version.description,
         version.previous_version,
         version.latest_stream_id,

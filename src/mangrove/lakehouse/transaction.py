@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from mangrove.errors import InvalidInputError
-from mangrove.lakehouse.arguments import parse_table_argument, validate_texts
+from mangrove.lakehouse.arguments import validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
@@ -15,7 +15,7 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
-from mangrove.model.locators import DeltaLocator, Locator, TableLocator
+from mangrove.model.locators import DeltaLocator, Locator, TableIdentity
 from mangrove.model.objects import Delta, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings, time_limit_millis
@@ -120,7 +120,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     def add_delta(
         self,
-        table: str | Locator,
+        table: str | Locator | TableIdentity,
         values: Sequence[Value | None],
         delta: Delta,
         *,
@@ -138,9 +138,15 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         chosen = target if stream_id is None else replace(target, stream_id=stream_id)
         return add_delta(workspace, chosen, values, delta, self.id)
 
-    def put_table_version(self, table: str | TableLocator, version: TableVersion, *, stops_writers: bool) -> None:
-        """Replace the definition of the default table version; `stops_writers` makes concurrent writes conflict."""
-        put_table_version(self.reading(), parse_table_argument(table), version, stops_writers=stops_writers)
+    def put_table_version(
+        self, table: str | Locator | TableIdentity, version: TableVersion, *, stops_writers: bool
+    ) -> None:
+        """Replace the definition of the default or the named table version.
+
+        `stops_writers` makes concurrent writes conflict.
+        """
+        workspace = self.reading()
+        put_table_version(workspace, resolve_target(workspace, table), version, stops_writers=stops_writers)
 
     def alter_settings(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **changed: int

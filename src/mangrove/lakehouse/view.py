@@ -87,8 +87,10 @@ class View(ViewSnapshot):
         return self.catalog.alter_view(self.locator, put, remove, description=description)
 
     def rename(self, name: str | ViewLocator) -> View:
-        """Rename the view, within its namespace or into another."""
-        return self.catalog.rename_view(self.locator, name)
+        """Rename the view, within its namespace or into another; this object then has the new name."""
+        renamed = self.catalog.rename_view(self.locator, name)
+        self.locator, self.value = renamed.locator, renamed.value
+        return renamed
 
     def drop(self) -> None:
         """Drop the view."""

@@ -41,7 +41,7 @@ def profile_columns(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> lis
     for batch in batches:
         for column, values in zip(columns, batch.columns, strict=True):
             column.add(values)
-    types = [format_type(column.type) for column in schema_from_arrow(schema).columns]
+    types = [format_type(column.type) for column in schema_from_arrow(schema).columns] if columns else []
     return [column.build(name, of) for column, name, of in zip(columns, schema.names, types, strict=True)]
 
 

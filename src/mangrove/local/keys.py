@@ -23,8 +23,12 @@ __all__ = [
     "find_visible_rows",
 ]
 
+_PC: Final[Any] = pc
+"""Functions that the type stubs do not have."""
 _EXAMPLES_MAX: Final = 3
 _POSITION: Final = "position"
+_SPARSENESS_MAX: Final = 2
+"""How many integers there may be between the lowest and the highest key for each row; it bounds memory."""
 
 
 def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
@@ -82,36 +86,49 @@ _Part = tuple[pa.Table, int]
 def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Sequence[Column]) -> list[Any]:
     """Return a mask for each part, which is true for rows whose keys occur in no delete at a later position."""
     names = [column.name for column in keys]
-    newest_first = sorted(deletes, key=itemgetter(1), reverse=True)
-    delete_keys = _select_keys(pa.concat_tables([rows.select(names) for rows, _ in newest_first]), names)
+    oldest_first = sorted(deletes, key=itemgetter(1))
+    delete_keys = _select_keys(pa.concat_tables([rows.select(names) for rows, _ in oldest_first]), names)
     delete_keys = delete_keys.append_column(
         _POSITION,
-        pa.concat_arrays([pa.repeat(pa.scalar(position, pa.int64()), len(rows)) for rows, position in newest_first]),
+        pa.concat_arrays([pa.repeat(pa.scalar(position, pa.int64()), len(rows)) for rows, position in oldest_first]),
     )
     if not _is_indexable(keys):
         return _find_masks(parts, delete_keys, names, _find_by_join)
-    tasks = _split_by_range(parts, delete_keys, names) or _split_evenly(parts, delete_keys)
-    masks = map_parallel(lambda task: _find_masks(*task, names, _find_by_index), tasks)
-    return [mask for some in masks for mask in some]
+    masks = _find_by_offset(parts, delete_keys, names[0])
+    if masks is not None:
+        return masks
+    newest_first = delete_keys.take(build_row_numbers(len(delete_keys))[::-1])
+    tasks = _split_evenly(parts, newest_first)
+    return [
+        mask for some in map_parallel(lambda task: _find_masks(*task, names, _find_by_index), tasks) for mask in some
+    ]
 
 
-def _split_by_range(
-    parts: Sequence[_Part], delete_keys: pa.Table, names: Sequence[str]
-) -> list[tuple[Sequence[_Part], pa.Table]] | None:
-    """Return each part with the delete keys between its bounds; None if most keys are between those of most parts.
+def _find_by_offset(parts: Sequence[_Part], delete_keys: pa.Table, name: str) -> list[Any] | None:
+    """Return the masks of integer keys; None if the keys are no integers, or few of those between their bounds.
 
-    A small hash table fits in the processor's caches.
+    The newest delete of each key is found by the key's distance from the lowest one, without a hash table.
     """
-    column = delete_keys.column(0)
-    if not pa.types.is_primitive(column.type):
+    if not pa.types.is_integer(delete_keys.column(0).type):
         return None
-    tasks: list[tuple[Sequence[_Part], pa.Table]] = []
-    for rows, position in parts:
-        bounds = pc.min_max(rows.column(names[0]))
-        near = pc.and_(pc.greater_equal(column, bounds["min"]), pc.less_equal(column, bounds["max"]))
-        tasks.append(([(rows, position)], delete_keys.filter(near)))
-    size_max = pa.cpu_count() * delete_keys.num_rows
-    return tasks if sum(near.num_rows for _, near in tasks) <= size_max else None
+    columns: list[Any] = [rows.column(name).combine_chunks().cast(pa.int64()) for rows, _ in parts]
+    bounds = pc.min_max(pa.chunked_array(columns, pa.int64()))
+    low, high = bounds["min"], bounds["max"]
+    if not low.is_valid or high.as_py() - low.as_py() > _SPARSENESS_MAX * sum(map(len, columns)):
+        return None
+    deleted = delete_keys.column(0).cast(pa.int64())
+    near = delete_keys.filter(pc.and_(pc.greater_equal(deleted, low), pc.less_equal(deleted, high)))
+    offsets = pc.subtract(near.column(0).cast(pa.int64()), low).combine_chunks()
+    # The last one of equal offsets is kept, which is the newest delete.
+    newest = _PC.scatter(near.column(_POSITION).combine_chunks(), offsets, max_index=high.as_py() - low.as_py())
+    return map_parallel(
+        lambda one: _is_visible(pc.take(newest, pc.subtract(columns[one], low)), parts[one][1]), range(len(parts))
+    )
+
+
+def _is_visible(newest: Any, position: int) -> Any:
+    """Return for each row whether its newest delete, null if there is none, is not later than the row's position."""
+    return pc.fill_null(pc.less_equal(newest, pa.scalar(position, pa.int64())), pa.scalar(value=True))
 
 
 def _split_evenly(parts: Sequence[_Part], delete_keys: pa.Table) -> list[tuple[Sequence[_Part], pa.Table]]:
@@ -127,8 +144,7 @@ def _find_masks(
     newest = find(_select_keys(pa.concat_tables([rows.select(names) for rows, _ in parts]), names), delete_keys)
     masks, start = [], 0
     for rows, position in parts:
-        is_older = pc.less_equal(newest.slice(start, len(rows)), pa.scalar(position, pa.int64()))
-        masks.append(pc.fill_null(is_older, pa.scalar(value=True)))
+        masks.append(_is_visible(newest.slice(start, len(rows)), position))
         start += len(rows)
     return masks
 

@@ -274,7 +274,8 @@ def run_scan(
     if not columns:
         return pa.table({"rows": pa.nulls(count_matching_rows(store, state, plan, predicate, vectors))}).select([])
     arrow = schema_to_arrow(Schema(tuple(columns)))
-    return pa.concat_tables([arrow.empty_table(), *stream_scan(store, state, plan, columns, predicate, vectors)])
+    parts = stream_scan(store, state, plan, columns, predicate, vectors)
+    return pa.concat_tables([pa.Table.from_batches([], arrow), *parts])
 
 
 def stream_scan(
@@ -321,7 +322,7 @@ def run_scan_by_file(
     """Return the rows of each file that are visible and match, with these columns and their row numbers."""
     scanner = _Scanner(store, state, plan, tuple(columns), predicate, vectors)
     arrow = schema_to_arrow(Schema(tuple(columns))) if columns else pa.schema([])
-    empty = arrow.append(pa.field(ROW, pa.int64())).empty_table()
+    empty = pa.Table.from_batches([], arrow.append(pa.field(ROW, pa.int64())))
     parts: list[list[pa.Table]] = [[empty] for _ in plan.scans]
     for group, rows in scanner.map_row_groups(scanner.read_numbered):
         parts[group.place].append(rows)
@@ -376,7 +377,7 @@ class _Scanner:
         """Return the rows of a row group that are visible and match."""
         mask, loaded = self._match(group)
         if mask is not None and not mask.true_count:
-            return schema_to_arrow(Schema(self._columns)).empty_table()
+            return pa.Table.from_batches([], schema_to_arrow(Schema(self._columns)))
         rows = self._load(group, loaded, self._columns)
         return rows if mask is None or mask.true_count == group.count else _filter_rows(rows, mask)
 

@@ -56,7 +56,10 @@ def describe_new_file(file: NewFile) -> tuple[str, str, int]:
 
 
 def read_stored_files(store: Store, files: Sequence[DataFile], table: str) -> pa.Table:
-    """Return the rows of files with all their columns; a missing column is null, and types are widened to fit."""
+    """Return the rows of files with all their columns; a missing column is null, and types are widened to fit.
+
+    A column that has only nulls in all files is text.
+    """
     unread = next((file for file in files if file.content_type not in _READERS), None)
     if unread is not None:
         raise InvalidInputError(
@@ -66,11 +69,15 @@ def read_stored_files(store: Store, files: Sequence[DataFile], table: str) -> pa
     contents = store.read_many([file.path for file in files])
     tables = [_read_file(file, data) for file, data in zip(files, contents, strict=True)]
     try:
-        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+        rows = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InvalidInputError(
             f"the files of {table} have columns whose types do not fit together: {error}"
         ) from error
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_null(field.type):
+            rows = rows.set_column(place, field.with_type(pa.string()), rows.column(place).cast(pa.string()))
+    return rows
 
 
 def _read_file(file: DataFile, data: bytes | None) -> pa.Table:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, starmap
+from itertools import chain, groupby, pairwise, starmap
 from typing import Final, TypeAlias
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
@@ -19,11 +19,14 @@ from mangrove.maintenance.reachability import resolve_paths, scan_changed_object
 from mangrove.maintenance.vacuum import vacuum_files
 from mangrove.maintenance.version_files import find_lost_versions, find_version_file, version_paths_of
 from mangrove.metastore import MetastoreSnapshot, OpenFailure, Problem, check_clock
-from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableIdentity
+from mangrove.model.json_codec import format_partition_values
+from mangrove.model.locators import AliasLocator, Kind, Locator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import (
     Delta,
     NamespaceEntry,
+    Partition,
+    StreamState,
     TableEntry,
     TableType,
     TableVersion,
@@ -34,6 +37,7 @@ from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.local_links import linked_paths
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.transaction.aliases import list_aliases
+from mangrove.transaction.catalog import identity_of, scan_tables
 from mangrove.transaction.intents import find_damaged_intents
 
 __all__ = [
@@ -366,6 +370,7 @@ def _find_broken_rules(lake: MaintenanceContext, versions: Iterable[int], watch:
             yield from lake.maintenance.problems(snapshot)
             yield from _find_dangling_aliases(snapshot)
             yield from _find_wrong_defaults(snapshot)
+            yield from _find_duplicate_partitions(lake, snapshot)
         except NotFoundError:
             continue  # it expired during the check
         except FormatError as error:
@@ -386,15 +391,30 @@ def _find_dangling_aliases(snapshot: MetastoreSnapshot) -> Iterator[Problem]:
 
 def _find_wrong_defaults(snapshot: MetastoreSnapshot) -> Iterator[Problem]:
     """Yield the managed tables whose default table version is missing or is not the newest active one."""
-    for space, _ in snapshot.children(Kind.NAMESPACE, None):
-        assert isinstance(space, NamespaceLocator)
-        for locator, table in snapshot.children(Kind.TABLE, space):
-            if isinstance(table, TableEntry) and table.table_type is TableType.MANAGED:
-                found = snapshot.children(Kind.TABLE_VERSION, TableIdentity(table.namespace_id, table.id))
-                states = {one.version: one.state for _, one in found if isinstance(one, TableVersion)}
-                problem = _describe_wrong_default(table, states)
-                if problem is not None:
-                    yield Problem(f"table {locator}", problem)
+    for locator, table in scan_tables(snapshot):
+        if table.table_type is TableType.MANAGED:
+            found = snapshot.children(Kind.TABLE_VERSION, identity_of(table))
+            states = {one.version: one.state for _, one in found if isinstance(one, TableVersion)}
+            problem = _describe_wrong_default(table, states)
+            if problem is not None:
+                yield Problem(f"table {locator}", problem)
+
+
+def _find_duplicate_partitions(lake: MaintenanceContext, snapshot: MetastoreSnapshot) -> Iterator[Problem]:
+    """Yield the partitions that have the id, or the values, of another partition of their stream."""
+    for _, group in groupby(lake.maintenance.objects(snapshot, Kind.PARTITION), lambda one: one[0].parent):
+        known: dict[tuple[str, ...], Locator] = {}
+        for locator, partition in group:
+            assert isinstance(partition, Partition)
+            values = (partition.scheme_id, format_partition_values(partition.values))
+            keys = [(partition.id,), values] if partition.state is StreamState.COMMITTED else [(partition.id,)]
+            others = [other for key in keys if (other := known.setdefault(key, locator)) != locator]
+            if others:
+                yield Problem(
+                    f"partition {locator}",
+                    f"the partition {others[0].parts[-1]} of the same stream has the same id or values, so rows with "
+                    "equal keys in both are not merged",
+                )
 
 
 def _describe_wrong_default(table: TableEntry, states: Mapping[int, TableVersionState]) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Progress", "ProgressCallback", "format_bytes", "ignore_progress"]
+__all__ = ["Progress", "ProgressCallback", "format_bytes", "format_quantity", "ignore_progress"]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -21,6 +21,16 @@ def format_bytes(count: int) -> str:
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
     return f"{size:.1f} {_UNITS[unit]}" if unit else f"{count} {_UNITS[0]}"
+
+
+def format_quantity(count: int, thing: str) -> str:
+    """Return a count with its noun in singular or plural.
+
+    >>> format_quantity(1, "row"), format_quantity(4110, "row"), format_quantity(4, "alias")
+    ('1 row', '4,110 rows', '4 aliases')
+    """
+    ending = "" if count == 1 else "es" if thing.endswith("s") else "s"
+    return f"{count:,} {thing}{ending}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,29 +8,49 @@
     delta            shop|orders|1|<stream id>|<format>|<partition id>|<partition values>|<position>
 
 Namespaces and tables appear with their current names, so a rename changes the strings
-of all objects below; locators have the ids, which stay. Names, ids and formats contain
-no bar. Partition values are a JSON array, in which a bar is written as an escape, so
-that splitting at bars takes every canonical string apart.
+of all objects below. The strings of locators begin with a bar, and have the ids of the
+namespace and table in place of the names:
+
+    table            |<namespace id>|<table id>
+    table version    |<namespace id>|<table id>|1
+
+Names, ids and formats contain no bar. Partition values are a JSON array, in which a bar
+is written as an escape, so that splitting at bars takes every string apart.
 """
 
-import json
 import re
 from dataclasses import dataclass
 from functools import total_ordering
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from mangrove.errors import FormatError, InvalidInputError
-from mangrove.model.json_codec import value_from_json, value_to_json
-from mangrove.model.locators import LARGEST_INTEGER, Kind
-from mangrove.model.manifests import normalize_values
+from mangrove.errors import InvalidInputError
+from mangrove.model.json_codec import format_partition_values, parse_partition_values
+from mangrove.model.locators import (
+    LARGEST_INTEGER,
+    DeltaLocator,
+    Kind,
+    NamespaceLocator,
+    PartitionLocator,
+    StreamLocator,
+    TableIdentity,
+    TableLocator,
+    TableVersionLocator,
+)
 from mangrove.model.names import check_id, check_name, split_name
-from mangrove.model.values import Value
+from mangrove.model.values import Value, normalize_values
 
-__all__ = ["CanonicalName", "format_partition_values", "parse_canonical", "parse_object_name", "parse_partition_values"]
+__all__ = [
+    "CanonicalName",
+    "LocatorById",
+    "build_locator",
+    "is_named_by_ids",
+    "parse_canonical",
+    "parse_locator",
+    "parse_object_name",
+]
 
 _BAR: Final = "|"
 _VERSION_PART: Final = re.compile(r"version_([1-9]\d{0,18})")
-_ESCAPED_BAR: Final = "\\u007c"
 _KINDS: Final = {
     1: Kind.NAMESPACE, 2: Kind.TABLE, 3: Kind.TABLE_VERSION, 5: Kind.STREAM, 7: Kind.PARTITION, 8: Kind.DELTA
 }  # fmt: skip
@@ -56,9 +76,9 @@ class CanonicalName:
     position: int | None = None
 
     def __post_init__(self) -> None:
-        given = [part is not None for part in self._parts]
+        given = [part is not None for part in self.parts]
         if sorted(given, reverse=True) != given or sum(given) not in _KINDS:
-            raise InvalidInputError(f"{self._parts!r} are not the parts of an object; a part between them is missing")
+            raise InvalidInputError(f"{self.parts!r} are not the parts of an object; a part between them is missing")
         check_name(self.namespace, "namespace")
         if self.table is not None:
             check_name(self.table, "table")
@@ -76,23 +96,24 @@ class CanonicalName:
             object.__setattr__(self, "partition_values", normalize_values(self.partition_values))
 
     @property
-    def _parts(self) -> tuple[object, ...]:
+    def parts(self) -> tuple[Any, ...]:
+        """The parts in order; those below the object are None."""
         return tuple(getattr(self, name) for name in self.__match_args__)
 
     @property
     def kind(self) -> Kind:
         """The kind of the object; a view is named like a table."""
-        return _KINDS[sum(part is not None for part in self._parts)]
+        return _KINDS[sum(part is not None for part in self.parts)]
 
     @property
     def parent(self) -> "CanonicalName | None":
         """The name of the parent, or None for a namespace."""
         counts = list(_KINDS)
-        place = counts.index(sum(part is not None for part in self._parts))
-        return None if place == 0 else CanonicalName(*self._parts[: counts[place - 1]])  # type: ignore[arg-type]
+        place = counts.index(sum(part is not None for part in self.parts))
+        return None if place == 0 else CanonicalName(*self.parts[: counts[place - 1]])
 
     def __str__(self) -> str:
-        given = (part for part in self._parts if part is not None)
+        given = (part for part in self.parts if part is not None)
         return _BAR.join(format_partition_values(part) if isinstance(part, tuple) else str(part) for part in given)
 
     def __lt__(self, other: object) -> bool:
@@ -133,28 +154,58 @@ def parse_object_name(text: str) -> CanonicalName:
     return parse_canonical(text)
 
 
-def format_partition_values(values: tuple[Value | None, ...]) -> str:
-    r"""Return partition values as a JSON array without bars.
+LocatorById: TypeAlias = TableIdentity | TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator
+"""A locator that contains the ids of the namespace and table."""
 
-    >>> print(format_partition_values(("a|b", 1, None)))
-    ["a\u007cb",1,null]
+
+def is_named_by_ids(name: object) -> bool:
+    """Return whether a name is a locator that contains ids, or the string of one."""
+    return isinstance(name, LocatorById) or (isinstance(name, str) and name.startswith(_BAR))
+
+
+def parse_locator(text: str) -> NamespaceLocator | TableLocator | LocatorById:
+    """Return the locator that is printed as `text`; an empty format or empty values are unknown.
+
+    >>> parse_locator("|n1|t1|1|main|deltacat").format
+    'deltacat'
     """
-    text = json.dumps([value_to_json(value) for value in values], ensure_ascii=False, separators=(",", ":"))
-    return text.replace(_BAR, _ESCAPED_BAR)
+    if not is_named_by_ids(text):
+        name = parse_object_name(text)
+        if name.kind not in (Kind.NAMESPACE, Kind.TABLE):
+            raise InvalidInputError(f"{text!r} has names and no ids, so it is no locator; look it up with resolve")
+        return NamespaceLocator(name.namespace) if name.table is None else TableLocator(name.namespace, name.table)
+    parts: list[Any] = text[1:].split(_BAR)
+    if len(parts) not in _KINDS or len(parts) == 1:
+        raise InvalidInputError(
+            f"{text!r} is not a locator: it has {len(parts)} parts after the first bar; a table has 2, a table version "
+            "3, a stream 5 with its format, a partition 7 with its values, a delta 8"
+        )
+    for place, parse in ((2, _parse_number), (6, parse_partition_values), (7, _parse_number)):
+        if place < len(parts):
+            parts[place] = parse(parts[place]) if parts[place] or place != 6 else None
+    if len(parts) > 4:
+        parts[4] = parts[4] or None
+    table = TableIdentity(parts[0], parts[1])
+    return table if len(parts) == 2 else build_locator(table, *parts[2:])
 
 
-def parse_partition_values(text: str) -> tuple[Value | None, ...]:
-    """Return the partition values of their text."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise InvalidInputError(f"partition values {text!r} are not a JSON array ({error})") from error
-    if not isinstance(data, list):
-        raise InvalidInputError(f"partition values {text!r} are not a JSON array")
-    try:
-        return normalize_values(tuple(value_from_json(one) for one in data))
-    except FormatError as error:
-        raise InvalidInputError(f"partition values {text!r}: {error}") from error
+def build_locator(
+    table: TableIdentity,
+    version: int,
+    stream_id: str | None = None,
+    stream_format: str | None = None,
+    partition_id: str | None = None,
+    partition_values: tuple[Value | None, ...] | None = None,
+    position: int | None = None,
+) -> TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator:
+    """Return the locator of a table version, or of the smallest part of it that is given."""
+    ids = (table.namespace_id, table.table_id, version)
+    if stream_id is None:
+        return TableVersionLocator(*ids)
+    if partition_id is None:
+        return StreamLocator(*ids, stream_id, format=stream_format)
+    partition = PartitionLocator(*ids, stream_id, partition_id, format=stream_format, partition_values=partition_values)
+    return partition if position is None else partition.at(position)
 
 
 def _parse_number(text: str) -> int:

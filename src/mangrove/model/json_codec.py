@@ -9,6 +9,7 @@ that says it, such as `{"date": "2026-11-15"}`.
 import datetime
 import decimal
 import enum
+import json
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -30,9 +31,17 @@ from mangrove.model.partitioning import (
 from mangrove.model.schema import NESTING_MAX
 from mangrove.model.schema_text import format_type, parse_plain_type
 from mangrove.model.types import Column, DataType, List, Map, Struct, inner_columns
-from mangrove.model.values import Value
+from mangrove.model.values import Value, normalize_values
 
-__all__ = ["Json", "from_json", "to_json", "value_from_json", "value_to_json"]
+__all__ = [
+    "Json",
+    "format_partition_values",
+    "from_json",
+    "parse_partition_values",
+    "to_json",
+    "value_from_json",
+    "value_to_json",
+]
 
 Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
 Model = TypeVar("Model")
@@ -118,6 +127,30 @@ def value_from_json(data: Json, path: str = "$") -> Value | None:
         return read(body)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise FormatError(f"{path}.{tag} has the invalid value {body!r}") from error
+
+
+def format_partition_values(values: tuple[Value | None, ...]) -> str:
+    r"""Return partition values as a JSON array without bars.
+
+    >>> print(format_partition_values(("a|b", 1, None)))
+    ["a\u007cb",1,null]
+    """
+    text = json.dumps([value_to_json(value) for value in values], ensure_ascii=False, separators=(",", ":"))
+    return text.replace("|", "\\u007c")
+
+
+def parse_partition_values(text: str) -> tuple[Value | None, ...]:
+    """Return the partition values of their text."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise InvalidInputError(f"partition values {text!r} are not a JSON array ({error})") from error
+    if not isinstance(data, list):
+        raise InvalidInputError(f"partition values {text!r} are not a JSON array")
+    try:
+        return normalize_values(tuple(value_from_json(one) for one in data))
+    except FormatError as error:
+        raise InvalidInputError(f"partition values {text!r}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

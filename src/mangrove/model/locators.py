@@ -6,16 +6,22 @@
     SharedTransactionLocator, AliasLocator
 
 Objects below a table are located by the table's ids, so renaming a table or its
-namespace does not move them. `model/canonical.py` has their canonical strings by name.
+namespace does not move them. The string of a locator by ids begins with a bar, so that
+no id is mistaken for a name. `model/canonical.py` parses it, and has the strings by name.
+
+The format of a stream and the values of a partition follow from the ids. They are part
+of the string and not compared; a locator that was read from a key lacks them.
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import ClassVar, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
+from mangrove.model.json_codec import format_partition_values
 from mangrove.model.names import check_id, check_name, join_name, split_name
+from mangrove.model.values import Value
 
 __all__ = [
     "LARGEST_INTEGER",
@@ -67,7 +73,7 @@ class Kind(enum.IntEnum):
 
 @total_ordering
 class _Located:
-    """The common base of locators: ordering, and a canonical string."""
+    """The common base of locators: parts, ordering and strings."""
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]]
@@ -80,7 +86,7 @@ class _Located:
 
     @property
     def canonical(self) -> str:
-        """The string that is unique among all objects of the kind."""
+        """The parts joined by bars, which are unique among all objects of the kind."""
         return "|".join(map(str, self.parts))
 
     def __str__(self) -> str:
@@ -220,8 +226,13 @@ class TableIdentity:
         check_id(self.namespace_id, "namespace id")
         check_id(self.table_id, "table id")
 
-    def __str__(self) -> str:
+    @property
+    def canonical(self) -> str:
+        """The ids joined by a bar."""
         return f"{self.namespace_id}|{self.table_id}"
+
+    def __str__(self) -> str:
+        return f"|{self.canonical}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +254,9 @@ class TableVersionLocator(_Located):
         """The table, by its ids."""
         return TableIdentity(self.namespace_id, self.table_id)
 
+    def __str__(self) -> str:
+        return f"{self.parent}|{self.version}"
+
 
 @dataclass(frozen=True, slots=True)
 class StreamLocator(_Located):
@@ -252,6 +266,7 @@ class StreamLocator(_Located):
     table_id: str
     version: int
     stream_id: str
+    format: str | None = field(default=None, compare=False, kw_only=True)
     kind: ClassVar[Kind] = Kind.STREAM
 
     def __post_init__(self) -> None:
@@ -259,11 +274,15 @@ class StreamLocator(_Located):
         check_id(self.table_id, "table id")
         _check_ordinal(self.version, "table version")
         check_id(self.stream_id, "stream id")
+        _check_format(self.format)
 
     @property
     def parent(self) -> TableVersionLocator:
         """The table version."""
         return TableVersionLocator(self.namespace_id, self.table_id, self.version)
+
+    def __str__(self) -> str:
+        return f"{self.parent}|{self.stream_id}|{self.format or ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +294,8 @@ class PartitionLocator(_Located):
     version: int
     stream_id: str
     partition_id: str
+    format: str | None = field(default=None, compare=False, kw_only=True)
+    partition_values: tuple[Value | None, ...] | None = field(default=None, compare=False, kw_only=True)
     kind: ClassVar[Kind] = Kind.PARTITION
 
     def __post_init__(self) -> None:
@@ -283,11 +304,23 @@ class PartitionLocator(_Located):
         _check_ordinal(self.version, "table version")
         check_id(self.stream_id, "stream id")
         check_id(self.partition_id, "partition id")
+        _check_format(self.format)
 
     @property
     def parent(self) -> StreamLocator:
         """The stream."""
-        return StreamLocator(self.namespace_id, self.table_id, self.version, self.stream_id)
+        return StreamLocator(self.namespace_id, self.table_id, self.version, self.stream_id, format=self.format)
+
+    def __str__(self) -> str:
+        values = "" if self.partition_values is None else format_partition_values(self.partition_values)
+        return f"{self.parent}|{self.partition_id}|{values}"
+
+    def at(self, position: int) -> "DeltaLocator":
+        """Return the locator of the delta at a position."""
+        return DeltaLocator(
+            self.namespace_id, self.table_id, self.version, self.stream_id, self.partition_id, position,
+            format=self.format, partition_values=self.partition_values,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +333,8 @@ class DeltaLocator(_Located):
     stream_id: str
     partition_id: str
     position: int
+    format: str | None = field(default=None, compare=False, kw_only=True)
+    partition_values: tuple[Value | None, ...] | None = field(default=None, compare=False, kw_only=True)
     kind: ClassVar[Kind] = Kind.DELTA
 
     def __post_init__(self) -> None:
@@ -309,11 +344,18 @@ class DeltaLocator(_Located):
         check_id(self.stream_id, "stream id")
         check_id(self.partition_id, "partition id")
         _check_ordinal(self.position, "stream position")
+        _check_format(self.format)
 
     @property
     def parent(self) -> PartitionLocator:
         """The partition."""
-        return PartitionLocator(self.namespace_id, self.table_id, self.version, self.stream_id, self.partition_id)
+        return PartitionLocator(
+            self.namespace_id, self.table_id, self.version, self.stream_id, self.partition_id,
+            format=self.format, partition_values=self.partition_values,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"{self.parent}|{self.position}"
 
 
 Locator: TypeAlias = (
@@ -346,6 +388,8 @@ def parse_view_name(text: str) -> ViewLocator:
 def _two_parts(text: str, what: str) -> tuple[str, str]:
     # No name contains a bar, so a text with one is a canonical string.
     is_canonical = isinstance(text, str) and "|" in text
+    if is_canonical and text.startswith("|"):
+        raise InvalidInputError(f"{text!r} contains ids; expected the name of a {what}")
     parts = tuple(text.split("|")) if is_canonical else split_name(text)
     if is_canonical and len(parts) in _PARTS_BELOW_TABLES:
         raise InvalidInputError(f"{text!r} names a {_PARTS_BELOW_TABLES[len(parts)].word}; expected a {what}")
@@ -355,6 +399,11 @@ def _two_parts(text: str, what: str) -> tuple[str, str]:
             "with backticks around a part that contains a dot"
         )
     return parts[0], parts[1]
+
+
+def _check_format(stream_format: str | None) -> None:
+    if stream_format is not None:
+        check_id(stream_format, "stream format")
 
 
 def _check_ordinal(number: int, what: str) -> None:

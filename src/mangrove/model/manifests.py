@@ -9,7 +9,7 @@ from mangrove.model.locators import LARGEST_INTEGER
 from mangrove.model.names import check_id, check_text
 from mangrove.model.paths import check_location, is_uri
 from mangrove.model.types import COLUMN_ID_MAX
-from mangrove.model.values import Value, normalize_value
+from mangrove.model.values import Value, normalize_value, normalize_values
 
 __all__ = [
     "ARROW_STREAM",
@@ -21,7 +21,6 @@ __all__ = [
     "DataFile",
     "FileKind",
     "Manifest",
-    "normalize_values",
 ]
 
 PARQUET: Final = "application/parquet"
@@ -214,11 +213,6 @@ class Manifest:
 
 
 EMPTY_MANIFEST: Final = Manifest()
-
-
-def normalize_values(values: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
-    """Return partition values in their one form."""
-    return tuple(None if value is None else normalize_value(value, "a partition value") for value in values)
 
 
 def _check_count(count: int | None, what: str, where: object) -> None:

@@ -87,7 +87,8 @@ def check_id(identifier: str, what: str) -> None:
     """Raise an error for an id that cannot be part of a tree key or a folder name."""
     if not isinstance(identifier, str) or not identifier or _FORBIDDEN.search(identifier) or identifier in (".", ".."):
         raise InvalidInputError(
-            f"{what} {identifier!r} is not an id: an id is text without spaces, control characters, '/' or '|'"
+            f"{what} {identifier!r} is not an id: an id is text other than '.' and '..', without spaces, control "
+            "characters, '/' or '|'"
         )
 
 

@@ -15,18 +15,19 @@ from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.model.locators import LARGEST_INTEGER, Kind, NamespaceLocator, TableLocator, split_alias_name
-from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest, normalize_values
+from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest
 from mangrove.model.names import check_id, check_name, check_text, split_name
 from mangrove.model.partitioning import UNPARTITIONED, UNSORTED, PartitionScheme, SortScheme
 from mangrove.model.properties import NO_PROPERTIES, Properties, freeze_mapping
 from mangrove.model.schema import Schema
 from mangrove.model.settings import LakehouseSettings
-from mangrove.model.values import Value
+from mangrove.model.values import Value, normalize_values
 
 __all__ = [
     "CHECK_PREFIX",
     "DROPPED_STREAMS",
     "LAST_TABLE_VERSION",
+    "NAMED_PARTITIONS",
     "STREAM_FORMAT",
     "AliasEntry",
     "Delta",
@@ -43,6 +44,7 @@ __all__ = [
     "TableVersion",
     "TableVersionState",
     "ViewEntry",
+    "is_maintained_property",
     "kind_of",
 ]
 
@@ -52,8 +54,15 @@ DROPPED_STREAMS: Final = "mangrove.dropped-streams"
 """The table version property with the chosen ids of dropped streams, separated by spaces."""
 LAST_TABLE_VERSION: Final = "mangrove.last-table-version"
 """The table property with the largest number of a table version, set when that version is dropped."""
+NAMED_PARTITIONS: Final = "mangrove.named-partitions"
+"""The table version property of a table with partitions whose ids were chosen, not derived from their values."""
 STREAM_FORMAT: Final = "deltacat"
 """The stream format, by DeltaCAT's name."""
+
+
+def is_maintained_property(name: str) -> bool:
+    """Return whether a property of a table version is maintained by Mangrove, as check constraints are."""
+    return name.startswith(CHECK_PREFIX) or name in (DROPPED_STREAMS, NAMED_PARTITIONS)
 
 
 class TableType(enum.Enum):
@@ -263,6 +272,11 @@ class TableVersion:
         _check_ordinal(self.previous_version, "previous table version")
         if self.latest_stream_id is not None:
             check_id(self.latest_stream_id, "stream id")
+
+    @property
+    def user_properties(self) -> Mapping[str, str]:
+        """The properties that users set, without those that Mangrove maintains itself."""
+        return {name: text for name, text in self.properties.items() if not is_maintained_property(name)}
 
     @property
     def dropped_streams(self) -> frozenset[str]:

@@ -42,6 +42,7 @@ __all__ = [
     "micros_of_datetime",
     "micros_of_time",
     "normalize_value",
+    "normalize_values",
     "restore_zone",
     "time_of_micros",
     "timestamp_of_micros",
@@ -92,6 +93,11 @@ def normalize_value(value: Value, what: str = "value") -> Value:
         f"{what} is {value!r} of type {kind.__name__}: it is a bool, int, float, Decimal, str, bytes, date, "
         "datetime or time"
     )
+
+
+def normalize_values(values: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
+    """Return partition values in their one form."""
+    return tuple(None if value is None else normalize_value(value, "a partition value") for value in values)
 
 
 def is_value_of_type(value: Value, data_type: DataType) -> bool:

@@ -41,7 +41,8 @@ from mangrove.tables.write_plan import (
     plan_full_overwrite,
     plan_write,
 )
-from mangrove.transaction.deltas import TableTarget, check_writable, find_table_by_id, open_table, resolve_table
+from mangrove.transaction.catalog import search_table
+from mangrove.transaction.deltas import TableTarget, check_writable, open_table
 from mangrove.transaction.idempotency import list_query_batches
 
 __all__ = ["StreamTableWriter", "TableWriter", "WrittenFiles", "read_checkpoint_query_id"]
@@ -109,13 +110,12 @@ class _TaskWriter:
     def _stage(self, transaction: Transaction, messages: Sequence[WrittenFiles]) -> None:
         """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
         workspace = transaction.reading()
-        locator = resolve_table(workspace, self._table, self._target.locator)
-        target = replace(self._target, locator=locator)
+        target = replace(self._target, table_id=self._table.id)
         state = load_table_state(workspace, target, with_logs=self._overwrite, is_recorded=False)
         for message in messages:
             if not is_append_compatible(message.state, state):
                 raise ConflictError(
-                    f"the keys, partitions or columns of {target} were changed by a concurrent commit; "
+                    f"the keys, partitions or columns of {state.name} were changed by a concurrent commit; "
                     "nothing was committed, retry the write"
                 )
         files = [file for message in messages for file in message.files]
@@ -183,7 +183,7 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
             into = self._into()
             mine = [batch for batch in list_query_batches(snapshot) if batch.query.startswith(into)]
             for batch in sorted(mine, key=lambda one: one.noted_at_millis, reverse=True):
-                found = find_table_by_id(snapshot, batch.query.removeprefix(into))
+                found = search_table(snapshot, batch.query.removeprefix(into))
                 if found is not None:
                     return replace(self._options.target, locator=found)
         return self._options.resolve_target(snapshot)

@@ -46,7 +46,8 @@ from mangrove.tables.change_feed import (
 )
 from mangrove.tables.scan_plan import FileScan
 from mangrove.tables.table_state import TableState, load_table_state
-from mangrove.transaction.deltas import TableTarget, open_table, resolve_table
+from mangrove.transaction.catalog import find_table_by_id
+from mangrove.transaction.deltas import TableTarget, open_table
 
 __all__ = ["COMMIT_VERSION", "StreamInputPartition", "TableHistory", "TableStreamReader", "build_read_schema"]
 
@@ -116,7 +117,8 @@ class TableHistory:
 
     def _locate(self, snapshot: MetastoreSnapshot) -> TableTarget:
         """Return the target with the name that the table has in a version."""
-        return replace(self._target, locator=resolve_table(snapshot, self._table, self._target.locator))
+        locator, _ = find_table_by_id(snapshot, self._table.id, self._target.locator)
+        return replace(self._target, locator=locator)
 
     def _base(self, start: StreamOffset) -> int:
         """Return the version to continue from: that of the offset, or a retained one with the same rows."""

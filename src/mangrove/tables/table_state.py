@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import ALL_ROWS, RowRange
 from mangrove.model.locators import PartitionLocator, StreamLocator, TableLocator, TableVersionLocator
-from mangrove.model.objects import (
-    CHECK_PREFIX,
-    DROPPED_STREAMS,
-    Delta,
-    Partition,
-    Stream,
-    TableEntry,
-    TableVersion,
-)
+from mangrove.model.objects import Delta, Partition, Stream, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.paths import SEGMENT_BYTES_MAX
 from mangrove.model.properties import NO_PROPERTIES
@@ -27,7 +19,6 @@ from mangrove.model.values import Value
 from mangrove.tables.pruning import can_partition_match, enumerate_partition_values
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
-    NAMED_PARTITIONS,
     OpenTable,
     TableTarget,
     load_partitions,
@@ -50,7 +41,6 @@ __all__ = [
     "load_opened_table_state",
     "load_partition_logs",
     "load_table_state",
-    "properties_of",
     "record_rows_read",
 ]
 
@@ -204,7 +194,7 @@ def load_opened_table_state(
         opened.version,
         scheme,
         logs,
-        properties_of(table, opened.version),
+        opened.properties,
         is_part=requested is not None or opened.target.partition_id is not None,
         path_bytes_max=min(SEGMENT_BYTES_MAX, reading.settings.file_path_max_size_bytes),
         inline_rows_default=_inline_rows_default_of(reading),
@@ -234,16 +224,6 @@ def load_partition_logs(
     scheme = version.partition_scheme_with_id(stream.partition_scheme_id)
     logs = _load_logs(located, scheme, dict(load_partitions(located, partitions)))
     return TableState(stream_locator.table_id, stream_locator.table_id, version, scheme, logs, is_part=True)
-
-
-def properties_of(table: TableEntry, version: TableVersion) -> Mapping[str, str]:
-    """Return the properties of the table, replaced by those of the table version that a user set."""
-    own = {
-        name: text
-        for name, text in version.properties.items()
-        if not name.startswith(CHECK_PREFIX) and name not in (DROPPED_STREAMS, NAMED_PARTITIONS)
-    }
-    return {**table.properties, **own} if own else table.properties
 
 
 def _load_partitions(

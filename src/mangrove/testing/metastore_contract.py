@@ -89,9 +89,7 @@ def make_delta(partition: PartitionLocator, position: int, **properties: str) ->
 
 def make_delta_locator(below: PartitionLocator, position: int) -> DeltaLocator:
     """Return the locator of a position of a partition."""
-    return DeltaLocator(
-        below.namespace_id, below.table_id, below.version, below.stream_id, below.partition_id, position
-    )
+    return below.at(position)
 
 
 def commit_objects(

@@ -5,8 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.canonical import CanonicalName, format_partition_values, parse_canonical, parse_object_name
+from mangrove.metastore import BelowTable
+from mangrove.model.canonical import (
+    CanonicalName,
+    LocatorById,
+    build_locator,
+    is_named_by_ids,
+    parse_canonical,
+    parse_locator,
+    parse_object_name,
+)
+from mangrove.model.json_codec import format_partition_values
 from mangrove.model.locators import (
     AliasLocator,
     DeltaLocator,
@@ -16,19 +25,22 @@ from mangrove.model.locators import (
     PartitionLocator,
     SharedTransactionLocator,
     StreamLocator,
+    TableIdentity,
     TableLocator,
     TableVersionLocator,
     ViewLocator,
 )
 from mangrove.model.objects import Object, Partition, Stream, ViewEntry
 from mangrove.transaction.aliases import locate_table, locate_view
-from mangrove.transaction.catalog import CatalogReader, find_namespace, find_table
-from mangrove.transaction.deltas import TableTarget, build_table_target, find_table_by_id, parse_table_target
-from mangrove.transaction.workspace import Workspace
+from mangrove.transaction.catalog import CatalogReader, find_namespace, find_table, find_table_by_id, identity_of
+from mangrove.transaction.deltas import TableTarget, build_table_target, parse_table_target
 
 __all__ = ["ResolvedObject", "list_children", "resolve_locator", "resolve_name", "resolve_target", "resolve_text"]
 
 _BAR: Final = "|"
+_PART_WORDS: Final = {
+    "version": "table version", "stream_id": "stream", "partition_id": "partition", "position": "delta"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +63,12 @@ class ResolvedObject:
 
 
 def resolve_text(reading: CatalogReader, text: str) -> ResolvedObject:
-    """Return the object with a canonical string or a dotted name.
+    """Return the object with a canonical string, a dotted name or the string of a locator.
 
     A text that is no dotted name of an object can be the canonical string of a namespace whose name contains dots.
     """
+    if is_named_by_ids(text):
+        return resolve_locator(reading, parse_locator(text))
     try:
         return resolve_name(reading, parse_object_name(text))
     except (InvalidInputError, NotFoundError):
@@ -63,22 +77,41 @@ def resolve_text(reading: CatalogReader, text: str) -> ResolvedObject:
         return resolve_name(reading, CanonicalName(text))
 
 
-def resolve_target(reading: CatalogReader, name: str | Locator, version: int | None = None) -> TableTarget:
+def resolve_target(
+    reading: CatalogReader,
+    name: str | Locator | TableIdentity,
+    version: int | None = None,
+    stream_id: str | None = None,
+    partition_id: str | None = None,
+    position: int | None = None,
+) -> TableTarget:
     """Return what a name or locator opens: a table, or a table version, stream, partition or delta of one.
 
-    `version` chooses a table version where the name does not.
+    A target that ids name follows its table through renames. The other arguments choose a
+    part of the table where the name does not.
     """
     target = _resolve_target(reading, name)
-    if version is None or target.version == version:
-        return target
-    if target.version is not None:
-        raise InvalidInputError(f"{name!r} names table version {target.version}, but version is {version!r}; give one")
-    return replace(target, version=version)
+    given = replace(
+        target,
+        version=target.version if version is None else version,
+        stream_id=target.stream_id if stream_id is None else stream_id,
+        partition_id=target.partition_id if partition_id is None else partition_id,
+        position=target.position if position is None else position,
+    )
+    for part, word in _PART_WORDS.items():
+        named, chosen = getattr(target, part), getattr(given, part)
+        if named not in (None, chosen):
+            raise InvalidInputError(f"{name!r} names {word} {named}, but {part} is {chosen!r}; give one")
+    return given
 
 
-def _resolve_target(reading: CatalogReader, name: str | Locator) -> TableTarget:
+def _resolve_target(reading: CatalogReader, name: str | Locator | TableIdentity) -> TableTarget:
     if isinstance(name, TableLocator):
         return TableTarget(name)
+    if isinstance(name, str) and is_named_by_ids(name):
+        name = parse_locator(name)
+    if isinstance(name, LocatorById):
+        return replace(build_table_target(resolve_locator(reading, name).name), table_id=name.table_id)
     if isinstance(name, str) and _BAR in name:
         resolved = resolve_name(reading, parse_canonical(name))
     elif isinstance(name, Locator):
@@ -106,41 +139,63 @@ def resolve_name(reading: CatalogReader, name: CanonicalName) -> ResolvedObject:
         if isinstance(found, ViewEntry):
             return ResolvedObject(CanonicalName(view.namespace, view.name), view, found)
     own, table = find_table(reading, locator)
-    name = replace(name, namespace=own.namespace, table=own.name)
     if name.kind is Kind.TABLE:
-        return ResolvedObject(name, own, table)
-    return _resolve_below(reading, name, table.namespace_id, table.id)
+        return ResolvedObject(CanonicalName(own.namespace, own.name), own, table)
+    requested = build_locator(identity_of(table), *name.parts[2:])
+    return _resolve_below(reading, own, requested, replace(name, namespace=own.namespace, table=own.name))
 
 
-def _resolve_below(reading: CatalogReader, name: CanonicalName, namespace_id: str, table_id: str) -> ResolvedObject:
-    assert name.version is not None
-    locator: TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator
-    locator = TableVersionLocator(namespace_id, table_id, name.version)
-    if name.stream_id is not None:
-        locator = StreamLocator(namespace_id, table_id, name.version, name.stream_id)
-        stream = _load(reading, locator, name)
-        if isinstance(stream, Stream) and stream.format != name.stream_format:
-            raise NotFoundError(f"{name} does not exist: the stream has the format {stream.format!r}")
-    if name.stream_id is not None and name.partition_id is not None:
-        locator = PartitionLocator(namespace_id, table_id, name.version, name.stream_id, name.partition_id)
-        partition = _load(reading, locator, name)
+def resolve_locator(reading: CatalogReader, locator: Locator | TableIdentity) -> ResolvedObject:
+    """Return the object at a locator; the name of a table below which it is takes a search of all tables.
+
+    Raise `NotFoundError` if it does not exist, or has another format or other values than
+    the locator. A table that a layout moved to another namespace is found by its id alone.
+    """
+    match locator:
+        case NamespaceLocator():
+            return resolve_name(reading, CanonicalName(locator.name))
+        case TableLocator() | ViewLocator():
+            return resolve_name(reading, CanonicalName(locator.namespace, locator.name))
+        case AliasLocator():
+            return resolve_locator(reading, locator.named)
+        case SharedTransactionLocator():
+            raise InvalidInputError(f"shared transaction {locator} has no canonical string")
+    own, table = find_table_by_id(reading, locator.table_id)
+    if isinstance(locator, TableIdentity):
+        return ResolvedObject(CanonicalName(own.namespace, own.name), own, table)
+    return _resolve_below(reading, own, replace(locator, namespace_id=table.namespace_id), locator)
+
+
+def _resolve_below(
+    reading: CatalogReader, table: TableLocator, locator: BelowTable | DeltaLocator, given: object
+) -> ResolvedObject:
+    """Return an object below a table with its complete name and locator; errors name it as it was `given`."""
+
+    def load(one: Locator) -> Object:
+        value = reading.get(one)
+        if value is None:
+            raise NotFoundError(f"{one.kind.word} {given} does not exist")
+        return value
+
+    name = CanonicalName(table.namespace, table.name, locator.version)
+    if not isinstance(locator, TableVersionLocator):
+        stream = load(StreamLocator(locator.namespace_id, locator.table_id, locator.version, locator.stream_id))
+        assert isinstance(stream, Stream)
+        if locator.format not in (None, stream.format):
+            raise NotFoundError(f"{given} does not exist: the stream has the format {stream.format!r}")
+        locator = replace(locator, format=stream.format)
+        name = replace(name, stream_id=stream.id, stream_format=stream.format)
+    if isinstance(locator, PartitionLocator | DeltaLocator):
+        partition = load(locator if isinstance(locator, PartitionLocator) else locator.parent)
         assert isinstance(partition, Partition)
-        assert name.partition_values is not None
         values = format_partition_values(partition.values)
-        if values != format_partition_values(name.partition_values):
-            raise NotFoundError(f"{name} does not exist: the partition has the values {values}")
-        if name.position is not None:
-            locator = DeltaLocator(
-                namespace_id, table_id, name.version, name.stream_id, name.partition_id, name.position
-            )
-    return ResolvedObject(name, locator, _load(reading, locator, name))
-
-
-def _load(reading: CatalogReader, locator: Locator, name: CanonicalName) -> Object:
-    value = reading.get(locator)
-    if value is None:
-        raise NotFoundError(f"{locator.kind.word} {name} does not exist")
-    return value
+        if locator.partition_values is not None and values != format_partition_values(locator.partition_values):
+            raise NotFoundError(f"{given} does not exist: the partition has the values {values}")
+        locator = replace(locator, partition_values=partition.values)
+        name = replace(name, partition_id=partition.id, partition_values=partition.values)
+    if isinstance(locator, DeltaLocator):
+        name = replace(name, position=locator.position)
+    return ResolvedObject(name, locator, load(locator))
 
 
 def list_children(reading: CatalogReader, parent: ResolvedObject) -> Iterator[CanonicalName]:
@@ -162,33 +217,3 @@ def list_children(reading: CatalogReader, parent: ResolvedObject) -> Iterator[Ca
                 yield replace(parent.name, partition_id=partition_id, partition_values=values)
             case DeltaLocator(position=position), _:
                 yield replace(parent.name, position=position)
-
-
-def resolve_locator(reading: CatalogReader, locator: Locator) -> ResolvedObject:
-    """Return the object at a locator; the name of a table below which it is takes a search of all tables."""
-    match locator:
-        case NamespaceLocator():
-            return resolve_name(reading, CanonicalName(locator.name))
-        case TableLocator() | ViewLocator():
-            return resolve_name(reading, CanonicalName(locator.namespace, locator.name))
-        case AliasLocator():
-            return resolve_locator(reading, locator.named)
-        case SharedTransactionLocator():
-            raise InvalidInputError(f"shared transaction {locator} has no canonical string")
-    snapshot: MetastoreSnapshot = reading.snapshot if isinstance(reading, Workspace) else reading
-    table = find_table_by_id(snapshot, locator.table_id)
-    if table is None:
-        raise NotFoundError(f"there is no table with the id {locator.table_id}")
-    name = CanonicalName(table.namespace, table.name, locator.version)
-    if isinstance(locator, StreamLocator | PartitionLocator | DeltaLocator):
-        above = StreamLocator(locator.namespace_id, locator.table_id, locator.version, locator.stream_id)
-        stream = _load(reading, above, name)
-        assert isinstance(stream, Stream)
-        name = replace(name, stream_id=stream.id, stream_format=stream.format)
-    if isinstance(locator, PartitionLocator | DeltaLocator):
-        partition = _load(reading, locator if isinstance(locator, PartitionLocator) else locator.parent, name)
-        assert isinstance(partition, Partition)
-        name = replace(name, partition_id=partition.id, partition_values=partition.values)
-    if isinstance(locator, DeltaLocator):
-        name = replace(name, position=locator.position)
-    return ResolvedObject(name, locator, _load(reading, locator, name))

@@ -11,7 +11,7 @@ cycle together.
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
@@ -78,6 +78,7 @@ __all__ = [
     "drop_view",
     "find_namespace",
     "find_table",
+    "find_table_by_id",
     "find_view",
     "identity_of",
     "load_namespace",
@@ -90,6 +91,8 @@ __all__ = [
     "rename_view",
     "replace_table",
     "scan_objects_below",
+    "scan_tables",
+    "search_table",
     "update_properties",
 ]
 
@@ -116,6 +119,40 @@ def find_table(reading: CatalogReader, locator: TableLocator) -> tuple[TableLoca
     if reading.get(ViewLocator(own.namespace, own.name)) is not None:
         raise NotFoundError(f"{locator} is a view, not a table")
     raise NotFoundError(f"table {locator} does not exist{_suggest_names(reading, own)}")
+
+
+def scan_tables(reading: CatalogReader) -> Iterator[tuple[TableLocator, TableEntry]]:
+    """Yield all tables, namespace by namespace."""
+    for space, _ in reading.children(Kind.NAMESPACE, None):
+        assert isinstance(space, NamespaceLocator)
+        for locator, table in reading.children(Kind.TABLE, space):
+            if isinstance(locator, TableLocator) and isinstance(table, TableEntry):
+                yield locator, table
+
+
+def search_table(reading: CatalogReader, table_id: str) -> TableLocator | None:
+    """Return the name of the table with an id, or None. All tables are searched: there is no index from ids to names.
+
+    In a transaction the search is not recorded as a read.
+    """
+    unrecorded = reading.unrecorded() if isinstance(reading, Workspace) else reading
+    return next((locator for locator, table in scan_tables(unrecorded) if table.id == table_id), None)
+
+
+def find_table_by_id(
+    reading: CatalogReader, table_id: str, last: TableLocator | None = None
+) -> tuple[TableLocator, TableEntry]:
+    """Return the table with an id under its current name; its `last` known name is looked up first."""
+    there = None if last is None else reading.get(last)
+    if last is not None and isinstance(there, TableEntry) and there.id == table_id:
+        return last, there
+    found = search_table(reading, table_id)
+    if found is None:
+        known = "" if last is None else f", which was {last},"
+        raise NotFoundError(
+            f"the table with the id {table_id}{known} does not exist; it was dropped or not created yet"
+        )
+    return found, load_table(reading, found)
 
 
 def find_view(reading: CatalogReader, locator: ViewLocator) -> tuple[ViewLocator, ViewEntry]:
@@ -180,15 +217,11 @@ def load_table_names(requested: set[TableIdentity], *snapshots: MetastoreSnapsho
     There is no index from ids to names, so this lists tables until all are found.
     """
     names: dict[TableIdentity, str] = {}
-    for snapshot in snapshots:
-        for space, _ in snapshot.children(Kind.NAMESPACE, None):
-            if len(names) == len(requested):
-                return names
-            assert isinstance(space, NamespaceLocator)
-            for locator, table in snapshot.children(Kind.TABLE, space):
-                identity = TableIdentity(table.namespace_id, table.id) if isinstance(table, TableEntry) else None
-                if identity in requested:
-                    names.setdefault(identity, str(locator))
+    for locator, table in chain.from_iterable(map(scan_tables, snapshots)):
+        if len(names) == len(requested):
+            break
+        if identity_of(table) in requested:
+            names.setdefault(identity_of(table), str(locator))
     return names
 
 
@@ -452,10 +485,13 @@ def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: 
     drop_aliases(workspace, lambda alias: locator in (alias.target_locator, AliasLocator(alias.name).named.parent))
 
 
-def create_alias(workspace: Workspace, locator: Named, target: Named, alias_id: str) -> AliasEntry:
+def create_alias(
+    workspace: Workspace, locator: Named, target: Named, alias_id: str, *, if_not_exists: bool = False
+) -> AliasEntry:
     """Create an alias, or list one that only its name mapping records.
 
-    It refers to the target itself, also if `target` is an alias.
+    It refers to the target itself, also if `target` is an alias. With `if_not_exists`, an
+    existing alias of the same target is returned.
     """
     found: NamespaceEntry | TableEntry
     if isinstance(locator, TableLocator) and isinstance(target, TableLocator):
@@ -469,7 +505,11 @@ def create_alias(workspace: Workspace, locator: Named, target: Named, alias_id: 
         raise InvalidInputError(f"alias {locator} of {target}: an alias has as many parts as its target")
     workspace.settings.check_object_name(Kind.ALIAS, locator.canonical)
     there = find_alias(workspace, locator)
-    if there is None or there.target_id != found.id or is_listed(workspace, there):
+    if there is None or there.target_id != found.id:
+        check_name_free(workspace, locator)
+    elif is_listed(workspace, there):
+        if if_not_exists:
+            return there
         check_name_free(workspace, locator)
     workspace.guard(locator)
     workspace.guard(target)

@@ -4,27 +4,27 @@ import decimal
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.metastore import MetastoreSnapshot, RowRange
+from mangrove.metastore import RowRange
 from mangrove.model.canonical import CanonicalName, parse_canonical
 from mangrove.model.json_codec import value_to_json
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
-    NamespaceLocator,
     PartitionLocator,
     StreamLocator,
     TableLocator,
     TableVersionLocator,
     parse_table_name,
 )
-from mangrove.model.manifests import DataFile, FileKind, normalize_values
+from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.names import join_name, split_name
 from mangrove.model.objects import (
+    NAMED_PARTITIONS,
     Delta,
     DeltaType,
     Partition,
@@ -38,13 +38,12 @@ from mangrove.model.objects import (
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.model.schema import check_new_columns
 from mangrove.model.types import DataType, Decimal
-from mangrove.model.values import Value, is_value_of_type
+from mangrove.model.values import Value, is_value_of_type, normalize_values
 from mangrove.rebase import REWRITTEN_BY
-from mangrove.transaction.catalog import CatalogReader, find_table, identity_of
+from mangrove.transaction.catalog import CatalogReader, find_table, find_table_by_id, identity_of
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
-    "NAMED_PARTITIONS",
     "REWRITING_TYPES",
     "REWRITTEN_BY",
     "VERSION_PREFIX",
@@ -56,16 +55,16 @@ __all__ = [
     "build_partition_locator",
     "build_table_target",
     "check_writable",
-    "find_table_by_id",
+    "find_target_table",
     "is_default_version",
     "load_partitions",
     "locate_partitions",
+    "locate_target",
     "open_table",
     "parse_table_target",
     "parse_version_part",
     "partition_id_of",
     "put_table_version",
-    "resolve_table",
     "scan_deltas",
     "scan_deltas_of_partitions",
     "scan_partitions",
@@ -74,35 +73,6 @@ __all__ = [
 ]
 
 
-def resolve_table(reading: CatalogReader, known: TableEntry, last: TableLocator) -> TableLocator:
-    """Return the name in this version of a table that was `last` seen under another or the same name.
-
-    The last name is looked up first; all tables are searched only after a rename.
-    """
-    there = reading.get(last)
-    if isinstance(there, TableEntry) and there.id == known.id:
-        return last
-    snapshot: MetastoreSnapshot = reading.snapshot if isinstance(reading, Workspace) else reading
-    found = find_table_by_id(snapshot, known.id)
-    if found is None:
-        raise NotFoundError(
-            f"{last} (id {known.id}) does not exist in version {snapshot.version}; it was dropped or not created yet"
-        )
-    return found
-
-
-def find_table_by_id(snapshot: MetastoreSnapshot, table_id: str) -> TableLocator | None:
-    """Return the name of the table with an id in this version; searches all tables."""
-    for space, _ in snapshot.children(Kind.NAMESPACE, None):
-        assert isinstance(space, NamespaceLocator)
-        for locator, table in snapshot.children(Kind.TABLE, space):
-            if isinstance(locator, TableLocator) and isinstance(table, TableEntry) and table.id == table_id:
-                return locator
-    return None
-
-
-NAMED_PARTITIONS: Final = "mangrove.named-partitions"
-"""The table version property of a table with partitions whose ids were chosen, not derived from their values."""
 _DELTACAT_AUTHOR = "DELTACAT"
 """The format of a table created by DeltaCAT."""
 REWRITING_TYPES = frozenset({DeltaType.REPLACE, DeltaType.POSITION_DELETE})
@@ -121,6 +91,17 @@ class TableTarget:
     stream_id: str | None = None
     partition_id: str | None = None
     position: int | None = None
+    table_id: str | None = None
+    """The id of the table if the target follows it through renames; otherwise the name decides."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the object: a table, or the smallest part of one that is chosen."""
+        chosen = {
+            Kind.DELTA: self.position, Kind.PARTITION: self.partition_id, Kind.STREAM: self.stream_id,
+            Kind.TABLE_VERSION: self.version,
+        }  # fmt: skip
+        return next((kind for kind, one in chosen.items() if one is not None), Kind.TABLE)
 
     def __str__(self) -> str:
         version = "" if self.version is None else f".{VERSION_PREFIX}{self.version}"
@@ -187,6 +168,12 @@ class OpenTable:
         return self.target.locator
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the table, replaced by those of the table version that a user set."""
+        own = self.version.user_properties
+        return {**self.table.properties, **own} if own else self.table.properties
+
+    @property
     def partition_scheme(self) -> PartitionScheme:
         """The partition scheme of the stream."""
         return self.version.partition_scheme_with_id(self.stream.partition_scheme_id)
@@ -194,7 +181,21 @@ class OpenTable:
     def partition_locator(self, partition_id: str) -> PartitionLocator:
         """Return the locator of a partition of the stream."""
         stream = self.stream_locator
-        return PartitionLocator(stream.namespace_id, stream.table_id, stream.version, stream.stream_id, partition_id)
+        return PartitionLocator(
+            stream.namespace_id, stream.table_id, stream.version, stream.stream_id, partition_id, format=stream.format
+        )
+
+
+def find_target_table(reading: CatalogReader, target: TableTarget) -> tuple[TableLocator, TableEntry]:
+    """Return the table of a target with its own name: the table with the id, or with the name if there is no id."""
+    if target.table_id is None:
+        return find_table(reading, target.locator)
+    return find_table_by_id(reading, target.table_id, target.locator)
+
+
+def locate_target(reading: CatalogReader, target: TableTarget) -> TableLocator:
+    """Return the name of the table of a target: the given one, which can be an alias, or the current one of its id."""
+    return target.locator if target.table_id is None else find_target_table(reading, target)[0]
 
 
 def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> OpenTable:
@@ -204,13 +205,13 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
     """
     if isinstance(target, TableLocator):
         target = TableTarget(target)
-    locator, table = find_table(reading, target.locator)
+    locator, table = find_target_table(reading, target)
     target = replace(target, locator=locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
             f"{locator} is {table.table_type.value}: its data is not managed by the lakehouse and is read-only"
         )
-    number = target.version or table.default_version
+    number = table.default_version if target.version is None else target.version
     if number is None:
         raise InvalidInputError(f"{locator} has no table version, so it has no schema")
     version_locator = TableVersionLocator(table.namespace_id, table.id, number)
@@ -220,7 +221,7 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
     if not isinstance(version, TableVersion) or version.latest_stream_id is None:
         raise FormatError(f"{locator} has no table version {number} or no stream of it; run `mangrove check`")
     _check_version_state(reading, target, table, version)
-    stream_id = target.stream_id or version.latest_stream_id
+    stream_id = version.latest_stream_id if target.stream_id is None else target.stream_id
     stream_locator = StreamLocator(table.namespace_id, table.id, number, stream_id)
     stream = reading.get(stream_locator)
     if not isinstance(stream, Stream) and target.stream_id is not None:
@@ -229,7 +230,7 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
         raise FormatError(f"{locator} has no stream {stream_id}; run `mangrove check`")
     if stream.state is StreamState.STAGED and target.stream_id is None:
         raise InvalidInputError(f"the rows of {target} are staged in the stream {stream_id} and not committed")
-    return OpenTable(target, table, version_locator, version, stream_locator, stream)
+    return OpenTable(target, table, version_locator, version, replace(stream_locator, format=stream.format), stream)
 
 
 def build_no_version_error(
@@ -424,14 +425,14 @@ def _add_delta(
     elif there is None:
         workspace.put(partition_locator, partition)
     position = workspace.next_position(partition_locator, is_new=there is None, chosen=delta.position)
-    added = DeltaLocator(*_parts_of(partition_locator), position)
+    added = replace(partition_locator, partition_values=partition.values).at(position)
     workspace.put(added, replace(delta, position=None))
     return added
 
 
 def check_writable(target: TableTarget) -> None:
     """Raise an error for a partition or delta: rows are written to a table, a table version or a stream."""
-    if target.partition_id is not None:
+    if target.kind > Kind.STREAM:
         raise InvalidInputError(f"{target} is read-only; write to its table, table version or stream")
 
 
@@ -502,7 +503,3 @@ def _normalize_to_type(value: Value | None, data_type: DataType, name: str) -> V
         return value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=decimal.Context(prec=60))
     # Adding zero turns negative zero into positive zero.
     return value + 0.0 if isinstance(value, float) else value
-
-
-def _parts_of(partition: PartitionLocator) -> tuple[str, str, int, str, str]:
-    return partition.namespace_id, partition.table_id, partition.version, partition.stream_id, partition.partition_id

@@ -21,6 +21,7 @@ from mangrove.model.locators import (
 from mangrove.model.objects import (
     DROPPED_STREAMS,
     LAST_TABLE_VERSION,
+    NAMED_PARTITIONS,
     Partition,
     Stream,
     StreamState,
@@ -28,21 +29,31 @@ from mangrove.model.objects import (
     TableType,
     TableVersion,
     TableVersionState,
+    is_maintained_property,
 )
+from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import check_new_columns
 from mangrove.model.values import Value
-from mangrove.transaction.catalog import CatalogReader, drop_objects, identity_of, load_table, scan_objects_below
+from mangrove.transaction.catalog import (
+    CatalogReader,
+    drop_objects,
+    identity_of,
+    scan_objects_below,
+    update_properties,
+)
 from mangrove.transaction.deltas import (
-    NAMED_PARTITIONS,
     TableTarget,
     build_no_version_error,
     build_partition_locator,
+    find_target_table,
     open_table,
+    put_table_version,
     validate_partition_values,
 )
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
+    "alter_table_version",
     "commit_stream",
     "create_partition",
     "create_stream",
@@ -50,9 +61,9 @@ __all__ = [
     "drop_stream",
     "drop_table_version",
     "find_last_number",
+    "find_versioned_table",
     "load_streams",
     "load_table_versions",
-    "load_versioned_table",
     "set_table_version_state",
 ]
 
@@ -81,9 +92,9 @@ def find_last_number(table: TableEntry, versions: Mapping[int, TableVersion]) ->
     return max(*versions, table.last_table_version)
 
 
-def create_table_version(workspace: Workspace, locator: TableLocator, version: TableVersion, stream: Stream) -> None:
+def create_table_version(workspace: Workspace, target: TableTarget, version: TableVersion, stream: Stream) -> None:
     """Create a table version with its first stream; its number is larger than that of every other."""
-    table = load_versioned_table(workspace, locator)
+    locator, table = find_versioned_table(workspace, target)
     versions = load_table_versions(workspace, table)
     if version.version in versions:
         raise AlreadyExistsError(f"{locator} has a table version {version.version} already; choose a larger number")
@@ -102,9 +113,9 @@ def create_table_version(workspace: Workspace, locator: TableLocator, version: T
     _put_entry(workspace, locator, table, versions | {version.version: version})
 
 
-def set_table_version_state(workspace: Workspace, locator: TableLocator, number: int, state: TableVersionState) -> None:
+def set_table_version_state(workspace: Workspace, target: TableTarget, number: int, state: TableVersionState) -> None:
     """Set the lifecycle state, which may change the default version; a deletion conflicts with concurrent writes."""
-    table = load_versioned_table(workspace, locator)
+    locator, table = find_versioned_table(workspace, target)
     versions = load_table_versions(workspace, table)
     if number not in versions:
         raise build_no_version_error(workspace, locator, table, number)
@@ -119,9 +130,9 @@ def set_table_version_state(workspace: Workspace, locator: TableLocator, number:
     _put_entry(workspace, locator, table, versions | {number: changed})
 
 
-def drop_table_version(workspace: Workspace, locator: TableLocator, number: int) -> None:
+def drop_table_version(workspace: Workspace, target: TableTarget, number: int) -> None:
     """Drop a table version with all its rows; conflicts with concurrent writes to it."""
-    table = load_versioned_table(workspace, locator)
+    locator, table = find_versioned_table(workspace, target)
     versions = load_table_versions(workspace, table)
     if number not in versions:
         raise build_no_version_error(workspace, locator, table, number)
@@ -138,6 +149,39 @@ def drop_table_version(workspace: Workspace, locator: TableLocator, number: int)
         last = str(find_last_number(table, versions))
         table = replace(table, properties={**table.properties, LAST_TABLE_VERSION: last})
     _put_entry(workspace, locator, table, rest)
+
+
+def alter_table_version(
+    workspace: Workspace,
+    target: TableTarget,
+    *,
+    put: Mapping[str, str] = NO_PROPERTIES,
+    removed: Sequence[str] = (),
+    description: str | None = None,
+) -> None:
+    """Set or remove own properties of a table version, or change its description.
+
+    Nothing is written if nothing changes. Concurrent writes of rows do not conflict.
+    """
+    opened = open_table(workspace, target)
+    version, own = opened.version, opened.version.user_properties
+    for name in put:
+        if is_maintained_property(name):
+            raise InvalidInputError(f"property {name!r} of {target} is maintained by Mangrove and cannot be set")
+    for name in removed:
+        if name not in own and name in opened.table.properties:
+            raise InvalidInputError(
+                f"{target} inherits the property {name!r} from its table; set another value, or remove it from "
+                f"{target.locator}"
+            )
+    maintained = {name: text for name, text in version.properties.items() if name not in own}
+    altered = replace(
+        version,
+        properties={**maintained, **update_properties(own, put, removed)},
+        description=version.description if description is None else description,
+    )
+    if altered != version:
+        put_table_version(workspace, target, altered, stops_writers=False)
 
 
 def create_stream(workspace: Workspace, target: TableTarget, stream_id: str, stream_format: str) -> Stream:
@@ -208,17 +252,17 @@ def create_partition(
     if NAMED_PARTITIONS not in opened.version.properties:
         properties = {**opened.version.properties, NAMED_PARTITIONS: "true"}
         workspace.put(opened.version_locator, replace(opened.version, properties=properties))
-    return locator
+    return replace(locator, partition_values=checked)
 
 
-def load_versioned_table(reading: CatalogReader, locator: TableLocator) -> TableEntry:
-    """Return a table that has table versions; raise an error for one whose data is managed elsewhere."""
-    table = load_table(reading, locator)
+def find_versioned_table(reading: CatalogReader, target: TableTarget) -> tuple[TableLocator, TableEntry]:
+    """Return a table that has table versions, with its own name; raise an error for one that is managed elsewhere."""
+    locator, table = find_target_table(reading, target)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(f"{locator} is {table.table_type.value}: only a managed table has table versions")
     if table.latest_table_version is None:
         raise NotFoundError(f"{locator} has no table version")
-    return table
+    return locator, table
 
 
 def _put_entry(

@@ -151,7 +151,7 @@ def name_conflicting_tables(error: ConflictError, met: Mapping[TableIdentity, ob
     """Return the conflict with table names in place of ids; deltas are described as rows of their table."""
     text = str(error)
     for identity, locator in met.items():
-        text = text.replace(str(identity), str(locator)).replace(identity.table_id, str(locator))
+        text = text.replace(identity.canonical, str(locator)).replace(identity.table_id, str(locator))
         name = f"({re.escape(str(locator))})"
         text = re.sub(rf"(?:delta|partition) {name}[.|][^\s,:]+", r"rows of table \1", text)
         text = re.sub(rf"table version {name}[.|](\d+)", r"table version \2 of \1", text)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.maintenance.engine_choice import LOCAL
-from mangrove.model.locators import LARGEST_INTEGER, parse_table_name
+from mangrove.model.locators import LARGEST_INTEGER
 from mangrove.web.links import Links
 
 __all__ = [
@@ -117,15 +117,15 @@ def _run_rollback(lake: Lakehouse, steps: Mapping[str, str], fields: Mapping[str
 
 def _run_compaction(lake: Lakehouse, steps: Mapping[str, str], fields: Mapping[str, str]) -> ActionResult:  # noqa: ARG001 - all actions have one signature
     """Compact a table in this process, up to a number of bytes."""
-    locator = parse_table_name(steps["name"])
-    report = lake.table(locator).compact(engine=LOCAL, bytes_max=_COMPACTED_BYTES_MAX)
+    table = lake.table(steps["name"])
+    report = table.compact(engine=LOCAL, bytes_max=_COMPACTED_BYTES_MAX)
     fields_done = {
         "version": lake.version,
         "files_read": report.files_read,
         "files_written": report.files_written,
         "files_left": report.files_left,
     }
-    return ActionResult(fields_done, Links().files(locator))
+    return ActionResult(fields_done, Links().files(table.target))
 
 
 ACTIONS: Final = (

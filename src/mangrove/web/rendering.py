@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mangrove.inspect.formatting import format_count, format_quantity, format_size, format_timestamp, format_value
+from mangrove.inspect.formatting import format_count, format_size, format_timestamp, format_value
+from mangrove.maintenance.progress import format_quantity
 from mangrove.model.locators import TableLocator, ViewLocator, parse_view_name
 from mangrove.transaction.deltas import TableTarget
 from mangrove.web.links import STATIC, Links

@@ -61,8 +61,8 @@ from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.table_state import is_partition_determined_by_keys, load_table_state
 from mangrove.tables.write_plan import plan_full_overwrite
 from mangrove.transaction.aliases import locate_parent, locate_table
-from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace
-from mangrove.transaction.deltas import find_table_by_id, open_table, put_table_version
+from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace, search_table
+from mangrove.transaction.deltas import TableTarget, open_table, put_table_version
 
 __all__ = [
     "TableCommit",
@@ -224,7 +224,7 @@ class _CommitStager:
         check_requirements(commit.request, None)
         metadata = build_new_metadata(commit.request.updates)
         table_id = extract_table_id(metadata, root_location_of(self._store.uri))
-        other = find_table_by_id(self._workspace.snapshot, table_id)
+        other = search_table(self._workspace.snapshot, table_id)
         if other is not None:
             raise InvalidInputError(f"a table with UUID {table_id} already exists as {other}; load that table")
         if not is_staged_for(commit.table, table_id):
@@ -274,7 +274,7 @@ class _CommitStager:
         put = from_client_properties(requested.put, location)
         removed = [name for name in requested.removed if name not in RESERVED_PROPERTIES]
         if put or removed:
-            validate_property_changes(self._workspace, table, put)
+            validate_property_changes(self._workspace, TableTarget(table), put)
             alter_table(self._workspace, table, put=put, removed=removed)
 
     def _change_rows(self, table: TableLocator, published: TableMetadata, requested: RequestedChanges) -> None:

@@ -219,7 +219,7 @@ class WriteDraft:
 
 def describe_object(locator: Locator) -> str:
     """Return a readable name of the object."""
-    return f"{locator.kind.word} {locator}"
+    return f"{locator.kind.word} {locator.canonical if locator.kind.is_below_table else locator}"
 
 
 _Locator: TypeAlias = NamespaceLocator | TableLocator | ViewLocator | SharedTransactionLocator | AliasLocator

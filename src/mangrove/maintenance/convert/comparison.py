@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.convert.history import VersionStep, iterate_steps
-from mangrove.maintenance.progress import Progress, ProgressCallback, ignore_progress
+from mangrove.maintenance.progress import Progress, ProgressCallback, format_quantity, ignore_progress
 from mangrove.metastore import Commit
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.objects import Delta, Object
@@ -45,12 +45,10 @@ class LakehouseComparison:
     differences: tuple[str, ...]
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count:,} {kind}s" for kind, count in self.objects.items() if count)
-        verdict = f"{len(self.differences):,} differences" if self.differences else "no difference"
-        return (
-            f"{verdict} in {self.versions:,} versions with {self.changes:,} changes; "
-            f"the newest has {counts or 'no objects'}, {self.rows:,} rows"
-        )
+        counts = ", ".join(format_quantity(count, kind) for kind, count in self.objects.items() if count)
+        verdict = format_quantity(len(self.differences), "difference") if self.differences else "no difference"
+        compared = f"{format_quantity(self.versions, 'version')} with {format_quantity(self.changes, 'change')}"
+        return f"{verdict} in {compared}; the newest has {counts or 'no objects'}, {format_quantity(self.rows, 'row')}"
 
 
 class _DifferenceLog:

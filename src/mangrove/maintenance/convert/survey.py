@@ -141,7 +141,10 @@ def _survey_step(
             if not settings.allows_inline_rows and conversion_mapping.store_rows is None:
                 _check_no_inline_rows(value)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{where} is not supported by the destination: {error}") from error
+            raise InvalidInputError(
+                f"{where} is not supported by the destination: {error}. To convert without it, remove it from the "
+                "newest version and convert that one alone, with `--history latest`"
+            ) from error
         if conversion_mapping.object(value) is None:
             survey.note(f"{where} is based on a version that is not converted; it is dropped")
         if isinstance(value, Delta):

@@ -1,4 +1,4 @@
-"""Execution of CALL and the procedures of maintenance and aliases."""
+"""Execution of CALL and the procedures of maintenance, table versions, streams and aliases."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,10 +10,12 @@ from mangrove.lakehouse.alias import Alias
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
+from mangrove.model.json_codec import parse_partition_values
 from mangrove.model.objects import STREAM_FORMAT
 from mangrove.sql.execute.show import InlineResult
 from mangrove.sql.parse.statements import CallStatement, SqlLiteral
 from mangrove.sql.resolver import qualify_name
+from mangrove.transaction.deltas import TableTarget
 
 __all__ = ["PROCEDURES", "TABLE_PROCEDURES", "Procedure", "TableProcedure", "execute_call"]
 
@@ -34,6 +36,8 @@ class TableProcedure:
     arguments: tuple[str, ...]
     required: int
     run: Callable[[Table, Mapping[str, Any]], InlineResult]
+    part: str | None = None
+    """The argument that chooses a part of the table; it is left out if the name of the table does so."""
 
 
 def execute_call(
@@ -48,7 +52,8 @@ def execute_call(
     given = _bind_arguments(name, procedure, statement)
     if isinstance(procedure, TableProcedure):
         catalog: Lakehouse | Transaction = transaction or lake
-        return procedure.run(catalog.table(qualify_name(str(given["table"]), namespace)), given)
+        chosen: dict[str, Any] = {key: value for key, value in given.items() if key == procedure.part}
+        return procedure.run(catalog.table(qualify_name(str(given["table"]), namespace), **chosen), given)
     if transaction is not None:
         raise InvalidInputError(f"procedure {name} cannot run inside a transaction; COMMIT or ROLLBACK first")
     return procedure.run(lake, namespace, given)
@@ -60,14 +65,19 @@ def _bind_arguments(
     signature = ", ".join(procedure.arguments)
     if len(statement.positional) > len(procedure.arguments):
         raise InvalidInputError(f"{name} takes ({signature}), but {len(statement.positional)} arguments are given")
-    arguments: dict[str, SqlLiteral] = dict(zip(procedure.arguments, statement.positional, strict=False))
+    names, required = procedure.arguments, procedure.required
+    given_count = len(statement.positional) + len(statement.named)
+    if isinstance(procedure, TableProcedure) and procedure.part and given_count < required:
+        names = tuple(name for name in names if name != procedure.part)
+        required -= 1
+    arguments: dict[str, SqlLiteral] = dict(zip(names, statement.positional, strict=False))
     for key, value in statement.named.items():
         if key not in procedure.arguments:
             raise InvalidInputError(f"{name} has no argument {key}; it takes ({signature})")
         if key in arguments:
             raise InvalidInputError(f"argument {key} of {name} is given by position and by name; remove one of them")
         arguments[key] = value
-    missing = [key for key in procedure.arguments[: procedure.required] if arguments.get(key) is None]
+    missing = [key for key in names[:required] if arguments.get(key) is None]
     if missing:
         raise InvalidInputError(f"{name} requires {missing[0]}; it takes ({signature})")
     return {key: value for key, value in arguments.items() if value is not None}
@@ -125,30 +135,45 @@ def _create_table_version(table: Table, given: Mapping[str, Any]) -> InlineResul
         name: _split_list(given[name]) for name in ("keys", "partition_by", "sort_by") if name in given
     }
     options |= {
-        name: given[name] for name in ("schema", "description", "version", "state", "stream_id") if name in given
+        name: given[name]
+        for name in ("schema", "description", "version", "state", "stream_id", "properties", "schemaless")
+        if name in given
     }
     return _version_row(table.create_version(**options))
 
 
 def _set_table_version_state(table: Table, given: Mapping[str, Any]) -> InlineResult:
-    chosen = table.version(given["version"])
-    chosen.set_state(given["state"])
-    return _version_row(chosen)
+    table.set_state(given["state"])
+    return _version_row(table)
 
 
-def _drop_table_version(table: Table, given: Mapping[str, Any]) -> InlineResult:
-    table.drop_version(given["version"])
-    return InlineResult("table string, version bigint", ((str(table.locator), given["version"]),))
+def _drop_table_version(table: Table, _: Mapping[str, Any]) -> InlineResult:
+    table.drop_version()
+    return InlineResult("table string, version bigint", ((str(table.locator), table.target.version),))
 
 
 def _create_stream(table: Table, given: Mapping[str, Any]) -> InlineResult:
-    made = table.create_stream(given.get("stream_id"), given.get("format", STREAM_FORMAT))
-    return InlineResult("table string, stream_id string", ((str(table), made.target.stream_id),))
+    return _stream_row(table.create_stream(given.get("stream_id"), given.get("format", STREAM_FORMAT)))
 
 
-def _commit_stream(table: Table, given: Mapping[str, Any]) -> InlineResult:
-    table.stream(given["stream_id"]).commit_stream()
-    return InlineResult("table string, stream_id string", ((str(table), given["stream_id"]),))
+def _commit_stream(table: Table, _: Mapping[str, Any]) -> InlineResult:
+    table.commit_stream()
+    return _stream_row(table)
+
+
+def _drop_stream(table: Table, _: Mapping[str, Any]) -> InlineResult:
+    table.drop_stream()
+    return _stream_row(table)
+
+
+def _create_partition(table: Table, given: Mapping[str, Any]) -> InlineResult:
+    made = table.create_partition(parse_partition_values(given["partition_values"]), given["partition_id"])
+    return InlineResult("table string, partition_id string", ((str(table), made.partition_id),))
+
+
+def _stream_row(table: Table) -> InlineResult:
+    owner = TableTarget(table.locator, table.target.version)
+    return InlineResult("table string, stream_id string", ((str(owner), table.target.stream_id),))
 
 
 def _version_row(table: Table) -> InlineResult:
@@ -194,12 +219,26 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
 
 TABLE_PROCEDURES: Final[Mapping[str, TableProcedure]] = {
     "create_table_version": TableProcedure(
-        ("table", "schema", "keys", "partition_by", "sort_by", "state", "version", "description", "stream_id"),
+        (
+            "table",
+            "schema",
+            "keys",
+            "partition_by",
+            "sort_by",
+            "state",
+            "version",
+            "description",
+            "stream_id",
+            "properties",
+            "schemaless",
+        ),
         1,
         _create_table_version,
     ),
-    "set_table_version_state": TableProcedure(("table", "version", "state"), 3, _set_table_version_state),
-    "drop_table_version": TableProcedure(("table", "version"), 2, _drop_table_version),
+    "set_table_version_state": TableProcedure(("table", "version", "state"), 3, _set_table_version_state, "version"),
+    "drop_table_version": TableProcedure(("table", "version"), 2, _drop_table_version, "version"),
     "create_stream": TableProcedure(("table", "stream_id", "format"), 1, _create_stream),
-    "commit_stream": TableProcedure(("table", "stream_id"), 2, _commit_stream),
+    "commit_stream": TableProcedure(("table", "stream_id"), 2, _commit_stream, "stream_id"),
+    "create_partition": TableProcedure(("table", "partition_id", "partition_values"), 3, _create_partition),
+    "drop_stream": TableProcedure(("table", "stream_id"), 2, _drop_stream, "stream_id"),
 }

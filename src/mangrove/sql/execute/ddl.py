@@ -10,6 +10,7 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.locators import TableLocator, ViewLocator
 from mangrove.model.names import join_name, split_path
+from mangrove.model.objects import TableType
 from mangrove.model.schema import Schema
 from mangrove.sql.execute.query import BoundQuery
 from mangrove.sql.parse.statements import (
@@ -123,6 +124,8 @@ def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolv
             arguments |= _copy_definition(catalog.table(like.locator).bind(like))
     if statement.columns is not None:
         arguments["schema"] = statement.columns
+    if statement.schemaless:
+        arguments["schemaless"] = True
     for name, value in {
         "keys": statement.keys,
         "partition_by": statement.partition_by,
@@ -148,8 +151,10 @@ def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolv
 
 
 def _copy_definition(table: Table) -> dict[str, Any]:
+    if table.table_type is TableType.MANAGED and table.schema is None:
+        return {"schemaless": True}
     arguments: dict[str, Any] = {"schema": table.schema, "keys": list(table.keys)}
-    if table.table_type.value == "managed":
+    if table.table_type is TableType.MANAGED:
         arguments |= {"partition_by": list(table.partition_by), "sort_by": list(table.sort_by)}
     return arguments
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.sql_port import Frame, SqlEngine
@@ -26,6 +27,9 @@ __all__ = [
     "prepare_insert",
     "require_schema",
 ]
+
+_PROPERTY_PREFIX: Final = "property."
+"""The options of an insert with this prefix are properties of the new delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,32 @@ def _check_columns(statement: Insert, schema: Schema, text: str) -> None:
 def execute_insert(work: PreparedInsert, expressions: StatementExpressions) -> RowCounts:
     """Append the rows to the table, or overwrite others."""
     statement, table = work.statement, work.table
+    described = _parse_delta_options(statement)
     if statement.replace_where is not None:
         return table.overwrite(work.rows, where=expressions.text(statement.replace_where))
     if not statement.overwrite:
-        return table.append(work.rows)
+        return table.append(work.rows, **described)
     return _overwrite_rows(statement, table, require_schema(table), work.rows, work.fixed, expressions.binder.engine)
+
+
+def _parse_delta_options(statement: Insert) -> dict[str, Any]:
+    """Return the options of an insert as arguments of `Table.append`."""
+    if statement.options and (statement.overwrite or statement.replace_where is not None):
+        raise InvalidInputError("the options of an insert describe appended rows; remove them, or OVERWRITE or REPLACE")
+    described: dict[str, Any] = {}
+    for name, text in statement.options.items():
+        if name.startswith(_PROPERTY_PREFIX):
+            described.setdefault("properties", {})[name.removeprefix(_PROPERTY_PREFIX)] = text
+        elif name.lower() == "author":
+            described["author"] = text
+        elif name.lower() == "position" and text.isdecimal():
+            described["position"] = int(text)
+        else:
+            raise InvalidInputError(
+                f"invalid option {name} = {text!r} of an insert; expected author = '…', position = 40 or "
+                f"'{_PROPERTY_PREFIX}…' = '…'"
+            )
+    return described
 
 
 def execute_truncate(statement: TruncateStatement, transaction: Transaction, resolver: NameResolver) -> RowCounts:

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 ResultRow: TypeAlias = tuple[Any, ...]
+_PARTITION_COLUMNS: Final = "partition string, files bigint, rows bigint, size_bytes bigint, partition_id string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +185,30 @@ def build_file_result(table: TableSnapshot) -> InlineResult:
 
 
 def build_partition_result(table: TableSnapshot) -> InlineResult:
-    """Return a row for each partition."""
-    state = table.state()
-    names = [field.name for field in state.version.partition_scheme.fields]
-    totals: dict[str, list[int]] = {}
-    for scan in plan_scan(state).scans:
+    """Return a row for each partition.
+
+    If keys do not determine the partition of a row, files of several partition values are in one partition.
+    """
+    version = table.opened().version
+    names = [field.name for field in version.partition_scheme.fields]
+    if version.schema is None:
+        stats = table.partition_stats()
+        stored = [(None, one.file_count, one.row_count, one.size_bytes, one.locator.partition_id) for one in stats]
+        return InlineResult(_PARTITION_COLUMNS, tuple(stored))
+    ids = {partition.values: locator.partition_id for locator, partition in table.partitions()}
+    totals: dict[tuple[str, str], list[int]] = {}
+    for scan in plan_scan(table.state()).scans:
         values = scan.log_values or scan.file.partition_values or ()
-        entry = totals.setdefault(_format_partition(values, names) or "", [0, 0, 0])
+        entry = totals.setdefault((_format_partition(values, names) or "", ids.get(scan.log_values, "")), [0, 0, 0])
         entry[0] += 1
         entry[1] += scan.file.row_count
         entry[2] += scan.file.size_bytes
-    rows = tuple((partition, *numbers) for partition, numbers in sorted(totals.items()))
-    return InlineResult("partition string, files bigint, rows bigint, size_bytes bigint", rows)
+    written = {partition_id for _, partition_id in totals}
+    for values, partition_id in ids.items():
+        if partition_id not in written:
+            totals[_format_partition(values, names) or "", partition_id] = [0, 0, 0]
+    rows = tuple((partition, *numbers, partition_id) for (partition, partition_id), numbers in sorted(totals.items()))
+    return InlineResult(_PARTITION_COLUMNS, rows)
 
 
 def _format_partition(values: tuple[Value | None, ...], names: list[str]) -> str | None:
@@ -290,9 +303,8 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
             rows += [("Id", namespace.id), *((f"Property {key}", value) for key, value in namespace.properties.items())]
         return InlineResult("info_name string, info_value string", tuple(rows))
     target = _load_table_or_view(resolver, resolver.target(statement.name))
-    schema = _schema_of(target, view_columns)
     if statement.column:
-        column = schema.column(*statement.column)
+        column = _schema_of(target, view_columns).column(*statement.column)
         facts = [
             ("col_name", column.name),
             ("data_type", format_type(column.type)),
@@ -301,7 +313,11 @@ def execute_describe(statement: Describe, resolver: NameResolver, view_columns: 
             ("default", column.default or "NULL"),
         ]
         return InlineResult("info_name string, info_value string", tuple(facts))
-    columns: list[ResultRow] = [(column.name, format_type(column.type), column.comment) for column in schema.columns]
+    is_schemaless = (
+        isinstance(target, TableSnapshot) and target.table_type is TableType.MANAGED and target.schema is None
+    )
+    described = () if is_schemaless else _schema_of(target, view_columns).columns
+    columns: list[ResultRow] = [(column.name, format_type(column.type), column.comment) for column in described]
     if isinstance(target, TableSnapshot) and target.table_type is TableType.MANAGED and target.partition_by:
         columns += [("# Partitioning", "", None)]
         columns += [(f"Part {place}", text, None) for place, text in enumerate(target.partition_by)]

@@ -135,6 +135,8 @@ def _parse_text_list(cursor: TokenCursor) -> tuple[str, ...]:
 
 def _parse_columns(cursor: TokenCursor) -> dict[str, Any]:
     """Parse the columns and constraints in parentheses."""
+    if cursor.accept("(", ")"):
+        return {"schemaless": True}
     columns: list[str] = []
     keys: list[str] = []
     checks: list[CheckConstraint] = []

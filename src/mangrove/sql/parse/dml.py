@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Final
 
+from mangrove.model.properties import NO_PROPERTIES
 from mangrove.sql.parse.as_of import find_expression_end
 from mangrove.sql.parse.clauses import parse_query
+from mangrove.sql.parse.ddl import parse_properties
 from mangrove.sql.parse.statements import (
     Assignment,
     Delete,
@@ -31,6 +33,7 @@ def parse_insert(cursor: TokenCursor, common: SqlFragment | None) -> Insert:
         cursor.expect("INTO")
     cursor.accept("TABLE")
     table = cursor.name()
+    options = parse_properties(cursor) if cursor.is_next("WITH", "(") and cursor.accept("WITH") else NO_PROPERTIES
     partition = cursor.expect_list(lambda: _parse_partition_value(cursor)) if cursor.accept("PARTITION") else ()
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     by_name = cursor.accept("BY", "NAME")
@@ -47,7 +50,7 @@ def parse_insert(cursor: TokenCursor, common: SqlFragment | None) -> Insert:
         between = " " * (query.piece.start - common.start - len(common.text))
         query = replace(query, piece=SqlFragment(common.text + between + query.piece.text, common.start))
     names, places = tuple(name for name, _ in columns), tuple(place for _, place in columns)
-    return Insert(table, query, names, by_name, overwrite, partition, if_not_exists, where, places)
+    return Insert(table, query, names, by_name, overwrite, partition, if_not_exists, where, places, options)
 
 
 def parse_multi_insert(cursor: TokenCursor) -> MultiInsert | None:

@@ -263,9 +263,14 @@ def _parse_literal(cursor: TokenCursor) -> SqlLiteral:
         number = cursor.next.text
         cursor.place += 1
         return sign * (int(number) if number.isdecimal() else float(number.rstrip("lLdD")))
+    if cursor.accept("MAP"):
+        texts = cursor.expect_list(cursor.expect_text)
+        if len(texts) % 2:
+            raise cursor.unexpected("map('key', 'value', …) with a value for each key")
+        return dict(zip(texts[::2], texts[1::2], strict=True))
     word = cursor.accept_one_of("TRUE", "FALSE", "NULL")
     if word is None:
-        raise cursor.unexpected("a number, a quoted string, true, false or null")
+        raise cursor.unexpected("a number, a quoted string, map('key', 'value'), true, false or null")
     return {"TRUE": True, "FALSE": False, "NULL": None}[word]
 
 

@@ -92,6 +92,8 @@ class Insert:
     replace_where: SqlFragment | None = None
     column_places: tuple[int, ...] = field(default=(), compare=False)
     """The position of each column name."""
+    options: Mapping[str, str] = NO_PROPERTIES
+    """The author, the stream position and the properties of the new delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ class ExecuteImmediate:
     """The session variables that receive the result row."""
 
 
-SqlLiteral: TypeAlias = int | float | str | bool | None
+SqlLiteral: TypeAlias = int | float | str | bool | Mapping[str, str] | None
 
 
 # Transactions
@@ -338,6 +340,8 @@ class CreateTable:
     if_not_exists: bool = False
     or_replace: bool = False
     must_exist: bool = False
+    schemaless: bool = False
+    """Whether the list of columns is empty, so that the table contains files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from mangrove.inspect.formatting import format_count, format_quantity, format_size, format_timestamp
+from mangrove.inspect.formatting import format_count, format_size, format_timestamp
 from mangrove.inspect.growth import COUNTED_MAX, GrowthPoint
 from mangrove.inspect.overview import OverviewInfo
 from mangrove.inspect.page import VersionInfo
+from mangrove.maintenance.progress import format_quantity
 from mangrove.web.links import Links
 from mangrove.web.pages.bars import BarChart, build_bar_chart
 from mangrove.web.pages.plot import Plot, PlotPoint, build_plot

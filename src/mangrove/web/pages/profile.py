@@ -1,7 +1,8 @@
 """Column profile page with its histograms."""
 
-from mangrove.inspect.formatting import compute_share, format_count, format_quantity, format_value
+from mangrove.inspect.formatting import compute_share, format_count, format_value
 from mangrove.inspect.table_profile import TableProfileInfo
+from mangrove.maintenance.progress import format_quantity
 from mangrove.tables.column_profile import ColumnProfile
 from mangrove.web.pages.bars import BarChart, build_bar_chart
 from mangrove.web.rendering import render_page

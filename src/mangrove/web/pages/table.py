@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from mangrove.inspect.formatting import format_compact, format_count, format_quantity, format_size, format_value
+from mangrove.inspect.formatting import format_compact, format_count, format_size, format_value
 from mangrove.inspect.partition import DataFileInfo, DeltaInfo, DeltaLine, PartitionInfo
 from mangrove.inspect.table import TableInfo
 from mangrove.inspect.table_files import TableFilesInfo
+from mangrove.maintenance.progress import format_quantity
 from mangrove.model.locators import TableLocator
 from mangrove.web.links import Links
 from mangrove.web.pages.connect import IcebergConnection, render_snippets

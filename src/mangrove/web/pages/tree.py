@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mangrove.inspect.formatting import compute_share, format_count, format_quantity
+from mangrove.inspect.formatting import compute_share, format_count
 from mangrove.inspect.tree import NodePosition, TreeInfo, TreeLevelInfo
+from mangrove.maintenance.progress import format_quantity
 from mangrove.web.links import Links
 from mangrove.web.rendering import render_page
 

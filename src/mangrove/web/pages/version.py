@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from mangrove.inspect.diff import DiffEntry
-from mangrove.inspect.formatting import format_quantity
 from mangrove.inspect.history import VersionDiffInfo
+from mangrove.maintenance.progress import format_quantity
 from mangrove.model.locators import parse_table_name
 from mangrove.web.actions import MESSAGE_CHARACTERS_MAX
 from mangrove.web.links import Links
