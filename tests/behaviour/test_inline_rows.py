@@ -189,6 +189,16 @@ def test_small_writes_in_transactions_leave_few_data_files(lake: Lakehouse, stor
     assert lake.maintenance.check().problems == ()
 
 
+def test_rows_are_inline_by_default_where_only_mangrove_reads_them(lake: Lakehouse, layout: str) -> None:
+    orders = lake.create_table("shop.orders", SCHEMA)
+    orders.append(rows_of(1, 2, 3))
+    is_default = layout == "tree" and lake.settings.allows_inline_rows
+    assert [file.is_inline for file in orders.scan().files()] == [is_default]
+    orders.alter({PROPERTY: "0"})
+    orders.append(rows_of(4))
+    assert [file.is_inline for file in orders.scan().files()] == [is_default, False]
+
+
 def test_a_flush_keeps_the_keys_that_delete_rows_of_other_files(lake: Lakehouse, store: CountingStore) -> None:
     if not lake.settings.allows_inline_rows:
         pytest.skip("rows are not inline")

@@ -205,7 +205,10 @@ def delete_mode_of(state: TableState) -> DeleteMode:
 
 
 INLINE_ROWS: Final = "write.inline-rows-max-bytes"
-"""The table property with the maximum encoded size of rows that a delta contains itself; 0 (default) for none."""
+"""The table property with the maximum encoded size of rows that a delta contains itself; 0 for none.
+
+Default: 2,000 in trees, unless they are strict, and 0 in the DeltaCAT layouts.
+"""
 
 
 def inline_rows_max_bytes_of(state: TableState) -> int:
