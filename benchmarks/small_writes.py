@@ -123,6 +123,7 @@ def long_history(bench: Bench, commits: int) -> None:
         done = target + bench.turns + 3
         what = f"append of 3 rows after {target:,} commits"
         bench.compare(what, lambda: table.append(ROWS), lambda: bench.write_by_hand(ROWS), 1.0)
+    # The bare read takes about 1 ms.
     path = bench.bare / "all.parquet"
     pq.write_table(table.to_arrow(), path)
     bench.compare(f"read of {done:,} appends", table.to_arrow, lambda: pq.read_table(path), 6.0)
