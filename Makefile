@@ -8,6 +8,7 @@ ARGS ?=
 PORT ?= 8181
 SEEDS ?= 20
 FIRST ?= 0
+ONLY ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -19,7 +20,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate bench bench-quick bench-peers serve lock clean
+.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate mutants bench bench-quick bench-peers serve lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
@@ -63,8 +64,11 @@ docs: $(READY) ## write the map and the reference anew, and build the site in .b
 simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided by a seed: make simulate SEEDS=200 FIRST=0
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
+mutants: $(READY) ## one-line changes of the commit protocol, each of which must fail its named test: make mutants ONLY=vacuum
+	@$(BIN)/python -m tests.mutants --only "$(ONLY)" --jobs $(JOBS)
+
 bench: $(READY) ## every script of benchmarks/, and Spark at one size
-	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(sort $(wildcard benchmarks/*.py)) benchmarks/spark; do echo "── $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 bench-peers: $(READY) ## Mangrove beside comparable systems, which are installed first: make bench-peers PART="local small" ARGS="--rounds 3"
 	@$(BIN)/python -m benchmarks.peers $(PART) $(ARGS)

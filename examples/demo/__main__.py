@@ -86,7 +86,7 @@ def _suggest_commands(presenter: Presenter, folder: Path) -> None:
     where = shlex.quote(f"./{folder.relative_to(here)}" if folder.is_relative_to(here) else str(folder))
     presenter.say("", "The lakehouse stays there. Explore it with:")
     presenter.code(
-        f"mangrove log {where} --graph",
+        f"mangrove history {where} --graph",
         f"mangrove show {where} shop.orders",
         f"mangrove sql {where} 'select * from finance.ledger'",  # noqa: S608 - a hint, not a query of ours
         f"mangrove shell {where}",

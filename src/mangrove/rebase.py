@@ -32,6 +32,7 @@ __all__ = [
     "build_rollback_conflict_error",
     "check_default_versions",
     "check_rows",
+    "describe_object",
     "drop_identical_writes",
 ]
 
@@ -48,6 +49,11 @@ def build_conflict_error(concurrent_commit: Commit, names: Collection[str], advi
         f"{', '.join(sorted(names))}: {concurrent_commit.by(names)} changed it first, "
         f"in version {concurrent_commit.version}. {advice}"
     )
+
+
+def describe_object(locator: Locator) -> str:
+    """Return the kind and the name of an object, or the ids on its path, as conflicts and guards name it."""
+    return f"{locator.kind.word} {locator.canonical if locator.kind.is_below_table else locator}"
 
 
 def build_rollback_conflict_error(concurrent_commit: Commit) -> ConflictError:

@@ -5,6 +5,7 @@ Arrow, sqlglot, Spark and PyIceberg take long to import, and the last two are op
 """
 
 import importlib.util
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -250,6 +251,7 @@ class LakehouseEngines:
         self._effects = effects
         self._storage_options = storage_options
         self._job_group: str | None = None
+        self._threads_without_spark: set[int] = set()
 
     @cached_property
     def _local(self) -> "LocalEngine":
@@ -338,6 +340,20 @@ class LakehouseEngines:
 
         return DuckDbSqlEngine(self._effects.store)
 
+    @contextmanager
+    def without_spark(self) -> Iterator[None]:
+        """Refuse to start Spark for what this thread does meanwhile: a change by SQL on DuckDB."""
+        thread = threading.get_ident()
+        self._threads_without_spark.add(thread)
+        try:
+            yield
+        finally:
+            self._threads_without_spark.discard(thread)
+
+    @property
+    def _refuses_spark(self) -> bool:
+        return threading.get_ident() in self._threads_without_spark
+
     def sql(
         self,
         lake: "Lakehouse",
@@ -367,10 +383,14 @@ class LakehouseEngines:
         """Return whether there is a Spark whose processes can open the lakehouse and other places."""
         from mangrove.spark.availability import can_open_in_workers
 
-        return _is_spark_installed() and all(map(can_open_in_workers, [self._effects.store.uri, *others]))
+        if self._refuses_spark or not _is_spark_installed():
+            return False
+        return all(map(can_open_in_workers, [self._effects.store.uri, *others]))
 
     def spark(self, *, jars: bool = False) -> "SparkEngine":
         """Return the engine on Spark, in the session that is there or in a new one, with JARs for the bucket or not."""
+        if self._refuses_spark:
+            raise InvalidInputError("a statement on DuckDB does not start Spark; run it with engine='spark'")
         if jars:
             _check_spark()
             from mangrove.spark.hadoop import start_session_with_jars

@@ -91,5 +91,5 @@ def test_check_reports_deleted_oldest_versions_but_not_expired_ones(
 
 
 def test_a_copy_begins_with_a_later_version_and_is_sound(versions: Lakehouse, tmp_path: Path) -> None:
-    versions.maintenance.export(str(tmp_path / "copy"), name="year-end", version=3)
+    versions.maintenance.export(str(tmp_path / "copy"), name="year-end", at=3)
     assert check_uri(str(tmp_path / "copy")).is_sound

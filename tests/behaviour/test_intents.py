@@ -17,7 +17,7 @@ from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
+from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings, time_limit_millis
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -164,6 +164,59 @@ def test_a_waiting_writer_learns_its_version_and_positions_from_the_version_of_a
 
 
 @pytest.mark.usefixtures("published")
+def test_the_leader_of_the_last_version_commits_the_next_intents_without_publishing_its_own(
+    lake: Lakehouse, open_process: Open, store: CountingStore
+) -> None:
+    process = open_process()
+    first = begin(process, "first lead")
+    leave_intent(lake, open_process, store, "one")
+    first.commit()
+    leave_intent(lake, open_process, store, "two")
+    second = begin(process, "second lead")
+    before = store.requests
+    second.commit()
+    assert messages(lake)[lake.version] == ["second lead", "two"]
+    made = store.requests - before
+    assert (made.lists, made.creates, made.deletes) == (1, 1, 1)
+    assert not [path for path in intents(store) if "two" in path]
+
+
+@pytest.mark.usefixtures("published")
+def test_a_follower_of_the_last_version_only_polls_the_next_one(
+    lake: Lakehouse, open_process: Open, store: CountingStore, clock: Clock
+) -> None:
+    process, counted = open_process(), CountingStore(store)
+    waiting: list[Transaction] = []
+    effects = build_deterministic_effects(counted, clock, 10**9)
+
+    def lead(_: float) -> None:
+        if waiting:
+            waiting.pop().commit()
+
+    follower = open_on_store(replace(effects, pause=lead))
+    waiting.append(begin(process, "leader 1"))
+    followed = begin(follower, "follower 1")
+    leave_intent(lake, open_process, store, "older")
+    followed.commit()
+    waiting.append(begin(process, "leader 2"))
+    followed = begin(follower, "follower 2")
+    before = counted.requests
+    followed.commit()
+    made = counted.requests - before
+    assert messages(lake)[lake.version] == ["leader 2", "follower 2"]
+    assert (made.lists, made.creates, made.puts, made.deletes) == (0, 0, 1, 0)
+
+
+@pytest.mark.usefixtures("published")
+def test_a_writer_that_loses_no_race_finds_the_intents_of_those_that_lose_all(
+    lake: Lakehouse, open_process: Open, store: CountingStore
+) -> None:
+    for number in range(33):
+        leave_intent(lake, open_process, store, f"loser {number}")
+    assert any(len(members) > 1 for members in messages(lake).values())
+
+
+@pytest.mark.usefixtures("published")
 @pytest.mark.parametrize("inline_bytes", ["0", "4096"])
 def test_rows_of_an_intent_are_those_that_its_writer_appended(
     lake: Lakehouse, store: CountingStore, clock: Clock, inline_bytes: str
@@ -261,6 +314,16 @@ def test_an_intent_does_not_survive_a_rollback_a_change_of_namespaces_or_many_ve
     lose_race(lake, open_process, "leader").commit()
     assert ("one" in names(lake)) == (change == "none")
     assert intents(store) == []
+
+
+@pytest.mark.usefixtures("published")
+def test_an_intent_is_not_committed_after_its_deadline(
+    lake: Lakehouse, open_process: Open, store: CountingStore, clock: Clock
+) -> None:
+    leave_intent(lake, open_process, store, "one")
+    clock.now_millis += time_limit_millis(lake.settings) + 1
+    lose_race(lake, open_process, "leader").commit()
+    assert "one" not in names(lake)
 
 
 @pytest.mark.usefixtures("published")

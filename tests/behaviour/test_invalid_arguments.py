@@ -126,7 +126,7 @@ LAKEHOUSE: Mapping[str, Call] = {
     **_all("diff", "after", 1),
     **_all("maintenance.vacuum", "grace"),
     **_all("maintenance.check", "sample"),
-    **{f"export({name})": _exporting(name) for name in ["name", "mode", "version", "tables", "storage_options"]},
+    **{f"export({name})": _exporting(name) for name in ["name", "mode", "at", "tables", "storage_options"]},
     **_all("run", "attempts", lambda _: None),
     **_all("alter", "put remove maximum_version_age_millis minimum_versions_to_keep order"),
 }

@@ -314,6 +314,21 @@ def test_changes_of_different_rows_of_one_file_both_commit_unless_both_rewrite_t
     assert not lake.maintenance.check().problems
 
 
+@pytest.mark.parametrize("first", ["rewrite", "deletion"])
+def test_a_rewrite_of_a_file_conflicts_with_deletions_of_other_rows_in_it(lake: Lakehouse, first: str) -> None:
+    table = lake.create_table("bank.days", DAYS, properties={"write.delete-mode": "auto"})
+    table.append([{"day": 1, "id": number, "v": number} for number in range(4)])
+    transactions = {"rewrite": lake.transaction()}
+    transactions["rewrite"].table("bank.days").delete("id = 1")
+    table.alter({"write.delete-mode": "position"})
+    transactions["deletion"] = lake.transaction()
+    transactions["deletion"].table("bank.days").delete("id = 2")
+    assert not is_refused(transactions.pop(first))
+    (second,) = transactions.values()
+    assert is_refused(second)
+    assert len(table.to_arrow()) == 3
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_overlapping_statistics_are_resolved_by_comparing_rows(days: Lakehouse, level: str) -> None:
     late = days.transaction(level)

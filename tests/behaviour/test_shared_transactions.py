@@ -146,6 +146,18 @@ def test_isolation_covers_the_read_sets_of_all_participants(
             joined.publish()
 
 
+def test_isolation_covers_the_objects_that_earlier_participants_read(
+    sales: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    with sales.begin_shared("load", isolation="serializable") as begun:
+        assert begun.view("sales.daily").properties == {}
+    with opened_again().join_shared("load") as joined:
+        joined.create_namespace("derived")
+    sales.alter_view("sales.daily", {"by": "another"})
+    with pytest.raises(ConflictError, match=r"sales\.daily"):
+        joined.publish()
+
+
 def test_concurrent_saves_of_participants_are_merged_or_conflict(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse]
 ) -> None:

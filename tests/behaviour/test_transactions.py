@@ -225,6 +225,16 @@ def test_dropping_a_namespace_conflicts_with_a_concurrent_creation_in_it(sales: 
             transaction.commit()
 
 
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_dropping_a_view_conflicts_with_a_concurrent_change_of_it(sales: Lakehouse, isolation: str) -> None:
+    sales.create_view("sales.recent", "select 1")
+    transaction = sales.transaction(isolation)
+    transaction.drop_view("sales.recent")
+    sales.alter_view("sales.recent", {"by": "another"})
+    with pytest.raises(ConflictError, match=r"view sales\.recent"):
+        transaction.commit()
+
+
 def test_concurrent_creations_of_a_table_and_a_view_with_the_same_name_conflict(sales: Lakehouse) -> None:
     one, two = sales.transaction(), sales.transaction()
     one.create_table("sales.same", "id int")

@@ -95,7 +95,7 @@ def test_check_vacuum_and_export_bypass_the_cache(run: Run, words: list[str], se
     checked = run("check", LAKE, *words, *cache, "--json")
     assert checked.code == 1
     assert path in checked.out
-    exported = run("export", LAKE, "kept", "--to", "s3://bucket/copy", *words, *cache)
+    exported = run("export", LAKE, "s3://bucket/copy", "kept", *words, *cache)
     assert exported.code == 1
     assert "missing" in exported.err
 

@@ -16,6 +16,9 @@ import mangrove
 from mangrove.cli.main import COMMANDS
 from mangrove.cli.main import mangrove as group
 from mangrove.effects import wait_for_pending
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.maintenance import Maintenance
+from mangrove.lakehouse.table import Table
 from mangrove.model.paths import TEMPORARY_PREFIX
 
 CONTEXT = click.Context(group)
@@ -64,6 +67,14 @@ def test_the_overview_names_every_command_and_the_version(run: Any) -> None:
     assert (run().code, run("nosuch").code) == (2, 2)
 
 
+def test_commands_have_the_names_of_methods() -> None:
+    methods = {name for kind in (Lakehouse, Table, Maintenance) for name in dir(kind)}
+    others = {name for name in COMMANDS if name.replace("-", "_") not in methods}
+    assert others == {
+        "init", "ls", "show", "create", "ingest", "read", "shell", "alias", "inspect", "tree", "serve", "completion",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("word", "meant"), [("raed", "read"), ("roll-back", "rollback"), ("tags", "tag")])
 def test_a_misspelled_command_is_answered_with_the_closest_one(run: Any, word: str, meant: str) -> None:
     done = run(word, "./lake")
@@ -101,18 +112,19 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "rename": [lake, "more", "moved"],
         "drop": [lake, "moved"],
         "undo": [lake, "3"],
-        "log": [lake],
+        "history": [lake],
         "diff": [lake, "1"],
         "rollback": [lake, "2"],
         "tag": [lake],
-        "export": [lake, "kept"],
+        "export": [lake, str(tmp_path / "copy"), "kept"],
         "convert": [lake, str(tmp_path / "converted")],
         "expire": [lake],
         "vacuum": [lake],
         "compact": [lake],
         "check": [lake],
         "repair-clock": [lake],
-        "upgrade": [lake],
+        "upgrade-format": [lake],
+        "compact-metadata": [lake],
         "inspect": [f"{lake}/_00000000000000000000000000000000.ipc"],
         "tree": [lake],
         "versions": [lake, "sales.orders"],
@@ -153,7 +165,7 @@ LOOKING = {
     ("show", "sales.orders"): 8,
     ("tree",): 8,
     ("read", "sales.orders"): 9,
-    ("log",): 8 + 32,
+    ("history",): 8 + 32,
     ("diff", "1"): 10,
 }
 """The most requests of a command: 1 for an export's record, 2 for hints, 3 for the root and what could follow it,
@@ -231,7 +243,7 @@ def test_an_error_is_a_json_object_for_programs(run: Any, tmp_path: Path) -> Non
         (("ls", "nosuch://x/y"), "scheme"),
         (("ls", "/tmp/x", "--option", "region"), "key=value"),
         (("ls", "/tmp/x", "--option", "region=eu"), "no options"),
-        (("log", "/tmp/x", "--limit", "many"), "--help"),
+        (("history", "/tmp/x", "--limit", "many"), "--help"),
         (("completion", "tcsh"), "tcsh"),
     ],
 )
@@ -332,7 +344,7 @@ def test_help_imports_nothing_heavy_and_nothing_of_the_lakehouse() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["ls", "log", "show", "diff", "tree"])
+@pytest.mark.parametrize("name", ["ls", "history", "show", "diff", "tree"])
 def test_a_catalog_command_imports_only_arrow_and_protobuf_of_the_heavy_modules(
     lake: str, tmp_path: Path, name: str
 ) -> None:
@@ -372,7 +384,7 @@ def test_one_of_two_concurrent_creations_of_the_same_object_fails(lake: str) -> 
 
 
 def test_a_closed_standard_output_causes_no_error_message(lake: str) -> None:
-    process = spawn(["log", lake, "--limit", "1"])
+    process = spawn(["history", lake, "--limit", "1"])
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()

@@ -58,7 +58,6 @@ def test_compact_rewrites_every_table_that_needs_it(run: Any, filled: str, tmp_p
     assert run("compact", filled, "--json").json["compacted"] == ["sales.orders"]
     assert amounts(run, filled) == before
     assert "none of 1 tables needs" in run("compact", filled).out
-    assert run("compact", filled, "sales.orders", "--tree").code == 2
 
 
 def test_a_bounded_compaction_reports_the_remaining_work(run: Any, filled: str, tmp_path: Path) -> None:
@@ -71,4 +70,3 @@ def test_a_bounded_compaction_reports_the_remaining_work(run: Any, filled: str, 
     told = run("compact", filled, "--json").json
     assert told["reports"]["sales.orders"]["files_left"] == 0
     assert "needs no compaction" in run("compact", filled, "sales.orders").out
-    assert run("compact", filled, "--tree", "--files-max", "2").code == 2

@@ -66,12 +66,12 @@ def test_the_log_lists_fifty_versions_as_text_and_all_as_json(tmp_path: Path, ru
     for number in range(55):
         lake.create_namespace(f"n{number}")
     place = str(tmp_path / "lake")
-    shown = run("log", place).out
+    shown = run("history", place).out
     assert "the first 50; there are more: use --limit, or --before 6 for the next ones" in shown
-    assert "there are more" not in run("log", place, "--before", "6").out
-    assert "the first 50" in run("log", place, "--graph").out
-    assert [line["version"] for line in run("log", place, "--json").json] == list(range(55, -1, -1))
-    assert len(run("log", place, "--json", "--limit", "3").json) == 3
+    assert "there are more" not in run("history", place, "--before", "6").out
+    assert "the first 50" in run("history", place, "--graph").out
+    assert [line["version"] for line in run("history", place, "--json").json] == list(range(55, -1, -1))
+    assert len(run("history", place, "--json", "--limit", "3").json) == 3
 
 
 def test_a_long_diff_is_truncated_only_on_a_terminal(large: str, terminal: Any) -> None:

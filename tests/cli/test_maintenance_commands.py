@@ -81,7 +81,7 @@ def test_vacuum_deletes_files_that_only_expired_versions_reference(run: Any, tmp
 def test_a_compact_tree_holds_the_same_without_messages(run: Any, lake: str) -> None:
     before = run("ls", lake, "sales", "--json").json
     assert run("tree", lake, "--json").json["root"]["messages"] > 0
-    assert run("compact", lake, "--tree", "--json").json == {"version": 4}
+    assert run("compact-metadata", lake, "--json").json == {"version": 4}
     assert run("ls", lake, "sales", "--json").json == before
     root = run("tree", lake, "--json").json["root"]
     assert (root["messages"], root["keys"] > 0) == (0, True)
@@ -91,13 +91,13 @@ def test_an_older_lakehouse_is_upgraded_once(run: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "lake")
     run("init", place, "--layout", "tree-older")
     run("create", place, "sales")
-    assert run("upgrade", place, "--json").json == {"version": 2, "upgraded": True}
-    assert run("upgrade", place, "--json").json == {"version": 2, "upgraded": False}
+    assert run("upgrade-format", place, "--json").json == {"version": 2, "upgraded": True}
+    assert run("upgrade-format", place, "--json").json == {"version": 2, "upgraded": False}
     assert [one["name"] for one in run("ls", place, "--json").json] == ["sales"]
 
 
 def test_repeating_an_export_after_a_commit_reports_its_version(run: Any, lake: str, tmp_path: Path) -> None:
-    words = ("export", lake, "year-end", "--to", str(tmp_path / "copy"))
+    words = ("export", lake, str(tmp_path / "copy"), "year-end")
     held = run(*words, "--json").json["export"]["version"]
     assert run(*words).code == 0
     assert run("create", lake, "later").code == 0

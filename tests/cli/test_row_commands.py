@@ -45,6 +45,18 @@ def test_rows_of_every_file_format_round_trip(run: Any, orders: str, tmp_path: P
     assert (found[3]["name"], found[7]["name"], sorted(found)) == ("cy", "x", [1, 2, 3, 7, 8])
 
 
+def test_ingest_adds_columns_and_converts_types_where_it_is_asked_to(run: Any, orders: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "day": ["2026-02-02"]}), str(tmp_path / "text.parquet"))
+    (tmp_path / "more.jsonl").write_text('{"id": 2, "city": "Oslo"}\n')
+    for file, option in (("text.parquet", "--cast"), ("more.jsonl", "--evolve")):
+        words = ("ingest", orders, "sales.rows", str(tmp_path / file))
+        assert run(*words).code == 2
+        assert run(*words, option, "--mode", "upsert").code == 2
+        assert run(*words, option).code == 0
+    found = run("read", orders, "sales.rows", "--columns", "id,day,city", "--json").json
+    assert sorted(tuple(row.values()) for row in found) == [(1, "2026-02-02", None), (2, None, "Oslo")]
+
+
 def test_nan_round_trips_in_csv_and_is_text_in_json(run: Any, lake: str, tmp_path: Path) -> None:
     assert run("create", lake, "sales.lab", "--schema", "id int, x double, y float, n int, name string").code == 0
     (tmp_path / "x.csv").write_text(

@@ -127,6 +127,15 @@ def test_the_rows_of_a_query_have_the_same_formats(run: Any, typed: str, tmp_pat
     assert pq.read_table(str(tmp_path / "x.parquet")).to_pylist() == ROWS[:1]
 
 
+def test_arguments_are_the_values_of_named_parameters(run: Any, typed: str) -> None:
+    words = ("sql", typed, "--engine", "duckdb", "--format", "json", "select :n + 1 as n, :text as text, :none as none")
+    given = ("--argument", "n=1", "--argument", "text=a'b=c", "--argument", "none=null")
+    assert run(*words, *given).json == [{"n": 2, "text": "a'b=c", "none": None}]
+    assert run(*words, "--argument", 'text="5"', *given[:2], *given[-2:]).json[0]["text"] == "5"
+    assert "--argument 'n' is invalid" in run(*words, "--argument", "n").err
+    assert "no argument for parameter" in run(*words, *given[:2]).err
+
+
 def test_messages_of_a_script_are_not_among_its_rows(run: Any, typed: str) -> None:
     script = "begin; delete from sales.typed where id = 1; commit; select id from sales.typed"
     done = run("sql", typed, "--engine", "duckdb", script, "--format", "csv")

@@ -70,7 +70,7 @@ def test_completion_offers_names_columns_of_named_tables_and_keywords() -> None:
     assert "customer" not in offered("select cust")
     assert offered("SEL") == ["SELECT"]
     assert offered("sel") == ["select"]
-    assert offered("\\l") == ["\\log"]
+    assert offered("\\h") == ["\\history"]
     assert offered("") == []
 
 
@@ -93,7 +93,7 @@ def test_meta_commands_print_results(shell: Shell, tmp_path: Path, capsys: pytes
         "\\d",
         "\\d sales.orders",
         "\\t sales",
-        "\\log",
+        "\\history",
         "\\use sales",
         "\\?",
         "\\timing",

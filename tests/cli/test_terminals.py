@@ -22,8 +22,8 @@ SHOWN = (
     ["ls", "sales"],
     ["show"],
     ["show", "sales.orders"],
-    ["log"],
-    ["log", "--graph"],
+    ["history"],
+    ["history", "--graph"],
     ["diff", "0"],
     ["tree"],
 )
@@ -78,7 +78,7 @@ def test_a_terminal_has_colours_unless_they_are_disabled(lake: str) -> None:
 def test_an_output_without_unicode_loses_nothing_and_json_stays_valid(lake: str) -> None:
     subprocess.run([*COMMAND, "create", lake, "straße"], check=True, capture_output=True, env=environment())
     plain = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    for words in (["ls", lake], ["log", lake, "--graph"], ["tree", lake], ["show", lake, "sales.orders"]):
+    for words in (["ls", lake], ["history", lake, "--graph"], ["tree", lake], ["show", lake, "sales.orders"]):
         done = subprocess.run([*COMMAND, *words], capture_output=True, env=environment(**plain), check=False)
         assert (done.returncode, done.stderr) == (0, b""), words
         assert done.stdout.isascii()
@@ -86,7 +86,9 @@ def test_an_output_without_unicode_loses_nothing_and_json_stays_valid(lake: str)
     assert {one["name"] for one in json.loads(told.stdout)} == {"sales", "straße"}
 
 
-@pytest.mark.parametrize("words", [["log"], ["read", "sales.orders"], ["show", "sales.orders", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["history"], ["read", "sales.orders"], ["show", "sales.orders", "--json"]], ids=" ".join
+)
 def test_a_pipe_that_closes_early_causes_no_error_message(lake: str, words: list[str]) -> None:
     line = " ".join(["exec", '"$@"', "|", "head", "-c", "1"])
     script = ["bash", "-c", line, "bash", *COMMAND, words[0], lake, *words[1:]]

@@ -89,13 +89,19 @@ class Client:
         table = pa.table([[one for one, _ in pairs], [number for _, number in pairs]], schema=arrow)
         return self._put(encode_parquet(table), len(pairs), values, kind=FileKind.POSITION_DELETES)
 
-    def keys(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], values: Sequence[Any] = ()) -> Written:
+    def keys(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        names: Sequence[str],
+        values: Sequence[Any] = (),
+        path: str | None = None,
+    ) -> Written:
         """Write a file that hides rows by the values of some columns."""
         schema = self._state().schema
         columns = tuple(replace(schema.column(name), nullable=True) for name in names)
         content = encode_parquet(pa.Table.from_pylist(list(rows), schema=schema_to_arrow(Schema(columns))))
         key_ids = tuple(column.id for column in columns)
-        return self._put(content, len(rows), values, kind=FileKind.KEY_DELETES, key_ids=key_ids)
+        return self._put(content, len(rows), values, path, kind=FileKind.KEY_DELETES, key_ids=key_ids)
 
     def alive(self) -> list[ClientManifestEntry]:
         """Return the files of the snapshot that is shown."""
@@ -232,7 +238,7 @@ class Client:
         digest = self.lake.new_id().replace("-", "")
         spec = next(one for one in self.shown.metadata.partition_specs if one.spec_id == spec_id)
         name = f"metadata/{digest}-client.avro"
-        facts = ManifestInfo(f"{self.shown.location}/{name}", digest, content, self.shown.metadata.schema(), spec)
+        facts = ManifestInfo(f"{self.shown.folder}/{name}", digest, content, self.shown.metadata.schema(), spec)
         data = encode_manifest(facts, [(file, sequence_number) for file in files])
         self._write(name, data)
         partitions = [file.partition for file in files]
@@ -240,10 +246,10 @@ class Client:
 
     def _write(self, name: str, data: bytes) -> str:
         self.lake.effects.store.put(f"data/{self._state().table_id}/{name}", data)
-        return f"{self.shown.location}/{name}"
+        return f"{self.shown.folder}/{name}"
 
     def _files(self) -> ClientFileIO:
-        return ClientFileIO(self.lake.effects.store, TableLocation(self.shown.location, self._state().table_id))
+        return ClientFileIO(self.lake.effects.store, TableLocation(self.shown.folder, self._state().table_id))
 
     def _state(self) -> Any:
         return self.lake.table(self.table).state()

@@ -64,7 +64,7 @@ def test_a_manifest_list_that_decompresses_beyond_the_limit_is_rejected(tmp_path
     client = Client(lake, "shop.orders")
     request = client.request([client.rows([{"id": 1}])])
     listed = request["updates"][0]["snapshot"]["manifest-list"]
-    path = f"data/{lake.table('shop.orders').id}/{listed.removeprefix(client.shown.location + '/')}"
+    path = f"data/{lake.table('shop.orders').id}/{listed.removeprefix(client.shown.folder + '/')}"
     data = lake.effects.store.read(path)
     mark = data[-16:]
     packer = zlib.compressobj(9, wbits=-15)

@@ -2,16 +2,20 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 from tests.iceberg.iceberg_client import Client, Written
 
 import mangrove
-from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.commit.commit_request import parse_commit_request
+from mangrove.iceberg.commit.registration import register_table
 from mangrove.iceberg.commit.transaction import TableCommit, commit_tables
 from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -43,6 +47,29 @@ def test_position_deletes_apply_to_old_and_new_files(shop: Lakehouse) -> None:
     assert client.ids() == client.seen_ids() == [1, 3, 5]
     client.commit([client.numbers({first.address: [0, 1]})], removed=client.deletes_of(first.address))
     assert client.ids() == client.seen_ids() == [3, 5]
+    assert shop.maintenance.check().problems == ()
+
+
+def remove_orphan_files(client: Client) -> int:
+    """Delete all files below the published location, as engines do that ignore `gc.enabled`; return how many."""
+    folder = client.shown.metadata.location.removeprefix(client.lake.uri)
+    paths = [one.path for one in client.lake.effects.store.list(folder)]
+    client.lake.effects.store.delete_many(paths)
+    return len(paths)
+
+
+@pytest.mark.parametrize("folder", ["data", "iceberg/staging/data"], ids=["at the data path", "at the location"])
+def test_an_engine_that_removes_orphan_files_harms_no_version(shop: Lakehouse, folder: str) -> None:
+    client = client_of(shop, keys=["id"])
+    first = client.rows(numbered(1, 2, 3), path=f"{folder}/first.parquet")
+    client.commit([first, client.numbers({first.address: [0]})])
+    deleting = client.keys([{"id": 2}], ["id"], path=f"{folder}/deletes.parquet")
+    client.commit([client.rows(numbered(4), path=f"{folder}/second.parquet"), deleting])
+    client.commit([client.rows(numbered(5))], removed=[one.address for one in client.alive()])
+    newest = shop.version
+    assert remove_orphan_files(client) == (0 if folder == "data" else 3)
+    for version, ids in ((newest - 2, [2, 3]), (newest - 1, [3, 4]), (newest, [5])):
+        assert sorted(shop.at(version).table("shop.orders").to_arrow().column("id").to_numpy().tolist()) == ids
     assert shop.maintenance.check().problems == ()
 
 
@@ -253,22 +280,65 @@ def test_a_concurrent_write_with_the_replaced_columns_conflicts(shop: Lakehouse)
     assert shop.table("shop.orders").to_arrow().to_pylist() == [{"id": "x"}]
 
 
-def test_replacing_a_table_with_checks_or_other_partitions_is_rejected(shop: Lakehouse) -> None:
+def test_replacing_a_table_with_checks_or_without_its_partition_column_is_rejected(shop: Lakehouse) -> None:
     checked = client_of(shop, "shop.checked", checks={"small": "id < 10"})
     divided = client_of(shop, "shop.divided", partition_by=["name"])
-    together = client_of(shop, "shop.together", partition_by=["name"], keys=["id"])
     before = shop.version
     with pytest.raises(InvalidInputError, match="drop them before"):
         checked.send(replacing(checked, "id bigint, name string, more int", []))
+    with pytest.raises(InvalidInputError, match="drop them before"):
+        checked.send(partitioned_by_id(replacing(checked, "id bigint, name string", [])))
     with pytest.raises(InvalidInputError, match="are inconsistent"):
         divided.send(replacing(divided, "id bigint not null", []))
+    assert shop.version == before
+
+
+BY_ID = PartitionSpec(PartitionField(1, 1007, IdentityTransform(), "id"), spec_id=7)
+
+
+def partitioned_by_id(request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request that also partitions the table by its first column."""
+    spec = BY_ID.model_dump(mode="json", by_alias=True)
+    added = [{"action": "add-spec", "spec": spec}, {"action": "set-default-spec", "spec-id": -1}]
+    return {**request, "updates": [*request["updates"], *added]}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"partition_by": ["name"]}, {"partition_by": ["name"], "keys": ["id"]}], ids=str
+)
+def test_a_table_is_replaced_by_one_with_other_partitions(shop: Lakehouse, options: dict[str, Any]) -> None:
+    client = client_of(shop, **options)
+    shop.table("shop.orders").append(numbered(1, 2))
+    client.load()
+    before, table_id = shop.version, shop.table("shop.orders").id
+    assumed = client.shown.metadata.model_copy(
+        update={"partition_specs": [*client.shown.metadata.partition_specs, BY_ID], "default_spec_id": 7}
+    )
+    client.shown = replace(client.shown, metadata=assumed)
+    rows = client.rows([{"id": 5, "more": 1}], [5], parse_schema("id bigint not null, more int"))
+    client.send(partitioned_by_id(replacing(client, "id bigint not null, more int", [rows])))
+    table = shop.table("shop.orders")
+    assert (table.id, table.partition_by, table.keys) == (table_id, ("id",), ())
+    assert client.ids() == client.seen_ids() == [5]
+    table.append([{"id": 6, "more": 2}])
+    assert client.ids() == client.seen_ids() == [5, 6]
+    assert shop.at(before).table("shop.orders").to_arrow().num_rows == 2
+    assert shop.maintenance.check().problems == ()
+
+
+def test_a_table_is_replaced_by_one_without_partitions_or_with_other_keys(shop: Lakehouse) -> None:
+    divided = client_of(shop, "shop.divided", partition_by=["name"])
+    together = client_of(shop, "shop.together", partition_by=["name"], keys=["id"])
     undivided = replacing(divided, "id bigint not null", [])
     undivided["updates"].append({"action": "set-default-spec", "spec-id": 0})
-    with pytest.raises(InvalidInputError, match="other partitions"):
-        divided.send(undivided)
-    with pytest.raises(InvalidInputError, match="another storage of its partitions"):
-        together.send(replacing(together, "id bigint, name string", []))
-    assert shop.version == before
+    divided.send(undivided)
+    together.send(replacing(together, "id bigint, name string", []))
+    assert shop.table("shop.divided").partition_by == ()
+    assert (shop.table("shop.together").partition_by, shop.table("shop.together").keys) == (("name",), ())
+    for name in ("shop.divided", "shop.together"):
+        shop.table(name).append([{"id": 1}])
+        assert Client(shop, name).seen_ids() == [1]
+    assert shop.maintenance.check().problems == ()
 
 
 def test_a_staged_table_cannot_use_the_location_or_name_of_another_table(shop: Lakehouse) -> None:
@@ -284,7 +354,7 @@ def test_a_staged_table_cannot_use_the_location_or_name_of_another_table(shop: L
         {"action": "set-default-spec", "spec-id": -1},
         {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
         {"action": "set-default-sort-order", "sort-order-id": -1},
-        {"action": "set-location", "location": other.shown.location},
+        {"action": "set-location", "location": metadata.location},
     ]
 
     def made(name: str) -> None:
@@ -300,3 +370,35 @@ def test_a_staged_table_cannot_use_the_location_or_name_of_another_table(shop: L
     with pytest.raises(InvalidInputError, match="stage its creation first"):
         made("mine")
     assert shop.version == before
+
+
+@pytest.mark.parametrize("options", [{}, {"partition_by": ["name"]}, {"keys": ["id"]}], ids=str)
+def test_a_registered_metadata_file_restores_its_dropped_table(shop: Lakehouse, options: dict[str, Any]) -> None:
+    client = client_of(shop, **options)
+    client.commit([client.rows(numbered(1, 2), ["n"] if "partition_by" in options else [])])
+    table = shop.table("shop.orders")
+    if options.get("keys"):
+        table.upsert(numbered(2, 3, name="new"))
+    client.load()
+    table_id, address, rows = table.id, client.shown.metadata_address, client.ids()
+    shop.drop_table("shop.orders")
+    register_table(shop, TableLocator("shop", "again"), address)
+    restored = Client(shop, "shop.again")
+    assert (shop.table("shop.again").id, restored.ids(), restored.seen_ids()) == (table_id, rows, rows)
+    assert restored.shown.metadata.current_snapshot_id == client.shown.metadata.current_snapshot_id
+    shop.table("shop.again").append(numbered(9))
+    assert restored.ids() == restored.seen_ids() == [*rows, 9]
+    assert shop.maintenance.check().problems == ()
+
+
+def test_a_metadata_file_of_an_expired_version_or_another_namespace_is_not_registered(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    address = client.shown.metadata_address
+    shop.drop_table("shop.orders")
+    shop.create_namespace("other")
+    with pytest.raises(InvalidInputError, match="register it there"):
+        register_table(shop, TableLocator("other", "orders"), address)
+    shop.alter(minimum_versions_to_keep=1, maximum_version_age_millis=0)
+    assert shop.maintenance.expire(alone=True).versions
+    with pytest.raises(NotFoundError):
+        register_table(shop, TableLocator("shop", "orders"), address)

@@ -1,5 +1,7 @@
 """Snapshots of earlier versions in published metadata."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table.metadata import TableMetadataV2
 
 import mangrove
-from mangrove.effects import build_effects
+from mangrove.effects import build_effects, wait_for_pending
 from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.metadata_writer import PublishedTable
 from mangrove.iceberg.publish.table_revisions import TableRevisions
@@ -233,3 +235,87 @@ def test_an_earlier_version_lists_the_snapshots_up_to_it(lake: Lakehouse) -> Non
     published = publish(lake, made[1])
     assert versions_of(published.metadata) == made[:2]
     check_snapshots(lake, published)
+
+
+def tags_of(published: PublishedTable) -> dict[str, int]:
+    """Return the versions of the tagged snapshots by tag."""
+    metadata = published.metadata
+    versions = dict(zip([one.snapshot_id for one in metadata.snapshots], versions_of(metadata), strict=True))
+    return {name: versions[ref.snapshot_id] for name, ref in metadata.refs.items() if ref.snapshot_ref_type == "tag"}
+
+
+def test_a_named_version_is_a_tag_of_the_snapshot_that_it_has(lake: Lakehouse) -> None:
+    first = append(lake, 1)
+    lake.tag("main")
+    lake.create_table("shop.other", "id bigint")
+    lake.tag("with-other")
+    second = append(lake, 2)
+    lake.tag("two")
+    published = publish(lake)
+    assert tags_of(published) == {"with-other": first, "two": second}
+    assert published.metadata.refs["main"].snapshot_id == published.metadata.current_snapshot_id
+    table = StaticTable.from_metadata(published.metadata_address)
+    named = table.snapshot_by_name("with-other")
+    assert named is not None
+    assert table.scan(snapshot_id=named.snapshot_id).to_arrow().num_rows == 1
+
+
+def test_tags_follow_the_names_while_the_table_is_unchanged(lake: Lakehouse) -> None:
+    made = append(lake, 1)
+    without = publish(lake)
+    lake.tag("one")
+    tagged = publish(lake)
+    assert tags_of(tagged) == {"one": made}
+    assert tagged.file_name != without.file_name
+    assert publish(lake) == tagged
+    later = append(lake, 2)
+    lake.tag("two")
+    assert tags_of(publish(lake)) == {"one": made, "two": later}
+    lake.drop_tag("one")
+    assert tags_of(publish(lake)) == {"two": later}
+    lake.drop_tag("two")
+    assert tags_of(publish(lake)) == {}
+
+
+def test_a_tag_after_a_rollback_is_the_restored_snapshot(lake: Lakehouse) -> None:
+    first = append(lake, 1)
+    publish(lake)
+    append(lake, 2)
+    publish(lake)
+    lake.rollback(first)
+    lake.tag("restored")
+    assert tags_of(publish(lake)) == {"restored": first}
+
+
+def test_a_named_version_before_the_listed_snapshots_is_no_tag(lake: Lakehouse) -> None:
+    lake.table("shop.sales").alter({MAX_SNAPSHOTS: "1"})
+    append(lake, 1)
+    lake.tag("old")
+    append(lake, 2)
+    assert tags_of(publish(lake)) == {}
+
+
+def test_a_vacuum_keeps_the_metadata_file_with_the_newest_tags(lake: Lakehouse) -> None:
+    append(lake, 1)
+    publish(lake)
+    lake.tag("one")
+    published = publish(lake)
+    lake.effects.store.put(f"data/{lake.table('shop.sales').id}/stray.parquet", b"")
+    for path in Path(lake.uri.removeprefix("file://")).glob("data/*/metadata/*.metadata.json"):
+        seconds = 2_000_000_000 if path.name == published.file_name else 1_000_000_000
+        os.utime(path, (seconds, seconds))
+    assert len(lake.maintenance.vacuum(alone=True).paths) == 2
+    assert publish(lake) == published
+    check_snapshots(lake, published)
+
+
+def test_a_copied_lakehouse_publishes_its_own_metadata(lake: Lakehouse, tmp_path: Path) -> None:
+    append(lake, 1)
+    publish(lake)
+    wait_for_pending(lake.effects, 60.0)
+    shutil.copytree(lake.uri.removeprefix("file://"), tmp_path / "copy")
+    copy = mangrove.open(tmp_path / "copy")
+    published = publish(copy)
+    assert published.folder.startswith(copy.uri)
+    check_snapshots(copy, published)
+    assert publish(copy) == published

@@ -60,8 +60,8 @@ def test_pyiceberg_reads_a_table_from_its_metadata_file_alone(lake: Lakehouse) -
     sales.append([{"id": 3, "what": "rug"}])
     found = shown(lake)
     assert opened(found).scan().to_arrow().to_pylist() == sales.to_arrow().to_pylist()
-    assert found.location.endswith(f"data/{sales.id}")
-    assert found.metadata_address.startswith(f"{found.location}/metadata/")
+    assert found.folder.endswith(f"data/{sales.id}")
+    assert found.metadata_address.startswith(f"{found.folder}/metadata/")
 
 
 def test_a_table_without_writes_is_published_without_a_snapshot(lake: Lakehouse) -> None:
@@ -227,7 +227,7 @@ def test_a_minimal_export_publishes_files_of_its_source(lake: Lakehouse, tmp_pat
     copy = mangrove.open(tmp_path / "copy")
     copy.table("shop.sales").append([{"id": 9, "what": "of the copy"}])
     found = shown(copy)
-    assert found.location.startswith(copy.uri)
+    assert found.folder.startswith(copy.uri)
     tasks = list(opened(found).scan().plan_files())
     assert sorted(task.file.file_path.startswith(copy.uri) for task in tasks) == [False, False, True]
     assert in_order(opened(found).scan().to_arrow()) == in_order(copy.table("shop.sales").to_arrow())

@@ -241,7 +241,7 @@ def test_an_azure_container_is_published_only_with_an_address_that_names_the_acc
         publish_table(store, bulky(1), AT_MILLIS)
     assert list(store.list()) == []
     found = publish_table(MemoryStore("abfss://container@account.dfs.core.windows.net/a%20lake/"), bulky(1), AT_MILLIS)
-    assert found.location == "abfss://container@account.dfs.core.windows.net/a lake/data/t"
+    assert found.folder == "abfss://container@account.dfs.core.windows.net/a lake/data/t"
 
 
 def test_a_copy_in_another_place_has_other_names() -> None:

@@ -137,15 +137,15 @@ def test_invalid_statistics_are_rejected(client: Client) -> None:
     ],
 )
 def test_a_file_outside_of_the_table_is_never_opened(client: Client, address_of: Callable[[str], str]) -> None:
-    written = client.rows([row()], address=address_of(client.shown.location))
+    written = client.rows([row()], address=address_of(client.shown.folder))
     is_refused(client, written, "is not below|segment|does not end")
-    place = TableLocation(client.shown.location, client.lake.table("shop.orders").id)
+    place = TableLocation(client.shown.folder, client.lake.table("shop.orders").id)
     with pytest.raises(InvalidInputError):
         ClientFileIO(client.lake.effects.store, place).manifests(written.file.file_path)
 
 
 def test_a_missing_file_is_rejected(client: Client) -> None:
-    written = client.rows([row()], address=f"{client.shown.location}/data/nowhere.parquet")
+    written = client.rows([row()], address=f"{client.shown.folder}/data/nowhere.parquet")
     is_refused(client, written, "does not exist")
 
 
@@ -172,7 +172,7 @@ def test_position_deletes_out_of_range_are_rejected(client: Client) -> None:
 @pytest.mark.parametrize("named", ["data/gone.parquet", "../another-table/data/a.parquet"])
 def test_row_numbers_of_files_that_are_none_of_the_table_are_refused(client: Client, named: str) -> None:
     client.commit([client.rows([row()])])
-    is_refused(client, client.numbers({f"{client.shown.location}/{named}": [0]}), "not a file of shop.orders")
+    is_refused(client, client.numbers({f"{client.shown.folder}/{named}": [0]}), "not a file of shop.orders")
 
 
 @pytest.mark.parametrize("name", ["a#b.parquet", "a?b=c.parquet"])
@@ -186,7 +186,7 @@ def test_a_manifest_list_that_is_not_avro_is_rejected(client: Client, data: byte
     request = client.request([client.rows([row()])])
     listed = request["updates"][0]["snapshot"]["manifest-list"]
     lake.effects.store.put(
-        f"data/{lake.table('shop.orders').id}/{listed.removeprefix(client.shown.location + '/')}", data
+        f"data/{lake.table('shop.orders').id}/{listed.removeprefix(client.shown.folder + '/')}", data
     )
     before = lake.version
     with pytest.raises(InvalidInputError, match="not an Avro file"):

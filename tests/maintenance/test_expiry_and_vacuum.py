@@ -17,7 +17,7 @@ from mangrove.maintenance.export import drop_export, pin_version
 from mangrove.maintenance.progress import Progress
 from mangrove.maintenance.reachability import visit_reachable_files
 from mangrove.maintenance.vacuum import vacuum_files
-from mangrove.maintenance.version_files import is_version_file
+from mangrove.maintenance.version_files import find_version_file, is_version_file
 from mangrove.metastore import Changes, Metastore, MetastoreMaintenance
 from mangrove.model.locators import SharedTransactionLocator
 from mangrove.model.manifests import DataFile, Manifest
@@ -347,6 +347,35 @@ def test_a_concurrent_expiry_does_not_affect_vacuum(clock: Clock, layout: Layout
     assert "data/orphan.parquet" in vacuum_files(lake.maintained, alone=True).paths
     assert lake.list_retained() == [newest - 1, newest]
     assert lake.needed() <= lake.paths()
+
+
+class Pinning(MemoryStore):
+    """A store that does something else before its next answers to whether an object exists."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(now_millis=lambda: clock.now_millis)
+        self.before_exists: list[Callable[[], object]] = []
+
+    def exists(self, path: str) -> bool:
+        if self.before_exists:
+            self.before_exists.pop()()
+        return super().exists(path)
+
+
+def test_a_version_pinned_after_the_expiry_was_planned_is_retained(clock: Clock, layout: Layout) -> None:
+    store = Pinning(clock)
+    lake = Lake(store, clock, layout=layout)
+    old = lake.append("a")
+    lake.append("b")
+    lake.append("c")
+    lake.wait(AGE_MILLIS + 1)
+    # An exporter that found the version retained a little earlier records its name now.
+    location = find_version_file(store, old)
+    store.before_exists = [lambda: change_settings(lake, exported_snapshots={"year-end": location})]
+    assert old not in expire_versions(lake.maintained).versions
+    assert store.before_exists == []
+    assert old in lake.list_retained()
+    assert lake.needed(old) <= lake.paths()
 
 
 def test_an_interrupted_vacuum_is_simply_run_again(clock: Clock) -> None:

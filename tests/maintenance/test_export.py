@@ -419,6 +419,19 @@ def test_two_exports_at_the_same_time_are_both_recorded() -> None:
     assert [one.name for one in list_exports(lake.opened(store).latest().settings)] == ["first", "second"]
 
 
+def test_a_version_that_expires_while_it_is_pinned_is_reported() -> None:
+    store = Racing("memory://source/")
+    lake = Lake(store)
+    effects = build_deterministic_effects(store, first_id=10**8)
+    other = open_tree(effects)
+    old = lake.metastore.latest().version
+    lake.append("hr.people", 3)
+    # A process without readers or writers beside it, as it believes, does not wait for the safety period.
+    store.concurrent_commit = lambda: other.expire([old])
+    with pytest.raises(NotFoundError, match=f"version {old} "):
+        pin_version(lake.maintained, "old", old)
+
+
 def test_the_cost_of_a_minimal_export_is_independent_of_the_lakehouse_size() -> None:
     store = CountingStore(MemoryStore("memory://source/"))
     lake = Lake(store)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from mangrove.maintenance.expiry import is_live, select_expirable
 from mangrove.metastore import Commit
 from mangrove.model.objects import SharedTransactionEntry, SharedTransactionState
-from mangrove.model.settings import LakehouseSettings
+from mangrove.model.settings import TIME_LIMIT_PROPERTY, LakehouseSettings
+from mangrove.transaction.transaction import youngest_expirable_millis
 
 NOBODY: frozenset[int] = frozenset()
 
@@ -77,6 +78,11 @@ def test_a_shared_transaction_is_live_until_a_while_after_it_expired() -> None:
     assert not is_live(shared, 200, 0)
     assert is_live(shared, 200, 50)
     assert not is_live(SharedTransactionEntry("load", 0, 100, 200, SharedTransactionState.PUBLISHED), 150, 50)
+
+
+def test_a_version_may_expire_only_after_two_time_limits_and_a_commit() -> None:
+    limited = LakehouseSettings(properties={TIME_LIMIT_PROPERTY: "1000"})
+    assert youngest_expirable_millis(limited) == 2 * 1_000 + 600_000
 
 
 @st.composite

@@ -139,11 +139,11 @@ def test_a_commit_to_a_branch_is_rejected_but_not_a_conflict(unfit_lake: Lakehou
 
 
 @PATHS
-def test_write_paths_outside_the_table_location_are_rejected(
+def test_write_paths_other_than_the_published_ones_are_rejected(
     unfit_lake: Lakehouse, unfit: TestClient, name: str
 ) -> None:
-    location = Client(unfit_lake, "shop.t").shown.location
-    for address in ("file:///etc", location + "-more", f"{location}/../other", location.rpartition("/")[0], ""):
+    folder = Client(unfit_lake, "shop.t").shown.folder
+    for address in ("file:///etc", folder + "-more", f"{folder}/../other", f"{folder}/iceberg/staging/data", ""):
         put = changes({"action": "set-properties", "updates": {name: address}})
         is_rejected_with(unfit_lake, unfit, f"{TABLES}/t", put, "remove the property")
         body = {"name": "n", "schema": schema(), "properties": {name: address}}
@@ -151,10 +151,11 @@ def test_write_paths_outside_the_table_location_are_rejected(
 
 
 @PATHS
-def test_write_paths_inside_the_table_location_are_accepted(own_lake: Lakehouse, own: TestClient, name: str) -> None:
-    inside = f"{Client(own_lake, 'shop.t').shown.location}/data/new"
-    put = changes({"action": "set-properties", "updates": {name: inside}})
-    assert own.post(f"{TABLES}/t", json=put).json()["metadata"]["properties"][name] == inside
+def test_the_published_write_paths_are_accepted_and_not_stored(own_lake: Lakehouse, own: TestClient, name: str) -> None:
+    folder = Client(own_lake, "shop.t").shown.folder
+    put = changes({"action": "set-properties", "updates": {name: f"{folder}/data"}})
+    assert own.post(f"{TABLES}/t", json=put).json()["metadata"]["properties"]["write.data.path"] == f"{folder}/data"
+    assert own_lake.table("shop.t").properties == {}
 
 
 def creation(metadata: dict[str, Any]) -> dict[str, Any]:

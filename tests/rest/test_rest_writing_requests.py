@@ -1,7 +1,7 @@
 """Changes as requests over HTTP: who may make them, what is refused, what is made together, and lost answers."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -186,15 +186,44 @@ def test_the_configuration_lists_the_permitted_endpoints(shop: Lakehouse, http: 
     told = http.get("/v1/config").json()["endpoints"]
     assert "POST /v1/{prefix}/transactions/commit" in told
     assert "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}" in told
-    assert not any("register" in one for one in told)
     past = http.get("/v1/config", params={"warehouse": "1"}).json()["endpoints"]
     assert not any(one.startswith("DELETE") for one in past)
 
 
-def test_a_table_is_not_registered_by_its_metadata(http: TestClient) -> None:
-    answer = http.post("/v1/namespaces/shop/register", json={"name": "x", "metadata-location": "s3://a/b.json"})
-    assert (answer.status_code, answer.json()["error"]["type"]) == (406, "UnsupportedOperationException")
-    assert "mangrove ingest" in answer.json()["error"]["message"]
+def test_a_dropped_table_is_registered_by_its_metadata(shop: Lakehouse, http: TestClient) -> None:
+    shop.table("shop.a").append([{"id": 1}])
+    shop.tag("before")
+    loaded = http.get("/v1/namespaces/shop/tables/a").json()
+    body = {"name": "again", "metadata-location": loaded["metadata-location"]}
+    answer = http.post("/v1/namespaces/shop/register", json=body)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "AlreadyExistsException")
+    assert http.delete("/v1/namespaces/shop/tables/a").status_code == 204
+    made = http.post("/v1/namespaces/shop/register", json=body).json()["metadata"]
+    for name in ("table-uuid", "location", "current-snapshot-id", "properties"):
+        assert made[name] == loaded["metadata"][name]
+    assert shop.table("shop.again").to_arrow().num_rows == 1
+    shop.table("shop.again").append([{"id": 2}])
+    assert shop.table("shop.again").to_arrow().num_rows == 2
+    assert shop.maintenance.check().problems == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda address: "s3://elsewhere/a.metadata.json", 400),
+        (lambda address: address.replace(".metadata.json", "9.metadata.json"), 404),
+        (lambda address: address.replace("/metadata/", "/metadata/0"), 404),
+        (lambda address: address.replace("/data/", "/data/x"), 404),
+    ],
+)
+def test_other_metadata_files_are_not_registered(
+    shop: Lakehouse, http: TestClient, change: Callable[[str], str], status: int
+) -> None:
+    address = http.get("/v1/namespaces/shop/tables/a").json()["metadata-location"]
+    before = shop.version
+    answer = http.post("/v1/namespaces/shop/register", json={"name": "x", "metadata-location": change(address)})
+    assert answer.status_code == status, answer.json()
+    assert shop.version == before
 
 
 @pytest.mark.parametrize(
@@ -202,7 +231,6 @@ def test_a_table_is_not_registered_by_its_metadata(http: TestClient) -> None:
     [
         ({"table-changes": []}, "0 tables"),
         ({"table-changes": [{}]}, "no valid identifier"),
-        ({"table-changes": [{"identifier": {"namespace": ["a", "b"], "name": "t"}}]}, "several levels"),
         ({"table-changes": "all"}, "no 'table-changes'"),
     ],
 )
@@ -210,6 +238,24 @@ def test_a_transaction_that_names_no_tables_is_refused(http: TestClient, body: d
     answer = http.post("/v1/transactions/commit", json=body)
     assert answer.status_code == 400
     assert told in answer.json()["error"]["message"]
+
+
+def test_a_namespace_with_several_levels_is_not_found_and_cannot_be_created(http: TestClient) -> None:
+    made = http.post("/v1/namespaces", json={"namespace": ["a", "b"]})
+    assert (made.status_code, made.json()["error"]["type"]) == (406, "UnsupportedOperationException")
+    other = {"namespace": ["a", "b"], "name": "t"}
+    view = {"name": "v", "schema": VIEW_SCHEMA, "view-version": view_version("select 1 as id")}
+    for path, body in {
+        "/v1/namespaces/a%1Fb/tables": {"name": "t", "schema": schema_of(field_of())},
+        "/v1/namespaces/a%1Fb/views": view,
+        "/v1/tables/rename": {"source": {"namespace": ["shop"], "name": "a"}, "destination": other},
+    }.items():
+        answer = http.post(path, json=body)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NoSuchNamespaceException")
+    changes = {"table-changes": [{"identifier": other, "requirements": [], "updates": []}]}
+    for path, body in {"/v1/namespaces/a%1Fb/tables/t": {"updates": []}, "/v1/transactions/commit": changes}.items():
+        answer = http.post(path, json=body)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "NoSuchTableException")
 
 
 def test_a_commit_to_a_missing_table_is_not_found(http: TestClient) -> None:
@@ -366,12 +412,40 @@ def test_views_are_created_replaced_renamed_and_dropped(shop: Lakehouse, http: T
     assert shop.maintenance.check().problems == ()
 
 
+def test_a_view_has_a_query_for_each_dialect_and_a_default_catalog_until_its_query_changes(
+    shop: Lakehouse, http: TestClient
+) -> None:
+    queries = {"trino": "select id from a -- trino", "spark": "select id from a"}
+    version = view_version("") | {
+        "default-catalog": "lake",
+        "representations": [{"type": "sql", "sql": sql, "dialect": dialect} for dialect, sql in queries.items()],
+    }
+    body = {"name": "v", "schema": VIEW_SCHEMA, "view-version": version}
+    metadata = http.post("/v1/namespaces/shop/views", json=body).json()["metadata"]
+    (shown,) = metadata["versions"]
+    assert {one["dialect"]: one["sql"] for one in shown["representations"]} == queries
+    assert shown["default-catalog"] == "lake"
+    assert "iceberg.view" not in metadata["properties"]
+    assert (shop.view("shop.v").sql, shop.view("shop.v").value.dialect) == (queries["spark"], "spark")
+    # A client sends only schemas that the view does not have yet.
+    update = {"action": "add-view-version", "view-version": view_version("select id + 1 as id from a")}
+    (shown,) = http.post("/v1/namespaces/shop/views/v", json={"updates": [update]}).json()["metadata"]["versions"]
+    assert [one["dialect"] for one in shown["representations"]] == ["spark"]
+    assert "default-catalog" not in shown
+
+
+@pytest.mark.parametrize("representations", [[], [{"type": "sql", "sql": "select 1"}], [{"type": "x"}] * 2])
+def test_a_view_without_a_query_for_each_dialect_is_rejected(http: TestClient, representations: list[Any]) -> None:
+    version = view_version("") | {"representations": representations}
+    body = {"name": "v", "schema": VIEW_SCHEMA, "view-version": version}
+    assert http.post("/v1/namespaces/shop/views", json=body).status_code == 400
+
+
 @pytest.mark.parametrize(
     ("requirements", "updates", "status"),
     [
         ([{"type": "assert-view-uuid", "uuid": "another"}], [], 409),
         ([{"type": "assert-create"}], [], 400),
-        ([], [{"action": "add-view-version", "view-version": view_version("select 1 as id")}], 400),
         ([], [{"action": "drop-everything"}], 400),
         (
             [],

@@ -17,6 +17,7 @@ __all__ = [
     "AccountRows",
     "Activate",
     "AddAlias",
+    "Annotate",
     "Bank",
     "BankOperation",
     "Compact",
@@ -72,6 +73,8 @@ class Bank:
     """The largest number that a version of a table had, by the id of the table, where it is not 1."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """The id of the table of each alias."""
+    notes: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    """The note in the properties of a table version, by the id of the table and its number."""
 
     @property
     def tables(self) -> dict[str, dict[int, int]]:
@@ -126,6 +129,8 @@ class Increment:
 
     table: str
     key: int
+    by_sql: bool = False
+    """Whether it is written by a MERGE, with DuckDB as the SQL engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,14 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotate:
+    """Set a property of the newest version of a table."""
+
+    table: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class RollBack:
     """Put back what the lakehouse held so many versions before the one that is the newest when it begins."""
 
@@ -216,7 +229,7 @@ class Compact:
     table: str
 
 
-VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard
+VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard | Annotate
 BankOperation: TypeAlias = (
     Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack | VersionOperation
     | AddAlias | DropAlias | Compact
@@ -240,7 +253,7 @@ def draw_operation(chance: random.Random) -> BankOperation:
         case "transfer":
             return Transfer(table, other, chance.choice(_KEYS))
         case "increment":
-            return Increment(table, chance.choice(_KEYS))
+            return Increment(table, chance.choice(_KEYS), by_sql=chance.random() < 0.5)
         case "count":
             return Count(table)
         case "create":
@@ -260,13 +273,15 @@ def draw_operation(chance: random.Random) -> BankOperation:
 
 
 def _draw_version_operation(chance: random.Random, table: str) -> VersionOperation:
-    match chance.choices(("stage", "deposit", "activate", "discard"), (3, 2, 3, 1))[0]:
+    match chance.choices(("stage", "deposit", "activate", "discard", "annotate"), (3, 2, 3, 1, 2))[0]:
         case "stage":
             return Stage(table, _draw_rows(chance))
         case "deposit":
             return DepositStaged(table, _draw_rows(chance))
         case "activate":
             return Activate(table)
+        case "annotate":
+            return Annotate(table, str(chance.random()))
         case _:
             return Discard(table)
 
@@ -319,7 +334,7 @@ def apply_operation(
             return bank
         case Count(table=name):
             return replace(bank, noted=f"{len(_there(bank, met[name]))} in {name}")
-        case Stage() | DepositStaged() | Activate() | Discard():
+        case Stage() | DepositStaged() | Activate() | Discard() | Annotate():
             return _apply_version_change(deed, bank, met[deed.table], int(met[VERSION]))
         case RollBack():
             if rolled_back_to is None:
@@ -348,6 +363,8 @@ def _apply_version_change(deed: VersionOperation, bank: Bank, table_id: str, num
         return replace(bank, others=staged, last_numbers={**bank.last_numbers, table_id: number})
     if isinstance(deed, DepositStaged) and number == default:
         return bank.with_rows(table_id, {**rows, **deed.rows})
+    if isinstance(deed, Annotate) and (number == default or number in others):
+        return replace(bank, notes={**bank.notes, (table_id, number): deed.note})
     if isinstance(deed, Activate) and number == default:
         return bank  # a concurrent commit made the same change, which is no conflict: see decision 3
     if number not in others:
@@ -359,7 +376,7 @@ def _apply_version_change(deed: VersionOperation, bank: Bank, table_id: str, num
         case Activate():
             moved = replace(bank, others={**bank.others, table_id: {**rest, default: rows}})
             return replace(moved, defaults={**bank.defaults, table_id: number}).with_rows(table_id, others[number])
-        case Discard():
+        case _:
             return replace(bank, others={**bank.others, table_id: rest})
 
 

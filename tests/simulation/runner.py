@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 from unittest.mock import patch
 
-from tests.simulation.bank import FIRST_TABLES, NAMESPACE, Bank, InvariantViolation, apply_operation
+from tests.simulation.bank import (
+    FIRST_TABLES,
+    NAMESPACE,
+    Bank,
+    BankOperation,
+    InvariantViolation,
+    apply_operation,
+)
+from tests.simulation.bank_workload import NOTE, SCHEMA, BankWorkload, load_rows
 from tests.simulation.turns import TurnScheduler
-from tests.simulation.writers import SCHEMA, Attempt, FaultProfile, Writer, load_rows
+from tests.simulation.writers import Attempt, DeedT, FaultProfile, Workload, Writer
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -22,7 +30,14 @@ from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.wiring import LakehouseEngines
 
-__all__ = ["FAULT_PROFILES", "Simulation", "SimulationReport", "run_simulation"]
+__all__ = [
+    "FAULT_PROFILES",
+    "Simulation",
+    "SimulationReport",
+    "create_lakehouse",
+    "run_simulation",
+    "run_workload",
+]
 
 FAULT_PROFILES: Final = (
     FaultProfile("calm"),
@@ -71,26 +86,15 @@ class SimulationReport:
 def run_simulation(simulation: Simulation) -> SimulationReport:
     """Run a simulation and check what it left behind; raise `InvariantViolation` where the model says otherwise."""
     store = MemoryStore("memory://simulation/")
-    names = [f"writer-{number}" for number in range(simulation.writers)]
-    lake = _create_lakehouse(store, simulation.layout, {INTENTS_PROPERTY: "true"} if simulation.intents else {})
+    lake = create_lakehouse(store, simulation)
+    with lake.transaction(message="found the bank") as transaction:
+        transaction.create_namespace(NAMESPACE)
+        for place, name in enumerate(FIRST_TABLES):
+            inline = {"write.inline-rows-max-bytes": "0" if place % 2 else "2000"}
+            transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
     founded_at = lake.version
-    turns = TurnScheduler(simulation.seed, names)
-    writers = [
-        Writer(
-            name,
-            number,
-            simulation.seed,
-            simulation.fault_profile,
-            store,
-            turns,
-            simulation.isolation,
-            _DELAYS if simulation.intents and simulation.fault_profile.lost_answer else 0.0,
-        )
-        for number, name in enumerate(names)
-    ]
     with _flush_early():
-        _run_writers(writers, simulation.deeds)
-    attempts = [attempt for writer in writers for attempt in writer.attempts]
+        turns, attempts = run_workload(simulation, store, BankWorkload(simulation.isolation))
     banks = _replay_history(lake, founded_at, attempts)
     records = [line.transactions for line in lake.history()]
     for version, bank in banks.items():
@@ -119,29 +123,40 @@ def _is_maintenance(record: TransactionRecord) -> bool:
     return record.message.startswith(("compact ", "move inline rows of "))
 
 
-def _create_lakehouse(store: MemoryStore, layout: str, properties: Mapping[str, str]) -> Lakehouse:
+def create_lakehouse(store: MemoryStore, simulation: Simulation) -> Lakehouse:
+    """Create the empty lakehouse of a simulation."""
+    properties = {INTENTS_PROPERTY: "true"} if simulation.intents else {}
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
     settings = LakehouseSettings(order=4, properties=properties)
-    lake = create_on_store(
+    return create_on_store(
         build_deterministic_effects(store),
-        layout=layout,
-        strict=False if properties and layout.startswith("tree") else None,
+        layout=simulation.layout,
+        strict=False if properties and simulation.layout.startswith("tree") else None,
         settings=settings,
         engines=LakehouseEngines,
     )
-    with lake.transaction(message="found the bank") as transaction:
-        transaction.create_namespace(NAMESPACE)
-        for place, name in enumerate(FIRST_TABLES):
-            inline = {"write.inline-rows-max-bytes": "0" if place % 2 else "2000"}
-            transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
-    return lake
 
 
-def _run_writers(writers: Sequence[Writer], deeds: int) -> None:
+def run_workload(
+    simulation: Simulation, store: MemoryStore, workload: Workload[DeedT]
+) -> tuple[TurnScheduler, list[Attempt[DeedT]]]:
+    """Let the writers of a simulation work, and return whose turns it was and what they tried."""
+    names = [f"writer-{number}" for number in range(simulation.writers)]
+    turns = TurnScheduler(simulation.seed, names)
+    delays = _DELAYS if simulation.intents and simulation.fault_profile.lost_answer else 0.0
+    writers = [
+        Writer(name, number, simulation.seed, simulation.fault_profile, store, turns, workload, delays)
+        for number, name in enumerate(names)
+    ]
+    _run_writers(writers, simulation.deeds)
+    return turns, [attempt for writer in writers for attempt in writer.attempts]
+
+
+def _run_writers(writers: Sequence[Writer[DeedT]], deeds: int) -> None:
     """Let all of them work, one at a time, and raise what none of them should have met."""
-    failures: list[tuple[Writer, BaseException]] = []
+    failures: list[tuple[Writer[DeedT], BaseException]] = []
 
-    def work(writer: Writer) -> None:
+    def work(writer: Writer[DeedT]) -> None:
         try:
             writer.turns.begin(writer.name)
             writer.work(deeds)
@@ -160,7 +175,7 @@ def _run_writers(writers: Sequence[Writer], deeds: int) -> None:
         raise InvariantViolation(f"{writer.name} met {type(error).__name__} ({error}) at {last}") from error
 
 
-def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt]) -> dict[int, Bank]:
+def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt[BankOperation]]) -> dict[int, Bank]:
     """Return what each version must hold, told by the deeds that the history names, in its order."""
     known = {attempt.message: attempt for attempt in attempts}
     ids = {str(table): table.value.id for table in lake.at(founded_at).tables(NAMESPACE)}
@@ -208,6 +223,14 @@ def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
         raise InvariantViolation(
             f"version {version} holds the table versions {versions}, where {bank.versions} were committed"
         )
+    notes = {
+        (table.id, one.version): one.properties.get(NOTE)
+        for table in past.tables(NAMESPACE)
+        for one in table.versions()
+    }
+    committed = {at: bank.notes.get(at) for at in notes}
+    if notes != committed:
+        raise InvariantViolation(f"version {version} holds the notes {notes}, where {committed} were committed")
     aliases = {alias.name: bank.ids.get(alias.target) for alias in past.aliases()}
     if aliases != bank.aliases:
         raise InvariantViolation(f"version {version} holds the aliases {aliases}, where {bank.aliases} were committed")

@@ -10,6 +10,11 @@ from pyspark.sql import SparkSession
 import mangrove
 from mangrove import InvalidInputError, expr
 from mangrove.lakehouse.table import Table
+from mangrove.spark.engine import SparkEngine
+from mangrove.spark.task_files import create_file_id
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.opening import open_store
+from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.write_plan import RowCounts
 
 pytestmark = pytest.mark.interop
@@ -94,6 +99,22 @@ def test_a_change_after_a_delete_and_an_upsert_is_still_one_job(
     assert table.delete("w = 'b' and id > 10", engine="spark") == RowCounts(deleted=3)
     assert count_jobs() - before == 2
     assert {row["id"] for row in table.to_arrow(where="w = 'b'").to_pylist()} == {3, 5, 8}
+
+
+def test_the_deletes_of_a_table_are_read_once_for_all_later_changes(
+    create_table: Callable[[str], Table], tmp_path: Path
+) -> None:
+    table = create_table("keys")
+    # Rows inside deltas need no request, so there are more.
+    table.append([{"id": number, "v": 3, "w": str(number)} for number in range(100, 4000)])
+    table.delete_keys([{"id": number} for number in range(0, 4000, 2)])
+    state = table.state()
+    store = CountingStore(open_store(str(tmp_path)))
+    engine = SparkEngine(store, create_file_id)
+    for _ in range(2):
+        before = store.requests.reads
+        assert engine.delete(state, "v = 3 and id % 50 in (3, 13)").counts == RowCounts(deleted=2 + 2 * 78)
+    assert store.requests.reads - before == sum(not scan.file.is_inline for scan in plan_scan(state).scans)
 
 
 def test_a_merge_that_updates_and_inserts_writes_in_the_job_that_joins(

@@ -56,6 +56,33 @@ def test_overlapping_upserts_appends_and_deletes_are_applied_without_a_join(
 
 
 @pytest.mark.interop
+@pytest.mark.parametrize("mode", ["keys", "position"])
+@pytest.mark.parametrize("key", ["id bigint", "code string"])
+def test_files_with_and_without_deleted_rows_are_one_scan(
+    spark: SparkSession, tmp_path: Path, key: str, mode: str
+) -> None:
+    """Spark compiles no operator above a union together with the scans below it."""
+    names = [key.split()[0]]
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table(
+        "s.t", f"{key}, what string, n bigint", keys=names, properties={"write.delete-mode": mode}
+    )
+    table.append(rows_of(spark, names, list(range(100)), "old"))
+    table.append(rows_of(spark, names, list(range(100, 200)), "old"))
+    for numbers in (range(50, 90), range(80, 95)):
+        table.upsert(rows_of(spark, names, list(numbers), "new"))
+    table.delete("n % 10 = 1", engine="spark")
+    table.append(rows_of(spark, names, list(range(200, 300)), "whole"))
+    assert_same(table)
+    plan = table.to_spark()._jdf.queryExecution().optimizedPlan().toString()
+    assert "Union" not in plan
+    assert plan.count("] parquet") == 1
+    assert table.update({"what": "last"}, "n in (60, 85, 100, 250)", engine="spark").updated == 4
+    assert_same(table)
+
+
+@pytest.mark.interop
 def test_deletion_vectors_use_file_row_numbers_under_filters(spark: SparkSession, tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")

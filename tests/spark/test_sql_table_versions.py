@@ -12,23 +12,20 @@ from mangrove import ConflictError, InvalidInputError, Lakehouse, NotFoundError
 from mangrove.spark.registration import register
 from mangrove.sql.session import SqlSession
 
-pytestmark = pytest.mark.interop
-
 
 @pytest.fixture(scope="module", params=["tree", "deltacat"])
-def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
-    assert spark is not None
+def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     lake = mangrove.create(tmp_path_factory.mktemp("sql") / "lake", layout=request.param)
     lake.create_namespace("shop")
     return lake
 
 
 @pytest.fixture
-def session(lake: Lakehouse) -> Iterator[SqlSession]:
+def session(lake: Lakehouse, sql_engine: str) -> Iterator[SqlSession]:
     for table in list(lake.tables("shop")):
         table.drop()
     lake.create_table("shop.orders", "id bigint, note string", keys=["id"]).append([{"id": 1, "note": "one"}])
-    session = SqlSession(lake)
+    session = SqlSession(lake, engine=sql_engine)
     yield session
     session.close()
 
@@ -109,7 +106,8 @@ def test_other_procedures_are_still_refused_in_a_transaction(session: SqlSession
     session.run("rollback")
 
 
-def test_spark_reads_the_rows_of_a_version(session: SqlSession, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_spark_reads_the_rows_of_a_version(session: SqlSession) -> None:
     table = session.lake.table("shop.orders").create_version()
     table.append([{"id": 4, "note": "x"}], engine="spark")
     assert [row.id for row in table.to_spark().collect()] == [4]

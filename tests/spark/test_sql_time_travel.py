@@ -19,7 +19,7 @@ def lake(sql_engine: str, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse
     lake.create_table("s.t", "v bigint")
     while lake.version < 5:
         lake.table("s.t").append([{"v": lake.version + 1}])
-    lake.maintenance.export(str(folder / "export"), "year-end", version=3)
+    lake.maintenance.export(str(folder / "export"), "year-end", at=3)
     return lake
 
 

@@ -13,6 +13,7 @@ import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.spark.availability import has_active_session
 from mangrove.sql.session import SqlSession
 from mangrove.tables.write_plan import RowCounts
 
@@ -137,6 +138,23 @@ def test_what_duckdb_does_not_compute_as_spark_needs_spark_in_changes_too(sessio
     assert lake.version == before
 
 
+def test_checks_and_defaults_that_only_spark_computes_are_refused_and_start_no_spark(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    before = lake.version
+    for text in (
+        "create table shop.new (who string, check (soundex(who) = 'A500'))",
+        "alter table shop.orders add constraint sound check (soundex(who) <> '')",
+    ):
+        with pytest.raises(InvalidInputError, match=r"line 1, column .*soundex.* needs Spark"):
+            session.run(text)
+    assert lake.version == before
+    session.run("create table shop.made (id bigint, who string default soundex('x'))")
+    with pytest.raises(InvalidInputError, match=r"line 1, column .* needs Spark"):
+        session.run("insert into shop.made (id) values (1)")
+    assert not has_active_session()
+
+
 def test_overwrites_replace_all_rows_or_some(session: SqlSession) -> None:
     session.run("insert into shop.orders replace where id = 1 select 1, 'new', 5.0")
     assert [row[1] for row in ids(session)] == ["new", "ben"]
@@ -227,6 +245,20 @@ def test_statements_take_canonical_strings_in_backticks(session: SqlSession, lak
     with pytest.raises(InvalidInputError, match="names a stream; expected a table"):
         session.run(f"drop table `{stream}`")
     assert session.run(f"call compact('{stream}')").rows()[0][0] == "shop.orders.version_1 (stream reload)"
+
+
+def test_statements_take_locators_in_backticks(session: SqlSession, lake: Lakehouse) -> None:
+    table = lake.table("shop.orders")
+    opened = table.opened()
+    for locator in (table.identity, opened.version_locator, opened.stream_locator):
+        assert session.run(f"select count(*) from `{locator}`").rows() == [(2,)]
+    session.run(f"update `{opened.version_locator}` set who = 'cy' where id = 1")
+    with pytest.raises(InvalidInputError, match="names a table version; expected a table"):
+        session.run(f"drop table `{opened.version_locator}`")
+    session.run(f"alter table `{table.identity}` rename to shop.sales")
+    assert session.run(f"select who from `{opened.stream_locator}` where id = 1").rows() == [("cy",)]
+    session.run(f"drop table `{table.identity}`")
+    assert session.run("show tables in shop").rows() == []
 
 
 def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(

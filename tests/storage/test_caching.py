@@ -2,7 +2,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -179,6 +179,63 @@ def test_concurrent_reads_of_an_object_share_one_request() -> None:
         thread.join()
     assert answers == [[b"1", b"2"]] * 8
     assert inner.reads == 2
+
+
+class WrittenAfterRead(MemoryStore):
+    """A store in which something happens once, after a read and before its response."""
+
+    after_read: Callable[[], object] | None = None
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes | None]:
+        found = super().read_many(paths)
+        if self.after_read is not None:
+            task, self.after_read = self.after_read, None
+            task()
+        return found
+
+
+def test_an_object_written_during_a_shared_read_is_found() -> None:
+    inner = WrittenAfterRead()
+    has_joined = threading.Event()
+    answers: list[list[bytes | None]] = []
+
+    def is_immutable(path: str) -> bool:
+        # Called with the lock on the pending reads, so the second reader finds the first one there.
+        if threading.current_thread() is second:
+            has_joined.set()
+        return is_node(path)
+
+    def write() -> None:
+        second.start()
+        assert has_joined.wait(60)
+        inner.put("node-1", b"1")
+
+    store = CachingStore(inner, is_immutable, 1_000)
+    second = threading.Thread(target=lambda: answers.append(store.read_many(["node-1"])))
+    inner.after_read = write
+    assert store.read_many(["node-1"]) == [None]
+    second.join(60)
+    assert answers == [[b"1"]]
+
+
+class ReadDuringPut(MemoryStore):
+    """A store whose puts are read through a cache just before they take effect."""
+
+    read_first: Callable[[], object] | None = None
+
+    def put(self, path: str, data: bytes) -> None:
+        if self.read_first is not None:
+            self.read_first()
+        super().put(path, data)
+
+
+def test_an_object_read_during_a_write_is_not_cached() -> None:
+    inner = ReadDuringPut()
+    store = CachingStore(inner, is_node, 1_000)
+    store.put("node-1", b"first")
+    inner.read_first = lambda: store.read("node-1")
+    store.put("node-1", b"second")
+    assert store.read("node-1") == b"second"
 
 
 def test_a_failed_read_is_reported_and_not_cached() -> None:

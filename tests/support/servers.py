@@ -19,7 +19,7 @@ from tests.support.ports import reserve_ports
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.storage.opening import open_store
 
-__all__ = ["RealServer", "run_azurite", "run_radosgw", "run_seaweedfs"]
+__all__ = ["RealServer", "run_azurite", "run_radosgw", "run_seaweedfs", "run_server"]
 
 _AZURITE = "azurite@3.35.0"
 _START_SECONDS_MAX = 240
@@ -99,7 +99,7 @@ def run_seaweedfs(folder: Path) -> Iterator[RealServer]:
     options = {"endpoint": f"http://127.0.0.1:{ports['s3.port']}", **_S3_KEY}
     # The bucket is made by the first put.
     store = open_store("s3://bucket/", {**options, "retries_max": "0", "timeout": "5s"})
-    with _run_server(command, folder, lambda: store.put("started", b"")):
+    with run_server(command, folder, lambda: store.put("started", b"")):
         store.delete_many(["started"])
         yield RealServer("s3://bucket/", options)
 
@@ -132,12 +132,12 @@ def run_radosgw(folder: Path) -> Iterator[RealServer]:
     _finish([*disk, "--mkfs"], folder)
     endpoint = f"http://127.0.0.1:{gateway_port}"
     with (
-        _run_server([*monitor, "-f"], folder / "monitor", lambda: None),
-        _run_server([*disk, "-f"], folder / "disk", lambda: None),
+        run_server([*monitor, "-f"], folder / "monitor", lambda: None),
+        run_server([*disk, "-f"], folder / "disk", lambda: None),
     ):
         # Waits until monitor and disk have found each other.
         _finish(user, folder)
-        with _run_server(gateway, folder / "gateway", lambda: _make_bucket(endpoint, "bucket")):
+        with run_server(gateway, folder / "gateway", lambda: _make_bucket(endpoint, "bucket")):
             yield RealServer("s3://bucket/", {"endpoint": endpoint, **_S3_KEY})
 
 
@@ -162,12 +162,12 @@ def run_azurite(folder: Path, installation: Path) -> Iterator[RealServer]:
     # Azurite's own, publicly documented account.
     key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
     options = {"account_name": "devstoreaccount1", "account_key": key, "endpoint": endpoint}
-    with _run_server(command, folder, lambda: _make_container(endpoint, "container", key)):
+    with run_server(command, folder, lambda: _make_container(endpoint, "container", key)):
         yield RealServer("az://container/", options)
 
 
 @contextmanager
-def _run_server(command: Sequence[str], folder: Path, attempt: Callable[[], None]) -> Iterator[None]:
+def run_server(command: Sequence[str], folder: Path, attempt: Callable[[], None]) -> Iterator[None]:
     """Run the server until the body is left; enter it when `attempt` succeeds."""
     log = folder / "server.log"
     with log.open("wb") as output:

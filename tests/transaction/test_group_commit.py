@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,10 +36,14 @@ class Gate(MemoryStore):
         self.opened.set()
         self.reached = threading.Event()
         self.failures: list[BaseException] = []
+        self.before_creates: list[Callable[[], object]] = []
+        """What happens before each of the next creates."""
 
     def create(self, path: str, data: bytes) -> bool:
         self.reached.set()
         assert self.opened.wait(60)
+        if self.before_creates:
+            self.before_creates.pop(0)()
         if self.failures:
             raise self.failures.pop()
         return super().create(path, data)
@@ -186,6 +191,50 @@ def test_a_group_does_not_commit_over_what_a_serializable_member_read(threads: T
     assert threads.outcomes["other"] == 5
 
 
+@pytest.mark.parametrize("read", [*READS, "a guarded namespace"])
+def test_a_group_validates_its_members_against_commits_of_other_processes(threads: Threads, read: str) -> None:
+    lake = threads.lake
+    lake.create_namespace("m")
+    process = open_on_store(build_deterministic_effects(threads.gate, first_id=10**6))
+    first, reader, other = lake.transaction(), lake.transaction("serializable"), lake.transaction()
+    first.create_table("n.first", "id int")
+    other.create_table("n.more", "id int")
+
+    def commit_elsewhere() -> None:
+        if read == "an object":
+            process.alter_table("n.rows", {"by": "process"})
+        elif read == "a guarded namespace":
+            process.drop_namespace("m")
+        else:
+            with process.transaction() as transaction:
+                transaction.add_delta("n.rows", (), delta("process"))
+
+    if read == "a guarded namespace":
+        reader = lake.transaction()
+        reader.create_table("m.made", "id int")
+    else:
+        READS[read](reader)
+        reader.alter_table("n.other", {"by": "reader"})
+    # The version after that of `first` is taken by another process when the group is about to create it.
+    threads.gate.before_creates = [lambda: None, commit_elsewhere]
+    threads.commit_behind(first, {"reader": reader, "other": other})
+    assert isinstance(threads.outcomes["reader"], ConflictError)
+    assert threads.outcomes["other"] == lake.version
+    assert threads.gate.before_creates == []
+
+
+def test_a_group_has_the_earliest_deadline_of_its_members(threads: Threads) -> None:
+    patient, urgent = threads.lake.transaction(), threads.lake.transaction()
+    patient.create_table("n.patient", "id int")
+    urgent.create_table("n.urgent", "id int")
+    requests = [
+        replace(request, changes=replace(request.changes, commit_before_millis=millis))
+        for request, millis in ((_request(patient), 2_000), (_request(urgent), 1_000))
+    ]
+    assert select_group(requests)[0] == requests
+    assert merge_changes(requests, "merged").commit_before_millis == 1_000
+
+
 @pytest.mark.parametrize("isolation", list(Isolation))
 def test_members_of_a_group_do_not_lose_updates(isolation: Isolation) -> None:
     threads = Threads(LocalEngines)
@@ -224,13 +273,16 @@ def test_a_concurrent_commit_that_conflicts_with_one_member_does_not_affect_the_
 
 def test_changes_of_namespaces_or_settings_are_not_grouped(threads: Threads) -> None:
     lake = threads.lake
-    first, renaming, setting, plain = (lake.transaction() for _ in range(4))
+    first, renaming, setting, plain, another = (lake.transaction() for _ in range(5))
     first.create_table("n.first", "id int")
     renaming.create_namespace("m")
     setting.alter_settings({"a": "b"})
     plain.create_table("n.plain", "id int")
-    threads.commit_behind(first, {"renaming": renaming, "setting": setting, "plain": plain})
-    assert sorted(str(outcome) for outcome in threads.outcomes.values()) == ["4", "5", "6", "7"]
+    another.create_table("n.another", "id int")
+    others = {"plain": plain, "renaming": renaming, "setting": setting, "another": another}
+    threads.commit_behind(first, others)
+    # Tables are created together, in the version of the first of them.
+    assert threads.outcomes == {"first": 4, "plain": 5, "another": 5, "renaming": 6, "setting": 7}
 
 
 @pytest.mark.parametrize("failure", [StorageError("the network is gone"), KeyboardInterrupt()])

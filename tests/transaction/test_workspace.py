@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.layouts import create_layout, open_layout
-from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot, ObjectRange
-from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot, ObjectRange, RowRange
+from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, StreamLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
@@ -233,3 +233,12 @@ def test_restoring_a_savepoint_reverts_all_later_changes(
         assert seen(workspace) == was
         restored = workspace.changes("one")
         assert (restored.puts, restored.deletes, restored.guards) == (changes.puts, changes.deletes, changes.guards)
+
+
+def test_restoring_a_savepoint_keeps_rows_that_were_guarded_before_it(workspace: Workspace) -> None:
+    before, after = (RowRange(StreamLocator("home", table, 1, "stream")) for table in ("before", "after"))
+    workspace.guard_rows(before)
+    savepoint = workspace.savepoint()
+    workspace.guard_rows(after)
+    workspace.restore(savepoint)
+    assert workspace.rows_guarded == {before}

@@ -8,9 +8,11 @@ ended. The second one abandons the statement: its thread may continue, but all i
 writes and commits are rejected.
 """
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,6 +24,7 @@ from mangrove.storage.counting import StoreRequests
 from mangrove.wiring import open_sql_session
 
 if TYPE_CHECKING:
+    from mangrove.lakehouse.sql_port import Arguments
     from mangrove.sql.results import Result
 
 __all__ = ["CancellableRunner", "CancellableSession", "WriteFence"]
@@ -29,6 +32,7 @@ __all__ = ["CancellableRunner", "CancellableSession", "WriteFence"]
 T = TypeVar("T")
 _LOOK_SECONDS: Final = 0.1
 _CANCEL_AGAIN_SECONDS: Final = 0.5
+_INTERRUPTS_TO_ABANDON: Final = 2
 
 
 class WriteFence:
@@ -73,8 +77,7 @@ class CancellableRunner:
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
-        self.is_cancelled = False
-        """Whether Ctrl-C was pressed since the work started."""
+        self._interrupts = 0
         self._running: Future[Any] = Future()
         self._running.set_result(None)
         self._works: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -86,6 +89,11 @@ class CancellableRunner:
         """Whether a statement still runs; after `run` has returned, it was abandoned."""
         return not self._running.done()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether Ctrl-C was pressed since the work started."""
+        return self._interrupts > 0
+
     def run(self, work: Callable[[], T]) -> T:
         """Run the work and return its result.
 
@@ -93,39 +101,29 @@ class CancellableRunner:
         raised; if the work completes first, its result is returned. On a second Ctrl-C
         KeyboardInterrupt is raised at once, and `is_busy` is true.
         """
-        may_start = threading.Event()
-
-        def started_work() -> T:
-            may_start.wait()
-            return work()
-
-        self.is_cancelled = False
         running: Future[T] = Future()
-        self._running = running
-        self._works.put((running, started_work))
-        try:
+        self._interrupts, self._running = 0, running
+        canceller = threading.Thread(target=self._cancel_until_done, args=(running,), daemon=True)
+        with _handle_interrupts(self._count_interrupt):
+            self._works.put((running, work))
             if not self._thread.is_alive():
                 self._thread.start()
-            # Start the work inside this try block, so that every Ctrl-C after its start is handled.
-            may_start.set()
-            _wait_until_done(running)
-            return running.result()
-        except KeyboardInterrupt:
-            if not running.done():
-                self.is_cancelled = True
-                threading.Thread(target=self._cancel_until_done, args=(running,), daemon=True).start()
-                # Work that has not started must end as well.
-                may_start.set()
-                _wait_until_done(running)
-            if running.exception() is None:
-                return running.result()
-            raise
+            while not running.done() and self._interrupts < _INTERRUPTS_TO_ABANDON:
+                if self.is_cancelled and canceller.ident is None:
+                    canceller.start()
+                wait([running], timeout=_LOOK_SECONDS)
+        if self.is_cancelled and (not running.done() or running.exception() is not None):
+            raise KeyboardInterrupt
+        return running.result()
 
     def stop(self) -> None:
         """End the thread after its work, so that the process exits without it; abandoned work is not waited for."""
         if self._thread.is_alive() and not self.is_busy:
             self._works.put(None)
             self._thread.join()
+
+    def _count_interrupt(self) -> None:
+        self._interrupts += 1
 
     def _work(self) -> None:
         while (item := self._works.get()) is not None:
@@ -143,10 +141,18 @@ class CancellableRunner:
             wait([running], timeout=_CANCEL_AGAIN_SECONDS)
 
 
-def _wait_until_done(running: "Future[Any]") -> None:
-    """Wait in short steps: a signal that arrives just before the wait does not interrupt it."""
-    while not running.done():
-        wait([running], timeout=_LOOK_SECONDS)
+@contextmanager
+def _handle_interrupts(handle: Callable[[], None]) -> Iterator[None]:
+    """Call `handle` on each Ctrl-C instead of raising KeyboardInterrupt, unless SIGINT is ignored."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *_: handle())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class CancellableSession:
@@ -178,9 +184,9 @@ class CancellableSession:
 
         return self.cancelling.run(cancellable)
 
-    def script(self, text: str) -> "Iterator[Result]":
+    def script(self, text: str, arguments: "Arguments" = None) -> "Iterator[Result]":
         """Yield the result of each statement; no statement starts after Ctrl-C."""
-        return self.sql_session.script(text, before_each=self._before_statement)
+        return self.sql_session.script(text, arguments, self._before_statement)
 
     def abandon(self) -> None:
         """Stop waiting for the running statement and reject its further writes and commits."""

@@ -1,4 +1,4 @@
-"""The log, diff, rollback, undo and tag commands."""
+"""The history, diff, rollback, undo and tag commands."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -32,10 +32,10 @@ __all__ = [
     "GraphRow",
     "build_graph_rows",
     "diff_command",
-    "log_command",
+    "history_command",
     "render_diff",
     "render_graph",
-    "render_log",
+    "render_history",
     "rollback_command",
     "tag_command",
     "undo_command",
@@ -80,7 +80,7 @@ _STYLES = {
 _MARKS = {ChangeKind.ADDED: "+", ChangeKind.DROPPED: "-", ChangeKind.RENAMED: "~", ChangeKind.CHANGED: "~"}
 
 
-def render_log(lines: Sequence[HistoryEntry]) -> RenderableType:
+def render_history(lines: Sequence[HistoryEntry]) -> RenderableType:
     """Return the versions as a table."""
     has_authors = any(line.author for line in lines)
     table = build_list_table("version", "committed (UTC)", *(["author"] if has_authors else []), "message")
@@ -168,24 +168,24 @@ def _format_message(line: HistoryEntry) -> Text:
     return text
 
 
-_LOG_VERSIONS_MAX: Final = 50
+_VERSIONS_MAX: Final = 50
 
 
-@lake_command("log", "mangrove log ./lake --limit 5\nmangrove log ./lake --graph")
+@lake_command("history", "mangrove history ./lake --limit 5\nmangrove history ./lake --graph")
 @click.option("--graph", is_flag=True, help="Draw a graph that shows rollbacks.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help=f"Maximum number of versions.  [default: {_LOG_VERSIONS_MAX}, unlimited with --json]",
+    help=f"Maximum number of versions.  [default: {_VERSIONS_MAX}, unlimited with --json]",
 )
 @click.option("--before", type=click.IntRange(min=0), metavar="VERSION", help="List only versions before this one.")
-def log_command(session: CommandContext, lake: str, graph: bool, limit: int | None, before: int | None) -> None:
+def history_command(session: CommandContext, lake: str, graph: bool, limit: int | None, before: int | None) -> None:
     """List the versions, newest first, with commit time, author and message."""
-    lines_max = limit if limit is not None or session.as_json else _LOG_VERSIONS_MAX
+    lines_max = limit if limit is not None or session.as_json else _VERSIONS_MAX
     read_max = None if lines_max is None else lines_max + 1
     commits = session.open_metastore(lake).metastore.history(before=before)
     lines = truncate_list(map(history_entry_of, islice(commits, read_max)), lines_max)
-    draw = render_graph if graph else render_log
+    draw = render_graph if graph else render_history
     session.answer(
         [_line_json(line) for line in lines.shown],
         lambda: lines.with_more(

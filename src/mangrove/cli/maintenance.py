@@ -1,8 +1,8 @@
-"""Maintenance commands: expire, vacuum, compact, check, upgrade, convert and export."""
+"""Maintenance commands: expire, vacuum, compact, check, upgrade-format, convert and export."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import click
 from rich.console import Group, RenderableType
@@ -12,13 +12,14 @@ from mangrove.cli.command import choose_engines, engine_option, lake_command
 from mangrove.cli.completion import offer_tables
 from mangrove.cli.context import CommandContext
 from mangrove.cli.listing import build_more_line, shorten_lines
-from mangrove.errors import FormatError, InvalidInputError
+from mangrove.errors import FormatError
 from mangrove.lakehouse.catalog import compact_tables, list_managed_tables
 from mangrove.lakehouse.checking import diagnose_open_failure
+from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.maintenance import MaintenanceEngines, convert_to_layout, default_target_layout
 from mangrove.maintenance.check import CheckReport
 from mangrove.maintenance.convert.conversion import ConvertReport, DataMode, HistoryMode
-from mangrove.maintenance.export import ExportMode, drop_export, export_version, pin_version
+from mangrove.maintenance.export import ExportMode, export_version
 from mangrove.maintenance.progress import format_bytes
 from mangrove.maintenance.vacuum import VacuumReport
 from mangrove.model.json_codec import Json
@@ -28,12 +29,12 @@ from mangrove.tables.compaction import CompactionReport
 __all__ = [
     "check_command",
     "compact_command",
+    "compact_metadata_command",
     "convert_command",
     "expire_command",
     "export_command",
     "repair_clock_command",
-    "resolve_layout_name",
-    "upgrade_command",
+    "upgrade_format_command",
     "vacuum_command",
 ]
 
@@ -79,26 +80,21 @@ def vacuum_command(
     session.answer({**asdict(report), "paths": list(report.paths)}, lambda: _vacuum_view(report))
 
 
-@lake_command(
-    "compact", "mangrove compact ./lake sales.orders\nmangrove compact ./lake\nmangrove compact ./lake --tree --stats"
-)
+@lake_command("compact", "mangrove compact ./lake sales.orders\nmangrove compact ./lake --files-max 100")
 @click.argument("table", required=False, metavar="[TABLE]", shell_complete=offer_tables)
-@click.option("--tree", is_flag=True, help="Compact the catalog's tree instead of table data.")
 @click.option("--bytes-max", type=click.IntRange(min=1), metavar="N", help="Rewrite at most N bytes per table.")
 @click.option("--files-max", type=click.IntRange(min=1), metavar="N", help="Rewrite at most N files per table.")
 @click.option("--full", is_flag=True, help="Also rewrite large files, so that all rows are clustered.")
 @engine_option("rewrites rows")
 def compact_command(
-    session: CommandContext, lake: str, table: str | None, tree: bool, engine: str | None, **bounds: Unpack[_Bounds]
+    session: CommandContext, lake: str, table: str | None, engine: str | None, **bounds: Unpack[_Bounds]
 ) -> None:
     """Compact the data files of one table or of all tables.
 
     Each table that needs compaction is one commit. With a limit the oldest files are
     rewritten first; the rest is left to the next run.
     """
-    if tree:
-        _compact_tree(session, lake, table, bounds)
-    elif table is not None:
+    if table is not None:
         _compact_table(session, lake, table, engine, bounds)
     else:
         _compact_all(session, lake, engine, bounds)
@@ -154,8 +150,20 @@ def repair_clock_command(session: CommandContext, lake: str, message: str, autho
     session.answer({"version": version, "repaired": version > before}, lambda: text)
 
 
-@lake_command("upgrade", "mangrove upgrade ./lake")
-def upgrade_command(session: CommandContext, lake: str) -> None:
+@lake_command("compact-metadata", "mangrove compact-metadata ./lake")
+def compact_metadata_command(session: CommandContext, lake: str) -> None:
+    """Compact the metadata of the newest version, in one commit.
+
+    Useful after very many objects were dropped. Commits keep the metadata balanced otherwise.
+    """
+    opened = session.open(lake)
+    with session.watching("compacting the metadata"):
+        version = opened.maintenance.compact_metadata()
+    session.answer({"version": version}, lambda: f"compacted the metadata in version {version}")
+
+
+@lake_command("upgrade-format", "mangrove upgrade-format ./lake")
+def upgrade_format_command(session: CommandContext, lake: str) -> None:
     """Upgrade a lakehouse to the newer format revision, in one commit."""
     opened = session.open(lake)
     before = opened.version
@@ -167,17 +175,6 @@ def upgrade_command(session: CommandContext, lake: str) -> None:
         else "the lakehouse already has the newer format revision"
     )
     session.answer({"version": version, "upgraded": version > before}, lambda: text)
-
-
-def _compact_tree(session: CommandContext, lake: str, table: str | None, bounds: _Bounds) -> None:
-    if table is not None:
-        raise InvalidInputError(f"--tree compacts the catalog's tree; remove {table} or --tree")
-    if any(bounds.values()):
-        raise InvalidInputError("--bytes-max, --files-max and --full apply to tables only; remove them or --tree")
-    opened = session.open(lake)
-    with session.watching("compacting the tree"):
-        version = opened.maintenance.compact_metadata()
-    session.answer({"version": version}, lambda: f"compacted the tree in version {version}")
 
 
 def _compact_table(session: CommandContext, lake: str, name: str, engine: str | None, bounds: _Bounds) -> None:
@@ -244,28 +241,6 @@ def _check_view(report: CheckReport) -> RenderableType:
     return Text(shorten_lines(str(report).splitlines()), style="green" if report.is_sound else "red")
 
 
-_LAYOUTS: Final = {
-    ("tree", "newer"): "tree",
-    ("tree", "older"): "tree-older",
-    ("deltacat", "seed"): "deltacat",
-    ("deltacat", "2"): "deltacat-2",
-}
-
-
-def resolve_layout_name(layout: str, revision: str | None) -> str:
-    """Return the name of a layout in a format revision.
-
-    >>> resolve_layout_name("deltacat", "2"), resolve_layout_name("tree", None)
-    ('deltacat-2', 'tree')
-    """
-    if revision is None:
-        return layout
-    if (layout, revision) not in _LAYOUTS:
-        known = ", ".join(revision for name, revision in _LAYOUTS if name == layout)
-        raise InvalidInputError(f"unknown format revision {revision!r} of the {layout} layout; expected one of {known}")
-    return _LAYOUTS[layout, revision]
-
-
 @lake_command(
     "convert",
     "mangrove convert ./lake ./as-deltacat --layout deltacat\n"
@@ -274,13 +249,12 @@ def resolve_layout_name(layout: str, revision: str | None) -> str:
 @click.argument("destination")
 @click.option(
     "--layout",
-    type=click.Choice(["tree", "deltacat"]),
+    type=click.Choice(LAYOUTS),
     help="Target layout.  [default: the other one, or tree with --strict and --no-strict]",
 )
-@click.option("--revision", help="Format revision: newer or older for tree, seed or 2 for deltacat.")
 @click.option(
     "--strict/--no-strict", default=None,
-    help="Write only what the tree format describes.  [default: strict for the older revision]",
+    help="Write only what the tree format describes.  [default: strict for tree-older]",
 )  # fmt: skip
 @click.option(
     "--history", type=click.Choice([one.value for one in HistoryMode]), default="all", show_default=True,
@@ -292,7 +266,7 @@ def resolve_layout_name(layout: str, revision: str | None) -> str:
 )  # fmt: skip
 @engine_option("copies files and counts their rows")
 def convert_command(
-    session: CommandContext, lake: str, destination: str, layout: str | None, revision: str | None,
+    session: CommandContext, lake: str, destination: str, layout: str | None,
     strict: bool | None, history: str, data: str, engine: str | None,
 ) -> None:  # fmt: skip
     """Convert a lakehouse to another layout or format revision, at another location.
@@ -302,12 +276,11 @@ def convert_command(
     lakehouses are compared object by object, and the new one is checked.
     """
     opened = session.open(lake, choose_engines(session, engine))
-    requested = resolve_layout_name(layout or default_target_layout(opened.layout, strict), revision)
     with session.watching("converting") as watch:
         report = convert_to_layout(
             opened.maintenance.context(),
             session.store(destination),
-            requested,
+            layout or default_target_layout(opened.layout, strict),
             MaintenanceEngines(opened.engines, engine, session.storage_options),
             history=history,
             data=data,
@@ -333,14 +306,12 @@ def _report_json(report: ConvertReport) -> Json:
 
 @lake_command(
     "export",
-    "mangrove export ./lake year-end --to s3://archive/lake\n"
-    "mangrove export ./lake before-migration --at 41     # only a name\n"
-    "mangrove export ./lake year-end --drop",
+    "mangrove export ./lake s3://archive/lake year-end\n"
+    "mangrove export ./lake ./copy before-migration --at 41 --mode minimal\n"
+    "mangrove tag ./lake year-end --drop   # the version may expire",
 )
+@click.argument("destination")
 @click.argument("name")
-@click.option(
-    "--to", "destination", metavar="URI", help="Destination of the copy; without it the version is only named."
-)
 @click.option("--at", metavar="WHEN", help="Version or timestamp to export.  [default: the newest version]")
 @click.option(
     "--mode", type=click.Choice([mode.value for mode in ExportMode]), default="full", show_default=True,
@@ -349,38 +320,22 @@ def _report_json(report: ConvertReport) -> Json:
 @click.option("--table", "tables", multiple=True, help="Table or namespace of a partial export.")
 @click.option("--no-keep", is_flag=True, help="Do not record the name; the version may expire.")
 @engine_option("copies files")
-@click.option("--drop", is_flag=True, help="Remove the name, so that its version may expire.")
 def export_command(
-    session: CommandContext, lake: str, name: str, destination: str | None, at: str | None, mode: str,
-    tables: Sequence[str], engine: str | None, no_keep: bool, drop: bool,
+    session: CommandContext, lake: str, destination: str, name: str, at: str | None, mode: str,
+    tables: Sequence[str], engine: str | None, no_keep: bool,
 ) -> None:  # fmt: skip
-    """Export a version under a name, which also protects it from expiry.
+    """Copy a version to another location and give it a name.
 
-    With --to the version is copied to another location.
+    The copy opens as a lakehouse of its own. The name protects the version from expiry;
+    `mangrove tag` names a version without a copy, lists the names and removes them.
     """
-    if drop and (destination or at or tables):
-        raise InvalidInputError("--drop removes a name and copies nothing; remove the other options")
-    if no_keep and destination is None:
-        raise InvalidInputError("--no-keep requires a destination; add --to URI")
     opened = session.open(lake, choose_engines(session, engine))
-    maintained = opened.maintenance.context()
-    if drop:
-        dropped = drop_export(maintained, name)
-        session.answer({"dropped": asdict(dropped)}, lambda: f"dropped export {dropped}")
-        return
-    version = None if at is None else opened.snapshot_at(at).version
-    if destination is None:
-        pinned = pin_version(maintained, name, version)
-        session.answer(
-            {"export": asdict(pinned)}, lambda: f"version {pinned.version} is exported as {name} and will not expire"
-        )
-        return
     with session.watching("exporting") as watch:
         report = export_version(
-            maintained,
+            opened.maintenance.context(),
             session.store(destination),
             name,
-            version=version,
+            version=None if at is None else opened.snapshot_at(at).version,
             mode=ExportMode(mode),
             tables=tables,
             keep=not no_keep,

@@ -38,16 +38,12 @@ class QuietEngines(LakehouseEngines):
         self._what = what
 
     @cached_property
-    def _started(self) -> "SparkEngine":
+    def _spark(self) -> "SparkEngine":
         with show_spinner("starting Spark"):
             start_quiet_session(self._what)
-        return super().spark()
+        return super()._spark
 
     @property
     def has_started(self) -> bool:
         """Whether Spark was started."""
-        return "_started" in self.__dict__
-
-    def spark(self, *, jars: bool = False) -> "SparkEngine":
-        """Return the Spark engine."""
-        return super().spark(jars=True) if jars else self._started
+        return "_spark" in self.__dict__

@@ -234,6 +234,7 @@ def _format_row_counts(counts: RowCounts) -> str:
     "mangrove ingest ./lake sales.orders orders.csv\n"
     "mangrove ingest ./lake sales.orders 2026-11.parquet --mode upsert\n"
     "mangrove ingest ./lake sales.orders ./old/orders/   # Hive-style folders\n"
+    "mangrove ingest ./lake sales.orders new-columns.jsonl --evolve\n"
     "mangrove ingest ./lake sales.customers customers.csv --create",
 )
 @click.argument("table", shell_complete=offer_tables)
@@ -245,13 +246,15 @@ def _format_row_counts(counts: RowCounts) -> str:
 @click.option(
     "--create", is_flag=True, help="Create the table with the columns of the first file if it does not exist."
 )
+@click.option("--evolve", is_flag=True, help="Add missing columns to the table, and widen types if the rows need it.")
+@click.option("--cast", is_flag=True, help="Convert columns to the types of the table, such as text to timestamps.")
 @click.option("--author", help="Author of the new deltas.")
 @click.option("--delta-property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the new deltas.")
 @click.option("--position", type=click.IntRange(1), help="Stream position of the new delta.  [default: the next one]")
 @_table_version_option
 def ingest_command(
-    session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str, create: bool, author: str | None,
-    properties: Sequence[str], position: int | None, table_version: int | None,
+    session: CommandContext, lake: str, table: str, files: Sequence[str], mode: str, create: bool, evolve: bool,
+    cast: bool, author: str | None, properties: Sequence[str], position: int | None, table_version: int | None,
 ) -> None:  # fmt: skip
     """Load files into a table: Parquet, CSV or JSON lines, in one commit.
 
@@ -260,16 +263,18 @@ def ingest_command(
     A folder stands for all such files in it. Hive-style folder names, such as
     day=2026-11-01, become columns. Timestamps without a time zone are UTC.
     """
+    if (evolve or cast) and mode != "append":
+        raise InvalidInputError(f"--evolve and --cast are for --mode append, not {mode}; remove them")
     pairs = parse_key_values(properties, "--delta-property")
-    given = {"author": author, "properties": pairs, "position": position}
-    described = {name: value for name, value in given.items() if value}
-    if described and mode not in ("append", "upsert"):
+    given = {"evolve": evolve, "cast": cast, "author": author, "properties": pairs, "position": position}
+    options = {name: value for name, value in given.items() if value}
+    if options and mode not in ("append", "upsert"):
         raise InvalidInputError(f"--mode {mode} takes no author, property or position of a delta; leave them out")
     opened = session.open(lake, LocalEngines)
     is_new = create and not _has_table(opened, table)
     schema = None if is_new else opened.table(table, version=table_version).schema
     if schema is None and not is_new:
-        if described:
+        if options:
             raise InvalidInputError(f"{table} has no schema, so its deltas take no author, property or position")
         _add_files(session, opened, str(opened.table(table, version=table_version)), files, mode)
         return
@@ -286,7 +291,7 @@ def ingest_command(
             if schema is None:
                 transaction.create_namespace(parse_table_name(table).parent, if_not_exists=True)
                 schema = transaction.create_table(table, as_=rows.slice(0, 0)).schema
-            getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows, **described)
+            getattr(transaction.table(table, version=table_version), mode.replace("-", "_"))(rows, **options)
             row_count, byte_count = row_count + rows.num_rows, byte_count + len(data)
             watch(Progress("writing rows", number, len(inputs), byte_count))
     version = transaction.version

@@ -18,7 +18,7 @@ from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.catalog import build_property_table
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
-from mangrove.cli.history import render_log
+from mangrove.cli.history import render_history
 from mangrove.cli.shell_output import ShellOutput, parse_copy, run_copy
 from mangrove.cli.sql import ENGINE_OPTION, print_result
 from mangrove.cli.terminal import draw
@@ -44,7 +44,7 @@ __all__ = [
 SHELL_HELP = (
     ("\\d", "list namespaces, or describe the table with the given name"),
     ("\\t [NAMESPACE]", "list tables and views"),
-    ("\\log", "list the versions, newest first"),
+    ("\\history", "list the versions, newest first"),
     ("\\use NAMESPACE", "set the current namespace"),
     ("\\i FILE", "run the statements of a file"),
     ("\\o [FILE]", "write results to a file, or to the terminal again"),
@@ -157,7 +157,7 @@ def complete_input(
 
 
 _SHELL_VERSIONS_MAX = 20
-_MAY_HAVE_COMMITTED = "but it may have committed; use \\log to check"
+_MAY_HAVE_COMMITTED = "but it may have committed; use \\history to check"
 
 
 @dataclass(slots=True)
@@ -281,8 +281,8 @@ class Shell:
                 self._run(f"describe table {name}")
             case MetaCommand("\\t", namespace):
                 self._show_tables(namespace)
-            case MetaCommand("\\log"):
-                draw(render_log(list(self.sql_session.lake.history(limit=_SHELL_VERSIONS_MAX))))
+            case MetaCommand("\\history"):
+                draw(render_history(list(self.sql_session.lake.history(limit=_SHELL_VERSIONS_MAX))))
             case MetaCommand("\\use", namespace):
                 self._run(f"use {_require_argument(namespace, command)}")
             case MetaCommand("\\i", file):

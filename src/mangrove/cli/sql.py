@@ -3,7 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from rich.console import RenderableType
 
 from mangrove.cli.cancellable_session import CancellableSession
 from mangrove.cli.command import lake_command
-from mangrove.cli.context import CommandContext
+from mangrove.cli.context import CommandContext, parse_key_values
 from mangrove.cli.row_output import TABLE_ROWS_MAX, RowOutput, output_options
 from mangrove.cli.row_table import render_rows
 from mangrove.cli.terminal import draw, supports_unicode
@@ -84,11 +85,16 @@ ENGINE_OPTION = click.option(
     "sql",
     "mangrove sql ./lake 'select count(*) from shop.customers'\n"
     "mangrove sql ./lake --file load.sql\n"
+    "mangrove sql ./lake 'select * from t where id = :id' --argument id=5\n"
     "echo 'show tables in shop' | mangrove sql ./lake --format csv\n"
     "mangrove sql ./lake 'select * from shop.customers' -o customers.parquet",
 )
 @click.argument("statements", required=False, metavar="[SQL]")
 @click.option("-f", "--file", metavar="FILE", help="Run the statements of a file.")
+@click.option(
+    "--argument", "arguments", multiple=True, metavar="NAME=VALUE",
+    help="Value of the parameter :NAME: a number, true, false or null, else text; '\"5\"' is text.",
+)  # fmt: skip
 @output_options
 @ENGINE_OPTION
 def sql_command(
@@ -96,6 +102,7 @@ def sql_command(
     lake: str,
     statements: str | None,
     file: str | None,
+    arguments: Sequence[str],
     row_format: str | None,
     output: str | None,
     limit: int | None,
@@ -111,9 +118,10 @@ def sql_command(
         raise InvalidInputError("--format and --json exclude each other; remove one of them")
     written = RowOutput.of(session, row_format, output, limit)
     text = _read_statements(session, statements, file)
+    values = {name: _parse_value(value) for name, value in parse_key_values(arguments, "--argument").items()}
     conversation = CancellableSession(session, lake, engine)
     try:
-        conversation.run(lambda: _run(session, conversation, text, written))
+        conversation.run(lambda: _run(session, conversation, text, values or None, written))
     finally:
         if conversation.is_over:
             conversation.abandon()
@@ -121,9 +129,28 @@ def sql_command(
         conversation.cancelling.stop()
 
 
-def _run(session: CommandContext, conversation: CancellableSession, text: str, written: RowOutput) -> None:
+def _parse_value(text: str) -> object:
+    """Return the value of a parameter: a JSON scalar, else the text itself.
+
+    >>> [_parse_value(text) for text in ("5", "1.5", "true", "null", "NaN", '"5"', "[1]")]
+    [5, Decimal('1.5'), True, None, 'NaN', '5', '[1]']
+    """
+    try:
+        value = json.loads(text, parse_float=Decimal, parse_constant=str)
+    except ValueError:
+        return text
+    return text if isinstance(value, list | dict) else value
+
+
+def _run(
+    session: CommandContext,
+    conversation: CancellableSession,
+    text: str,
+    arguments: Mapping[str, object] | None,
+    written: RowOutput,
+) -> None:
     began, is_written = time.monotonic(), False
-    for result in conversation.script(text):
+    for result in conversation.script(text, arguments):
         if written.has_one_result and is_written and result.has_rows:
             raise InvalidInputError(f"line {result.line}: a second statement has rows; write them to a file of its own")
         rows = _write(session, result, written)

@@ -74,13 +74,13 @@ def versions_command(session: CommandContext, lake: str, table: str, at: str | N
 @click.option("--sort-by", multiple=True, metavar="TERM", help="Sort column, '' for none.  [default: the current ones]")
 @click.option("--description", help="Description of the version.")
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE", help="Property of the version.")
-@click.option("--number", type=click.IntRange(1), help="Number of the version.  [default: the next one]")
+@click.option("--version", type=click.IntRange(1), help="Number of the version.  [default: the next one]")
 @click.option("--stream-id", help="Id of the first stream.  [default: a random one]")
 @click.option("--state", type=click.Choice(_STATES), default="unreleased", show_default=True, help="Lifecycle state.")
 def create_version_command(
     session: CommandContext, lake: str, table: str, schema: str | None, schemaless: bool, keys: Sequence[str],
     partition_by: Sequence[str], sort_by: Sequence[str], description: str | None, properties: Sequence[str],
-    number: int | None, stream_id: str | None, state: str,
+    version: int | None, stream_id: str | None, state: str,
 ) -> None:  # fmt: skip
     """Create the next version of a table, without rows; load it, then set its state to active."""
     opened = session.open(lake)
@@ -91,15 +91,15 @@ def create_version_command(
         sort_by=_parse_list(sort_by),
         description=description,
         properties=parse_key_values(properties, "--property") if properties else None,
-        version=number,
+        version=version,
         state=state,
         stream_id=stream_id,
         schemaless=schemaless,
     )
-    version = opened.version
+    committed = opened.version
     session.answer(
-        {"table": table, "table_version": made.target.version, "state": state, "version": version},
-        lambda: f"created {made}, which is {state}, in version {version}",
+        {"table": table, "table_version": made.target.version, "state": state, "version": committed},
+        lambda: f"created {made}, which is {state}, in version {committed}",
     )
 
 

@@ -208,7 +208,7 @@ class DuckDbFrame:
         names = [f"c{place}" for place in range(len(self.columns))]
         for batch in self.to_batches(limit):
             # Two columns may have the same name.
-            rows = to_python_rows(pa.Table.from_batches([batch]).rename_columns(names))
+            rows = to_python_rows(pa.Table.from_batches([batch]).rename_columns(names), maps_as_dicts=True)
             yield from (tuple(row.values()) for row in rows)
 
     def cancel(self) -> None:

@@ -35,6 +35,8 @@ from mangrove.tables.write_plan import has_column_ids
 __all__ = ["TableScanner"]
 
 _WILDCARDS: Final = frozenset("*?[]{}")
+_SINGLE_FILES_MAX: Final = 8
+"""The files that are read one by one: DuckDB uses the statistics of a file for its plan only if it is the only one."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,10 @@ class TableScanner:
             f"CAST({value} AS {to_duckdb_type(column.type)}) AS c{place}"
             for place, (value, column) in enumerate(zip(values, columns, strict=True))
         )
-        files = ", ".join(quote_string(f"{self._folder}{path}") for path in paths)
+        files = [quote_string(f"{self._folder}{path}") for path in paths]
+        lists = files if len(files) <= _SINGLE_FILES_MAX else [f"[{', '.join(files)}]"]
         # ruff: noqa: S608 - names and paths are quoted
-        return f"SELECT {items} FROM read_parquet([{files}])"
+        return " UNION ALL ".join(f"SELECT {items} FROM read_parquet({some})" for some in lists)
 
     def _open_stream(
         self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[Column]

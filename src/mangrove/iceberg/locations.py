@@ -15,8 +15,9 @@ from mangrove.model.manifests import DataFile
 from mangrove.storage.local_links import refuse_links
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root_uri
+from mangrove.tables.iceberg_names import STAGING_FOLDER
 
-__all__ = ["FileLocations", "normalize_location", "root_location_of"]
+__all__ = ["FileLocations", "folder_of", "normalize_location", "root_location_of"]
 
 _FILE: Final = re.compile(r"file:/+")
 _S3: Final = re.compile(r"s3[an]://")
@@ -48,6 +49,15 @@ def root_location_of(uri: str) -> str:
     return f"{root.scheme}://{root.authority}/{root.path.removeprefix('/')}"
 
 
+def folder_of(location: str) -> str:
+    """Return the location of a table's folder, given the location in its metadata.
+
+    >>> folder_of("s3://bucket/lake/data/t1/iceberg/staging/")
+    's3://bucket/lake/data/t1'
+    """
+    return location.rstrip("/").removesuffix(f"/{STAGING_FOLDER}")
+
+
 @dataclass(frozen=True, slots=True)
 class FileLocations:
     """Iceberg locations of the files of one lakehouse."""
@@ -57,6 +67,10 @@ class FileLocations:
     def of(self, path: str) -> str:
         """Return the location of a file of this lakehouse."""
         return _root_of_files(self.store.uri) + path
+
+    def of_table(self, table_id: str) -> str:
+        """Return the location of the folder of a table, without a trailing slash."""
+        return self.of(f"data/{table_id}")
 
     def of_all(self, files: Sequence[DataFile]) -> list[str]:
         """Return the locations of data files; files of a shallow copy are located in its source."""

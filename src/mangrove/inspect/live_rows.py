@@ -2,18 +2,14 @@
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from threading import Lock
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from mangrove.inspect.catalog import iterate_default_versions
 from mangrove.inspect.page import PinnedLakehouse, VersionComparer
-from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.local.scan import count_matching_rows
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, StreamLocator
 from mangrove.model.objects import Delta
-from mangrove.sql.statement_cache import BoundedCache
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import list_live_files, plan_scan
 from mangrove.tables.table_state import TableState
@@ -38,22 +34,9 @@ class LiveRowCount:
         return LiveRowCount(self.rows + other.rows, self.is_exact and other.is_exact, self.compared + other.compared)
 
 
-_COUNTS_MAX: Final = 1_000
-_COUNTS: Final[WeakKeyDictionary[Lakehouse, BoundedCache[LiveRowCount]]] = WeakKeyDictionary()
-"""The counts of versions, which never change."""
-_LOCK: Final = Lock()
-
-
-def _cache_of(lake: Lakehouse) -> BoundedCache[LiveRowCount]:
-    with _LOCK:
-        if lake not in _COUNTS:
-            _COUNTS[lake] = BoundedCache(_COUNTS_MAX)
-        return _COUNTS[lake]
-
-
 def load_live_rows(pinned: PinnedLakehouse, table: TableSnapshot) -> LiveRowCount:
     """Return the number of rows of a table, which is counted once for each version."""
-    return _cache_of(pinned.lake).get_or_create(
+    return pinned.row_counts.get_or_create(
         (pinned.snapshot.version, table.target),
         lambda: count_live_rows(pinned.lake.effects.store, table.state()),
     )
@@ -76,7 +59,7 @@ def count_all_live_rows(pinned: PinnedLakehouse, compared: VersionComparer, coun
 
     Manifests have the rows of tables without deletes; the files of the others are compared up to a bound.
     """
-    return _cache_of(pinned.lake).get_or_create(
+    return pinned.row_counts.get_or_create(
         (pinned.snapshot.version, counted_max), lambda: _count_tables(pinned, compared, counted_max)
     )
 

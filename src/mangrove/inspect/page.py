@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -11,6 +11,10 @@ from mangrove.metastore import Commit, Difference, MetastoreSnapshot
 from mangrove.model.locators import LARGEST_INTEGER, Kind, Locator
 from mangrove.model.objects import Object
 from mangrove.transaction.history import history_entry_of
+
+if TYPE_CHECKING:
+    from mangrove.inspect.live_rows import LiveRowCount
+    from mangrove.sql.statement_cache import BoundedCache
 
 __all__ = [
     "PageRequest",
@@ -126,6 +130,8 @@ class PinnedLakehouse:
     lake_snapshot: Snapshot
     newest: MetastoreSnapshot
     seen: PageVersion
+    row_counts: "BoundedCache[LiveRowCount]"
+    """The counts of rows by version and table, which never change."""
 
     @property
     def snapshot(self) -> MetastoreSnapshot:
@@ -133,7 +139,7 @@ class PinnedLakehouse:
         return self.lake_snapshot.snapshot
 
 
-def pin_version(lake: Lakehouse, requested: PageRequest) -> PinnedLakehouse:
+def pin_version(lake: Lakehouse, requested: PageRequest, row_counts: "BoundedCache[LiveRowCount]") -> PinnedLakehouse:
     """Return the lakehouse at the version, time or export that the query's `version` names, or at the newest."""
     newest = lake.metastore.latest()
     where = requested.text("version")
@@ -146,7 +152,7 @@ def pin_version(lake: Lakehouse, requested: PageRequest) -> PinnedLakehouse:
         newest.version,
         where,
     )
-    return PinnedLakehouse(lake, Snapshot(snapshot, lake.clients, lake.engines, lake), newest, seen)
+    return PinnedLakehouse(lake, Snapshot(snapshot, lake.clients, lake.engines, lake), newest, seen, row_counts)
 
 
 def version_comparer_of(lake: Lakehouse) -> VersionComparer | None:

@@ -87,6 +87,7 @@ __all__ = [
     "Catalog",
     "CompactOptions",
     "ReadableCatalog",
+    "TableName",
     "WritableCatalog",
     "compact_tables",
     "list_managed_tables",

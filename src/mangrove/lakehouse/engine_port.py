@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -336,6 +337,10 @@ class SqlRunner(Protocol):
 
     def sql_engine(self, name: str | None = None) -> SqlEngine:
         """Return the SQL engine with this name; without a name Spark if it has a session, else DuckDB if installed."""
+        ...
+
+    def without_spark(self) -> AbstractContextManager[None]:
+        """Refuse to start Spark for what this thread does meanwhile."""
         ...
 
     def sql(

@@ -56,7 +56,7 @@ from mangrove.transaction.transaction import commit_deadline_millis
 
 if TYPE_CHECKING:
     import os
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.maintenance.check import CheckReport
@@ -316,7 +316,7 @@ class Maintenance:
         name: str,
         mode: ExportMode | str = "full",
         *,
-        version: int | None = None,
+        at: int | str | datetime | None = None,
         tables: Sequence[str] | None = (),
         keep: bool = True,
         storage_options: Mapping[str, str] | None = None,
@@ -325,6 +325,7 @@ class Maintenance:
     ) -> ExportReport:
         """Copy a version to another location as an independent lakehouse, and retain the version under a name.
 
+        `at` is a version, a time or a name; by default the newest version is copied.
         Without `keep` the lakehouse is only read, and the export is not recorded.
         `storage_options` apply to the destination; by default the lakehouse's own options are
         used for a destination of the same kind of storage. `engine` is "local" or "spark",
@@ -333,8 +334,7 @@ class Maintenance:
         if mode not in (*ExportMode, *(one.value for one in ExportMode)):
             raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
         tables = validate_texts(tables, "the tables to copy")
-        if version is not None:
-            validate_count(version, "the version to copy")
+        version = None if at is None else self._lake.snapshot_at(at).version
         options = self._options_there(destination, storage_options)
         return export_version(
             self.context(),

@@ -79,10 +79,10 @@ def _fits(value: Any, data_type: DataType) -> bool:
     return True
 
 
-def to_python_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """Convert rows to dicts; times outside the years 1 to 9999 become text."""
+def to_python_rows(rows: pa.Table, *, maps_as_dicts: bool = False) -> list[dict[str, Any]]:
+    """Convert rows to dicts; times outside the years 1 to 9999 become text, and maps lists of pairs or dicts."""
     try:
-        return rows.to_pylist()
+        return rows.to_pylist(maps_as_pydicts="lossy" if maps_as_dicts else None)
     except (OverflowError, ValueError):
         columns = map(to_python_values, rows.columns)
         return [dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)]

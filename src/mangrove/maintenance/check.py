@@ -267,7 +267,7 @@ def check_lakehouse(
     versions = live if sample is None else sample_versions(live, sample)
     files = FileChecker(lake.store, count_rows, referenced_root)
     settings = _settings(lake)
-    named = set(list_export_versions(settings))
+    named = set(list_export_versions(settings).values())
     ruled = [version for version in versions if thorough or version == live[-1] or version in named]
     for problem in chain(
         damaged,

@@ -115,10 +115,10 @@ def list_exports(settings: LakehouseSettings) -> list[Export]:
     return [_export(name, location) for name, location in settings.exported_snapshots.items()]
 
 
-def list_export_versions(settings: LakehouseSettings) -> list[int]:
-    """Return the named versions, without those whose location has no version."""
-    found = (_version_of(location) for location in settings.exported_snapshots.values())
-    return sorted({version for version in found if version is not None})
+def list_export_versions(settings: LakehouseSettings) -> dict[str, int]:
+    """Return the named versions by name, without those whose location has no version."""
+    found = {name: _version_of(location) for name, location in settings.exported_snapshots.items()}
+    return {name: version for name, version in found.items() if version is not None}
 
 
 def find_export(settings: LakehouseSettings, name: str, otherwise: str = "") -> Export:

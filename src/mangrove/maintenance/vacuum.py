@@ -54,7 +54,9 @@ __all__ = [
 ]
 
 _FOLDER: Final = re.compile(r"data/([^/]+)/")
-_METADATA: Final = re.compile(_FOLDER.pattern + r"metadata/[0-9a-f]{32}-\d+(?:-v(\d+))?" + re.escape(METADATA_SUFFIX))
+_METADATA: Final = re.compile(
+    _FOLDER.pattern + r"metadata/[0-9a-f]{32}-\d+(?:-v(\d+)(?:-[0-9a-f]+)?)?" + re.escape(METADATA_SUFFIX)
+)
 
 _WITHOUT_PARTS: Final = f"-0{METADATA_SUFFIX}"
 """The suffix of the metadata of a table without data."""
@@ -70,7 +72,7 @@ class IcebergMetadataFiles:
 
     def __init__(self) -> None:
         self._last: dict[str, ObjectInfo] = {}
-        self._histories: dict[str, dict[int, ObjectInfo]] = {}
+        self._histories: dict[str, list[tuple[int, ObjectInfo]]] = {}
 
     def note(self, entries: Iterator[ListEntry]) -> Iterator[ListEntry]:
         """Pass a listing on, and record the last published metadata of each table and all with a history."""
@@ -80,7 +82,7 @@ class IcebergMetadataFiles:
                 table_id, version = match[1], match[2]
                 known = self._last.get(table_id)
                 if version is not None:
-                    self._histories.setdefault(table_id, {})[int(version)] = entry
+                    self._histories.setdefault(table_id, []).append((int(version), entry))
                 elif known is None or entry.modified_at_millis > known.modified_at_millis:
                     self._last[table_id] = entry
             yield entry
@@ -97,10 +99,13 @@ class IcebergMetadataFiles:
             if isinstance(locator, TableLocator) and isinstance(table, TableEntry) and table.id in touched:
                 for path in self._list_live(lake, newest, locator, table):
                     selected.pop(path, None)
-                histories = self._histories.get(table.id, {})
-                history = _list_history_files(lake, histories[max(histories)].path, live) if histories else []
+                histories = self._histories.get(table.id, [])
+                history: list[str] = []
+                if histories:
+                    _, last = max(histories, key=lambda one: (one[0], one[1].modified_at_millis))
+                    history = _list_history_files(lake, last.path, live)
                 if not history or not is_iceberg_metadata(history[0]):
-                    selected |= {one.path: one.size for one in histories.values()}
+                    selected |= {one.path: one.size for _, one in histories}
                 for path in history:
                     selected.pop(path, None)
         return selected

@@ -14,7 +14,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry
-from mangrove.rest.errors import respond_iceberg_error
+from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
 from mangrove.rest.paging import PaginatedNames, paginate_names, parse_pagination
 from mangrove.rest.request import (
     RestRequest,
@@ -218,7 +218,10 @@ _NOT_EMPTY = "NamespaceNotEmptyException"
 def handle_create_namespace(requested: RestRequest) -> Response:
     """Create a namespace."""
     document = requested.document()
-    locator = parse_namespace(document.get("namespace"))
+    levels = document.get("namespace")
+    if isinstance(levels, list) and len(levels) > 1:
+        return respond_iceberg_error(406, "Namespaces have one level; create a namespace with one level.", UNSUPPORTED)
+    locator = parse_namespace(levels)
     check_addressable(locator)
     given = parse_properties(document, "properties")
     own = {name: text for name, text in given.items() if name != COMMENT}

@@ -53,6 +53,7 @@ class CachedTable:
 
     version: int
     newest: TableRevision
+    tags: Mapping[str, int]
     published: PublishedTable
 
 
@@ -192,7 +193,7 @@ def _invalid_as_not_found(kind: str) -> Iterator[None]:
 
 
 def parse_namespace(levels: object) -> NamespaceLocator:
-    """Return the namespace of a list of levels.
+    """Return the namespace of a list of levels; raise NotFoundError for several levels, which no namespace has.
 
     >>> parse_namespace(["sales"]).name
     'sales'
@@ -201,7 +202,10 @@ def parse_namespace(levels: object) -> NamespaceLocator:
         case [str(name)]:
             return NamespaceLocator(name)
         case [str(), *_]:
-            raise InvalidInputError(f"namespace {levels!r} has several levels; namespaces have one level")
+            name = ".".join(map(str, levels))
+            raise NotFoundError(
+                f"namespace {name} does not exist: it has several levels, and namespaces have one level"
+            )
         case _:
             raise InvalidInputError("the request has no namespace; send a list with one name")
 

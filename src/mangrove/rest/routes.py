@@ -175,9 +175,7 @@ WRITE_ENDPOINTS: Final = (
     Endpoint("POST", _TABLE, handle_commit_table, NO_SUCH_TABLE, is_write=True, body_bytes_max=_COMMIT_BYTES_MAX),
     Endpoint("DELETE", _TABLE, handle_drop_table, NO_SUCH_TABLE, is_write=True),
     Endpoint("POST", f"{PREFIX}/tables/rename", handle_rename_table, is_write=True),
-    Endpoint(
-        "POST", f"{_NAMESPACE}/register", handle_register_table, NO_SUCH_NAMESPACE, is_write=True, is_advertised=False
-    ),
+    Endpoint("POST", f"{_NAMESPACE}/register", handle_register_table, is_write=True),
     Endpoint(
         "POST",
         f"{PREFIX}/transactions/commit",

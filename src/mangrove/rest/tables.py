@@ -13,6 +13,7 @@ from starlette.responses import Response
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.iceberg.commit.commit_request import INVALID_REQUEST_ERRORS, parse_commit_request
 from mangrove.iceberg.commit.new_table import NewTableRequest
+from mangrove.iceberg.commit.registration import register_table
 from mangrove.iceberg.commit.transaction import (
     TableCommit,
     build_staged_metadata,
@@ -79,8 +80,8 @@ def publish_table_at(
 ) -> PublishedTable:
     """Publish a table as of a snapshot, with its earlier snapshots.
 
-    The result is cached. It is valid as long as the table has the same state and a vacuum did
-    not delete the metadata file.
+    The result is cached. It is valid as long as the table has the same state, the same versions
+    have names, and a vacuum did not delete the metadata file.
     """
     store, key = served.lake.effects.store, (table_id, str(locator))
     cached = served.published_tables.get(key)
@@ -91,10 +92,13 @@ def publish_table_at(
     revisions = TableRevisions.up_to(served.lake.metastore, snapshot.snapshot, locator)
     if cached is not None and cached.version > snapshot.version:
         return publish_history(store, revisions)
-    is_unchanged = cached is not None and cached.newest.is_same_state(revisions.newest)
+    is_unchanged = (
+        cached is not None and cached.newest.is_same_state(revisions.newest) and cached.tags == revisions.tags
+    )
     published = cached.published if cached is not None and is_unchanged else publish_history(store, revisions)
     deltas = sum(len(log.deltas) for log in revisions.newest.state.logs)
-    served.published_tables.put(key, CachedTable(snapshot.version, revisions.newest, published), 1 + deltas)
+    found = CachedTable(snapshot.version, revisions.newest, revisions.tags, published)
+    served.published_tables.put(key, found, 1 + deltas)
     return published
 
 
@@ -212,13 +216,18 @@ def handle_rename_table(requested: RestRequest) -> Response:
     return respond_no_content()
 
 
-def handle_register_table(_: RestRequest) -> Response:
-    """Return an error: tables of other catalogs cannot be registered."""
-    return respond_iceberg_error(
-        406,
-        "Registering a table by its metadata is not supported; load its data files with `mangrove ingest`.",
-        UNSUPPORTED,
-    )
+def handle_register_table(requested: RestRequest) -> Response:
+    """Create a dropped table again from a metadata file that this catalog published."""
+    document = requested.document()
+    locator = TableLocator(parse_namespace_path(requested).name, require_text(document, "name"))
+    check_addressable(locator)
+    if document.get("overwrite") is True:
+        return respond_iceberg_error(406, f"table {locator} cannot be overwritten; drop it first", UNSUPPORTED)
+    try:
+        published = register_table(requested.served.lake, locator, require_text(document, "metadata-location"))
+    except StorageError as error:
+        return respond_iceberg_error(500, str(error), _UNKNOWN)
+    return respond_load_table(published)
 
 
 def _parse_commit(locator: TableLocator, document: Mapping[str, Any]) -> TableCommit:

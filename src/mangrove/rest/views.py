@@ -17,8 +17,14 @@ from starlette.responses import Response
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.iceberg.commit.commit_request import INVALID_REQUEST_ERRORS
 from mangrove.iceberg.locations import root_location_of
-from mangrove.iceberg.publish.view_metadata import build_view_metadata, build_view_schema
-from mangrove.iceberg.schemas import from_iceberg_schema
+from mangrove.iceberg.publish.view_metadata import (
+    CLIENT_VIEW,
+    Representation,
+    build_view_metadata,
+    build_view_schema,
+    encode_client_view,
+)
+from mangrove.iceberg.schemas import from_iceberg_schema, to_iceberg_schema
 from mangrove.lakehouse.engine_port import find_view_references
 from mangrove.model.locators import TableLocator, ViewLocator
 from mangrove.model.objects import ViewEntry
@@ -147,9 +153,8 @@ def handle_create_view(requested: RestRequest) -> Response:
     given = parse_properties(document, "properties")
     query = _ViewQuery.parse(document.get("view-version"), document.get("schema"))
     lake = requested.served.lake
-    value = query.apply_to(
-        requested, locator, _with_properties(ViewEntry(lake.new_id(), locator.name, query.sql), given, ())
-    )
+    (_, sql), *_ = query.representations
+    value = query.apply_to(requested, locator, _with_properties(ViewEntry(lake.new_id(), locator.name, sql), given, ()))
     lake.change(lambda core: create_view(core.workspace, locator, value), f"Iceberg client creates view {locator}")
     return handle_load_view(_at_view(requested, locator))
 
@@ -191,54 +196,70 @@ def handle_rename_view(requested: RestRequest) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _ViewQuery:
-    """The query and the columns of a view version that a client sends."""
+    """The queries and the columns of a view version that a client sends."""
 
-    sql: str
-    dialect: str
+    representations: tuple[Representation, ...]
+    """One for each dialect; the first is the one that Mangrove runs, if possible."""
     namespace: str | None
+    catalog: str | None
     schema: IcebergSchema
 
     @staticmethod
     def parse(version: object, schema: object) -> "_ViewQuery":
-        """Return the query of a view version and its schema."""
+        """Return the queries of a view version and its schema."""
         match version:
-            case {"representations": [{"type": "sql", "sql": str(sql), "dialect": str(dialect)}], **more}:
-                namespace = more.get("default-namespace")
-            case {"representations": [_, _, *_]}:
-                raise InvalidInputError("the view has several representations; send exactly one")
+            case {"representations": [_, *_] as given, **more}:
+                representations = sorted(map(_parse_representation, given), key=lambda one: one[0] != "spark")
             case _:
-                raise InvalidInputError("the view has no query; send a version with one representation of type sql")
+                raise InvalidInputError("the view has no query; send a version with a representation of type sql")
+        if len({dialect for dialect, _ in representations}) < len(representations):
+            raise InvalidInputError("the view has two queries in the same dialect; send one for each dialect")
+        catalog = more.get("default-catalog")
+        if catalog is not None and not isinstance(catalog, str):
+            raise InvalidInputError("'default-catalog' of the view is not a string")
         try:
             columns = assign_fresh_schema_ids(IcebergSchema.model_validate(schema))
         except INVALID_REQUEST_ERRORS as error:
             raise InvalidInputError(f"invalid schema of the view: {error}") from error
-        return _ViewQuery(sql, dialect, _parse_one_level(namespace), columns)
+        return _ViewQuery(tuple(representations), _parse_one_level(more.get("default-namespace")), catalog, columns)
 
     def apply_to(self, requested: RestRequest, locator: ViewLocator, value: ViewEntry) -> ViewEntry:
         """Return the view with this query."""
         schema, _ = from_iceberg_schema(self.schema)
         namespace = self.namespace or locator.namespace
+        (dialect, sql), *others = self.representations
+        own = {name: text for name, text in value.properties.items() if name != CLIENT_VIEW}
         return replace(
             value,
-            sql=self.sql,
-            dialect=self.dialect,
+            sql=sql,
+            dialect=dialect,
             schema=schema,
-            reads=find_view_references(requested.served.lake.engines, self.sql, self.dialect, namespace),
-            properties={**value.properties, VIEW_NAMESPACE: namespace},
+            reads=find_view_references(requested.served.lake.engines, sql, dialect, namespace),
+            properties={**own, VIEW_NAMESPACE: namespace, **encode_client_view(sql, self.catalog, others)},
         )
+
+
+def _parse_representation(given: object) -> Representation:
+    match given:
+        case {"type": "sql", "sql": str(sql), "dialect": str(dialect)}:
+            return dialect.lower(), sql
+        case _:
+            raise InvalidInputError("a representation of the view is not of type sql; send its sql and dialect")
 
 
 def _apply_updates(
     requested: RestRequest, locator: ViewLocator, value: ViewEntry, updates: Sequence[Mapping[str, Any]]
 ) -> ViewEntry:
     schema: object = None
+    reading = requested.open_snapshot().reading()
     for update in updates:
         match update:
             case {"action": "add-schema", "schema": added}:
                 schema = added
             case {"action": "add-view-version", "view-version": version}:
                 if schema is None:
-                    raise InvalidInputError("add-view-version without a schema; send add-schema before it")
+                    # Clients send only new schemas.
+                    schema = to_iceberg_schema(_infer_schema(reading, locator, value)).model_dump(by_alias=True)
                 value = _ViewQuery.parse(version, schema).apply_to(requested, locator, value)
             case {"action": "set-properties", "updates": _}:
                 value = _with_properties(value, parse_properties(update, "updates"), ())
@@ -253,9 +274,8 @@ def _apply_updates(
 
 def _with_properties(value: ViewEntry, put: Mapping[str, str], removed: Sequence[str]) -> ViewEntry:
     """Return the view with changed properties; clients send the description as `comment`."""
-    properties = {
-        name: text for name, text in {**value.properties, **put}.items() if name not in removed and name != COMMENT
-    }
+    own = {**value.properties, **{name: text for name, text in put.items() if name != CLIENT_VIEW}}
+    properties = {name: text for name, text in own.items() if name not in removed and name != COMMENT}
     description = None if COMMENT in removed else put.get(COMMENT, value.description)
     return replace(value, properties=properties, description=description)
 

@@ -52,7 +52,6 @@ __all__ = [
     "WORD_BITS",
     "DeletedRowCache",
     "DeletionVectorCache",
-    "DeletionVectors",
     "Flags",
     "KeyBitmap",
     "KeyBitmapCache",
@@ -60,6 +59,7 @@ __all__ = [
     "ScanKey",
     "build_key_bitmap",
     "count_delete_rows",
+    "find_integers",
     "find_rows_deleted_by_keys",
     "has_key",
     "is_bit_set",
@@ -87,7 +87,7 @@ def pack_bits(flags: Flags) -> Numbers:
 def is_bit_set(session: SparkSession, words: Numbers, place: "Expression") -> "Expression":
     """Return the condition that a bit is set; null beyond the end of the bits."""
     bitmap = pa.table({"words": pa.array([words], pa.list_(pa.int64()))})
-    word = f.get(session.createDataFrame(bitmap).scalar(), f.shiftright(place, 6).cast("int"))
+    word = f.get(session.createDataFrame(bitmap).scalar(), f.shiftright(place, 6).try_cast("int"))
     return f.getbit(word, place.bitwiseAND(f.lit(WORD_BITS - 1)).cast("int")) == f.lit(1)
 
 
@@ -96,14 +96,15 @@ LOCAL_KEYS_MAX: Final = 8_000_000
 KEY_SPAN_MAX: Final = 2**26
 """Maximum range between the smallest and the largest key: 8 MB of bits for every task."""
 _KEY_CACHE_ENTRIES_MAX: Final = 16
+_KEY_BLOCK: Final = 2**20
+"""Bitmaps begin at a multiple of this number, so that bitmaps of one table have the same code in Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBitmap:
-    """A bitmap of the integers from `first` to `last`."""
+    """A bitmap of the integers from `first`."""
 
     first: int
-    last: int
     words: Numbers
 
 
@@ -111,24 +112,49 @@ def build_key_bitmap(keys: Numbers, span_max: int = KEY_SPAN_MAX) -> KeyBitmap |
     """Return a bitmap of the keys, or None if there is no key or the range is too large.
 
     >>> build_key_bitmap(np.array([7, 4])), build_key_bitmap(np.array([0, 2**40]))
-    (KeyBitmap(first=4, last=7, words=array([9])), None)
+    (KeyBitmap(first=0, words=array([144])), None)
     """
     if not len(keys):
         return None
-    first, last = int(keys.min()), int(keys.max())
+    first, last = int(keys.min()) // _KEY_BLOCK * _KEY_BLOCK, int(keys.max())
     if last - first >= span_max:
         return None
     flags = np.zeros(last - first + 1, np.bool_)
     flags[keys - first] = True
-    return KeyBitmap(first, last, pack_bits(flags))
+    return KeyBitmap(first, pack_bits(flags))
+
+
+def find_integers(values: Any, selected: Any) -> "Flags | None":
+    """Return for each value whether it is among the selected ones, or None unless both are integers in a limited range.
+
+    A lookup in an array takes a tenth of the time of one in a hash table.
+
+    >>> find_integers(pa.chunked_array([[1, 2], [-(2**63), 3]]), pa.chunked_array([[1, 3]]))
+    array([ True, False, False,  True])
+    """
+    is_integer = pa.types.is_signed_integer(values.type) and values.type == selected.type
+    if not is_integer or not len(selected) or values.null_count or selected.null_count:
+        return None
+    keys = selected.to_numpy().astype(np.int64)
+    first, last = int(keys.min()), int(keys.max())
+    if last - first >= KEY_SPAN_MAX:
+        return None
+    # The additional flag is for all integers outside of the range, also if the subtraction overflows.
+    flags = np.zeros(last - first + 2, np.bool_)
+    flags[keys - first] = True
+    chunks = [chunk.to_numpy().astype(np.int64) - first for chunk in values.chunks]
+    found = [flags[np.minimum(chunk.view(np.uint64), len(flags) - 1)] for chunk in chunks]
+    return np.concatenate([*found, np.zeros(0, np.bool_)])
 
 
 def has_key(session: SparkSession, bits: KeyBitmap, column: Column) -> "Expression":
-    """Return the condition that an integer column has a value of the bitmap; false for null."""
+    """Return the condition that an integer column has a value of the bitmap; false for null.
+
+    It has no other literals, because Spark compiles code with other literals again.
+    """
     key = f.expr(f"cast(`{column.name.replace('`', '``')}` as bigint)")
-    is_set = is_bit_set(session, bits.words, key - f.lit(bits.first))
-    # The branch prevents overflow of the subtraction.
-    return f.coalesce(f.when(key.between(bits.first, bits.last), is_set), f.lit(False))  # noqa: FBT003
+    place = f.try_subtract(key, f.lit(bits.first)) if bits.first else key
+    return f.coalesce(is_bit_set(session, bits.words, place), f.lit(False))  # noqa: FBT003
 
 
 @dataclass
@@ -315,18 +341,6 @@ ROW_SPAN_MAX: Final = 2**26
 _ROW_CACHE_ENTRIES_MAX: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionVectors:
-    """The deleted rows of some files."""
-
-    whole: tuple[FileScan, ...]
-    """Files without deleted rows."""
-    numbered: tuple[tuple[FileScan, int], ...]
-    """Files with deleted rows, each with its number in the column `FILE`."""
-    is_visible: "Expression"
-    """The condition that a row is not deleted, on the columns `FILE` and `ROW`."""
-
-
 @dataclass
 class DeletionVectorCache:
     """Deletion vectors of recent scans of one session."""
@@ -334,7 +348,7 @@ class DeletionVectorCache:
     session: SparkSession
     deleted_rows: DeletedRowCache
     rows_max: int = LOCAL_ROWS_MAX
-    _known: dict[tuple[tuple[ScanKey, int], ...], DeletionVectors] = field(default_factory=dict)
+    _known: "dict[tuple[tuple[ScanKey, int], ...], Expression | None]" = field(default_factory=dict)
 
     def can_build(self, scans: Sequence[FileScan], starts: Mapping[str, int]) -> bool:
         """Return whether the deletes of these files are small enough for this process."""
@@ -343,8 +357,11 @@ class DeletionVectorCache:
         span = max(ends, default=0) - min(places, default=0)
         return count_delete_rows(scans) <= self.rows_max and span <= ROW_SPAN_MAX
 
-    def load(self, scans: Sequence[FileScan], schema: Schema, starts: Mapping[str, int]) -> DeletionVectors:
-        """Return the deleted rows of the files; each file is numbered by its first bit, see `number_scans`."""
+    def load(self, scans: Sequence[FileScan], schema: Schema, starts: Mapping[str, int]) -> "Expression | None":
+        """Return the condition on `FILE` and `ROW` that a row is not deleted, or None if no row is.
+
+        A file is numbered by its first bit, see `number_scans`. The condition holds for all rows of other files.
+        """
         name = tuple((scan_key_of(scan), starts[scan.file.location]) for scan in scans)
         # The cache is replaced and never modified, because several threads may scan at once.
         known = self._known
@@ -354,18 +371,14 @@ class DeletionVectorCache:
             self._known = known
         return known[name]
 
-    def _build(self, scans: Sequence[FileScan], schema: Schema, starts: Mapping[str, int]) -> DeletionVectors:
-        bits_by_scan = list(zip(scans, self.deleted_rows.bits(scans, schema), strict=True))
-        some = [(scan, words) for scan, words in bits_by_scan if words.any()]
-        first = min((starts[scan.file.location] for scan, _ in some), default=0)
-        places = [(starts[scan.file.location] - first) // WORD_BITS for scan, _ in some]
-        ends = [place + len(words) for place, (_, words) in zip(places, some, strict=True)]
-        bitmap = np.zeros(max(ends, default=0), np.int64)
-        for place, end, (_, words) in zip(places, ends, some, strict=True):
-            bitmap[place:end] = words
-        is_deleted = is_bit_set(self.session, bitmap, f.col(f"`{FILE}`") + f.col(f"`{ROW}`") - f.lit(first))
-        return DeletionVectors(
-            tuple(scan for scan, words in bits_by_scan if not words.any()),
-            tuple((scan, starts[scan.file.location]) for scan, _ in some),
-            ~f.coalesce(is_deleted, f.lit(False)),  # noqa: FBT003
-        )
+    def _build(self, scans: Sequence[FileScan], schema: Schema, starts: Mapping[str, int]) -> "Expression | None":
+        bits = zip(scans, self.deleted_rows.bits(scans, schema), strict=True)
+        some = [(starts[scan.file.location] // WORD_BITS, words) for scan, words in bits if words.any()]
+        if not some:
+            return None
+        first = min(place for place, _ in some)
+        bitmap = np.zeros(max(place + len(words) for place, words in some) - first, np.int64)
+        for place, words in some:
+            bitmap[place - first : place - first + len(words)] = words
+        bit = f.col(f"`{FILE}`") + f.col(f"`{ROW}`") - f.lit(first * WORD_BITS)
+        return ~f.coalesce(is_bit_set(self.session, bitmap, bit), f.lit(False))  # noqa: FBT003

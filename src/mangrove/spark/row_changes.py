@@ -35,6 +35,7 @@ from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_changes import build_key_range_predicate as build_local_key_range
+from mangrove.local.scan import RowMaskCache
 from mangrove.local.scan import run_scan as run_local_scan
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
@@ -42,7 +43,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.model.values import Value
 from mangrove.spark.change_feed import create_frame_from_arrow
-from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW
+from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW, find_integers
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.merge_pruning import build_values_predicate
 from mangrove.spark.scan import column_of, number_files, quote_name, read_target_rows
@@ -111,6 +112,8 @@ class SparkFileContext:
     """Writes rows as new files, and returns each with its partition values."""
     store: Store
     """The files as this process sees them; a task opens the store by its URI."""
+    vectors: RowMaskCache = field(default_factory=RowMaskCache)
+    """The cached deletion vectors of files whose keys this process reads."""
 
     def create_writer(self) -> FileWriter:
         """Return a writer of files in this process."""
@@ -190,8 +193,9 @@ def _read_rows_with_keys(files: SparkFileContext, state: TableState, keys: pa.Ta
     plan = plan_scan(state, near)
     if not can_collect(plan.row_count):
         return None
-    rows = run_local_scan(files.store, state, plan, state.key_columns, near)
-    return filter_keys_in(rows, keys, state.key_columns)
+    rows = run_local_scan(files.store, state, plan, state.key_columns, near, files.vectors)
+    found = find_integers(rows.column(0), keys.column(0)) if len(state.key_columns) == 1 else None
+    return filter_keys_in(rows, keys, state.key_columns) if found is None else rows.filter(pa.array(found))
 
 
 def _are_keys_distinct(rows: pa.Table, keys: Sequence[Column]) -> bool:

@@ -27,7 +27,7 @@ from mangrove.local.scan import POSITION as ROW_NUMBER
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, DataType, List, Map, Struct
-from mangrove.spark.deletion_vectors import FILE, ROW, number_scans
+from mangrove.spark.deletion_vectors import FILE, ROW, WORD_BITS, number_scans
 from mangrove.spark.file_lists import FileLists, ListedFile
 from mangrove.spark.types import to_spark_schema, to_spark_type
 from mangrove.tables.partition_folders import PartitionFolders
@@ -111,6 +111,8 @@ _POSITION: Final = "mangrove position"
 """The space avoids collisions with table columns."""
 _DELETED_BEFORE: Final = "mangrove deleted before"
 _OTHER: Final = "mangrove other"
+_KEYED: Final = 1
+"""Added to the number of a file, which is a multiple of `WORD_BITS`, if a key bitmap masks its rows."""
 
 
 def run_scan(
@@ -229,27 +231,40 @@ class _ScanFiles:
 
 
 def _parts(files: _ScanFiles, scans: Sequence[FileScan], requested: frozenset[int]) -> list[DataFrame]:
-    """Return the visible rows of the files, with one scan per kind of deletes."""
-    lists = files.lists
-    whole = [scan for scan in scans if scan.is_whole]
-    touched = [scan for scan in scans if not scan.is_whole]
-    parts: list[DataFrame] = []
-    split = _split(files, touched, requested)
-    if split.by_keys:
-        assert split.is_visible is not None
-        parts.append(files.read(split.by_keys).where(split.is_visible))
+    """Return the visible rows of the files: in one scan, and in another one if deletes have to be joined."""
+    split = _split(files, [scan for scan in scans if not scan.is_whole], requested)
+    joined = {scan.file.location for scan in split.joined}
+    others = [scan for scan in scans if scan.file.location not in joined]
+    parts = [_read_masked(files, others, split)] if others or not joined else []
+    return [*parts, _visible(files, split.joined)] if joined else parts
+
+
+def _read_masked(files: _ScanFiles, scans: Sequence[FileScan], split: "_Split") -> DataFrame:
+    """Return the rows of files that no bitmap masks.
+
+    All files are one scan, because Spark does not compile what is above a union together with the scans below it.
+    A row without deletes pays for the test of a bit, which takes less time.
+    """
+    keyed = {scan.file.location for scan in split.by_keys}
+    numbers, is_visible = files.numbers, None
     if split.by_numbers:
-        assert lists.row_bits is not None
-        vectors = lists.row_bits.load(split.by_numbers, files.schema, files.number(split.by_numbers))
-        whole += vectors.whole
-        if vectors.numbered:
-            rows = files.read_numbered(vectors.numbered, FILE, ROW).where(vectors.is_visible)
-            parts.append(rows.drop(FILE, ROW) if files.numbers is None else rows)
-    if split.joined:
-        parts.append(_visible(files, split.joined))
-    if whole or not parts:
-        parts.insert(0, files.read(whole))
-    return parts
+        assert files.lists.row_bits is not None
+        deleted = {scan.file.location for scan in split.by_numbers}
+        numbers = numbers or number_scans(sorted(scans, key=lambda scan: scan.file.location not in deleted))
+        is_visible = files.lists.row_bits.load(split.by_numbers, files.schema, numbers)
+    numbers = files.numbers if is_visible is None else numbers
+    if is_visible is None and len(keyed) in (0, len(scans)):
+        return files.read(scans).where(split.is_visible) if split.is_visible is not None else files.read(scans)
+    if split.is_visible is not None:
+        is_keyed = column_of(FILE).bitwiseAND(f.lit(WORD_BITS - 1)) == f.lit(_KEYED)
+        is_visible = f.when(is_keyed, split.is_visible).otherwise(f.lit(True) if is_visible is None else is_visible)  # noqa: FBT003
+    assert is_visible is not None
+    first_bits = dict.fromkeys((scan.file.location for scan in scans), 0) if numbers is None else numbers
+    numbered = [(scan, first_bits[scan.file.location] + _KEYED * (scan.file.location in keyed)) for scan in scans]
+    rows = files.read_numbered(numbered, FILE, None if numbers is None else ROW).where(is_visible)
+    if files.numbers is None:
+        return rows.drop(FILE, ROW)
+    return rows.withColumn(FILE, column_of(FILE).bitwiseAND(f.lit(-WORD_BITS))) if keyed else rows
 
 
 def to_listed_files(files: Iterable[DataFile], root_uri: str) -> list[ListedFile]:

@@ -9,8 +9,8 @@ from typing import Final
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.sql_port import Arguments
-from mangrove.model.canonical import parse_canonical
-from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.canonical import is_named_by_ids, parse_canonical
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import join_name, quote_name, split_name
 from mangrove.sql.parse.tokens import SqlName
 from mangrove.transaction.canonical_names import resolve_target
@@ -64,7 +64,7 @@ def list_known_names(catalog: Catalog) -> Iterator[str]:
 
 
 def is_canonical(parts: tuple[str, ...]) -> bool:
-    """Return whether a name is a canonical string in backticks; no part of another name contains a bar."""
+    """Return whether a name is a canonical string or locator in backticks; no part of another name contains a bar."""
     return len(parts) == 1 and "|" in parts[0]
 
 
@@ -74,7 +74,7 @@ def expand_canonical(parts: tuple[str, ...]) -> tuple[str, ...]:
     >>> expand_canonical(("shop|orders",)), expand_canonical(("shop|orders|1",))
     (('shop', 'orders'), ('shop|orders|1',))
     """
-    found = parse_canonical(parts[0]) if is_canonical(parts) else None
+    found = parse_canonical(parts[0]) if is_canonical(parts) and not is_named_by_ids(parts[0]) else None
     return (
         parts if found is None or found.table is None or found.version is not None else (found.namespace, found.table)
     )
@@ -126,7 +126,10 @@ class NameResolver:
                 "a part that contains a dot"
             )
         if is_canonical(parts):
-            raise InvalidInputError(f"{parts[0]} names a {parse_canonical(parts[0]).kind.word}; expected a table")
+            named = resolve_target(self.catalog.reading(), parts[0])
+            if named.kind is not Kind.TABLE:
+                raise InvalidInputError(f"{parts[0]} names a {named.kind.word}; expected a table")
+            return named.locator.namespace, named.locator.name
         return (self.namespace, parts[0]) if len(parts) == 1 else (parts[0], parts[1])
 
     def target(self, name: SqlName) -> TableTarget:

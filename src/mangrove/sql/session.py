@@ -1,11 +1,13 @@
 """SQL session with transactions, savepoints and script execution."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, TypeVar, assert_never
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.expressions.expr import RequiresSparkError
 from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.engine_port import SqlRunner
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -14,6 +16,7 @@ from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.sql_port import Arguments, Frame, SqlEngine, check_sql_engine
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.lakehouse.view import ViewSnapshot
+from mangrove.maintenance.engine_choice import LOCAL
 from mangrove.model.schema import Schema
 from mangrove.sql.errors import build_runtime_error
 from mangrove.sql.execute.call import execute_call
@@ -230,10 +233,14 @@ class SqlSession:
     @cached_property
     def engine(self) -> SqlEngine:
         """The engine that runs queries, which starts with the first one."""
+        return self._runner.sql_engine(self._engine_name)
+
+    @property
+    def _runner(self) -> SqlRunner:
         engines: object = self.lake.engines
         if not isinstance(engines, SqlRunner):
             raise InvalidInputError("SQL needs an engine; open the lakehouse with mangrove.open or mangrove.create")
-        return engines.sql_engine(self._engine_name)
+        return engines
 
     def run(self, text: str, arguments: Arguments = None) -> Result:
         """Run one statement; `arguments` are for its parameters, `:name` or `?`."""
@@ -262,7 +269,8 @@ class SqlSession:
 
     def run_change(self, work: Callable[[Transaction], T], message: str) -> tuple[T, int | None]:
         """Run work in the open transaction, or in its own, and return its result and the committed version, if any."""
-        return self._transaction.run_change(work, message)
+        with self._runner.without_spark() if self.engine.row_engine == LOCAL else nullcontext():
+            return self._transaction.run_change(work, message)
 
     def close(self) -> None:
         """Discard the open transaction."""
@@ -282,6 +290,10 @@ class SqlSession:
                 statement = parse_statement(source.text, start, lambda piece: self._evaluate_text(piece, source))
                 place = _main_position(statement, start)
                 result = self._execute(statement, source)
+        except RequiresSparkError as error:
+            message, newline, caret = str(error).partition("\n")
+            refused = InvalidInputError(f"{message}; the statement needs Spark{newline}{caret}")
+            raise locate_error(refused, source.text, place) from error
         except (InvalidInputError, NotFoundError, AlreadyExistsError) as error:
             raise locate_error(error, source.text, place) from error
         except self.engine.runtime_errors as error:
@@ -384,7 +396,7 @@ class SqlSession:
                 statement, transaction, binder, source, lambda query: self._bind(query, source, transaction)
             )
 
-        counts, version = self._transaction.run_change(work, source.summary)
+        counts, version = self.run_change(work, source.summary)
         answer = build_count_result(counts)
         return Result("change", format_row_counts(counts), answer=answer, counts=counts, version=version)
 
@@ -439,7 +451,7 @@ class SqlSession:
                 lambda query, above=(): self._bind(query, source, transaction, above=above),
             )
 
-        message, version = self._transaction.run_change(work, source.summary)
+        message, version = self.run_change(work, source.summary)
         return Result("definition", message, version=version)
 
 

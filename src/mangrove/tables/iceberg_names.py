@@ -4,9 +4,11 @@
     data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it references, and
                                                                  the computed position deletes
     data/<table id>/metadata/<digest>-<snapshot>-v<version>.metadata.json
-                                                                 the same with the snapshots of earlier versions
+                                                                 the same with the snapshots of earlier versions;
+                                                                 then a digest of the lakehouse's tags, if any
     data/<table id>/metadata/<digest>-<snapshot>-<parent>-<sequence number>.parts
                                                                  the files of one of these snapshots
+    data/<table id>/iceberg/staging/                             the location that engines see, which is empty
 
 The same state always has the same names. One request therefore shows whether it is
 published, and concurrent publishers write the same files. The files contain absolute
@@ -17,6 +19,7 @@ its source.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from mangrove.model.manifests import DataFile
@@ -30,6 +33,7 @@ __all__ = [
     "METADATA_SUFFIX",
     "PARTS_SUFFIX",
     "PUBLISHED_FORMAT",
+    "STAGING_FOLDER",
     "VERSION_KEY",
     "PublishedName",
     "append_client_snapshot",
@@ -46,7 +50,7 @@ __all__ = [
     "split_runs",
 ]
 
-PUBLISHED_FORMAT: Final = 1
+PUBLISHED_FORMAT: Final = 2
 """Increased with each release that publishes the same state as other files."""
 CLIENT_SNAPSHOT: Final = "iceberg.snapshot"
 """The table property `<digest> <snapshot id> <earlier ids>`: which id an Iceberg client gave the state that it made.
@@ -60,12 +64,21 @@ MAX_SNAPSHOTS: Final = "iceberg.max-snapshots"
 _MAX_SNAPSHOTS_DEFAULT: Final = 100
 METADATA_SUFFIX: Final = ".metadata.json"
 PARTS_SUFFIX: Final = ".parts"
+STAGING_FOLDER: Final = "iceberg/staging"
+"""The folder in a table's folder that is published as its location.
+
+Engines may delete all files below a location that no snapshot references, so no version references
+a file there. No other path has this prefix.
+"""
 LIST_SUFFIX: Final = "-snap.avro"
 VERSION_KEY: Final = "mangrove.version"
 """The key in the summary of a snapshot with the version that made its state."""
 
 _DIGEST_CHARACTERS: Final = 32
+_TAGS_CHARACTERS: Final = 16
 _DIGITS_MAX: Final = len(str(2**63))
+
+_NO_TAGS: Final[Mapping[str, int]] = MappingProxyType({})
 
 T = TypeVar("T")
 
@@ -96,9 +109,13 @@ class PublishedName:
         """The path of the manifest list."""
         return self._path(LIST_SUFFIX)
 
-    def history_path(self, version: int) -> str:
-        """Return the path of the metadata file with the history up to the version that made the state."""
-        return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}-v{version}{METADATA_SUFFIX}"
+    def history_path(self, version: int, tags: Mapping[str, int] = _NO_TAGS) -> str:
+        """Return the path of the metadata file with the history up to the version that made the state.
+
+        `tags` are the named versions of the lakehouse.
+        """
+        digest = f"-{compute_digest(map(repr, sorted(tags.items())))[:_TAGS_CHARACTERS]}" if tags else ""
+        return f"{self._path(f'-v{version}{digest}')}{METADATA_SUFFIX}"
 
     def after(self, parent_id: int | None, sequence_number: int) -> "PublishedName":
         """Return the name of the same state as a snapshot after another one."""

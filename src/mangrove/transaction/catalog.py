@@ -90,6 +90,7 @@ __all__ = [
     "rename_table",
     "rename_view",
     "replace_table",
+    "restore_table",
     "scan_objects_below",
     "scan_tables",
     "search_table",
@@ -323,6 +324,17 @@ def replace_table(workspace: Workspace, locator: TableLocator, new: NewTable) ->
     create_table(workspace, locator, new)
     for alias in aliases:
         workspace.put(AliasLocator(alias.name), replace(alias, target_id=new.table.id))
+
+
+def restore_table(workspace: Workspace, locator: TableLocator, past: MetastoreSnapshot, source: TableLocator) -> None:
+    """Create a dropped table again as it was in an earlier version, with its id and rows but without its aliases."""
+    check_name_free(workspace, locator)
+    table = load_table(past, source)
+    workspace.put(locator, replace(table, name=locator.name))
+    below = list(scan_objects_below(past, identity_of(table)))
+    for found, value in zip(below, past.get_many(below), strict=True):
+        assert value is not None
+        workspace.put(found, value)
 
 
 def alter_table(

@@ -40,6 +40,7 @@ from mangrove.transaction.group_commit import (
     merge_changes,
     must_commit_alone,
     select_group,
+    split_commit_result,
 )
 from mangrove.transaction.shared import SharedWork, decode_work, encode_work
 
@@ -68,9 +69,18 @@ _REMAINING_MILLIS_MIN: Final = 60_000
 _BACK_MAX: Final = 4
 """A leader reads so many versions before the ones that it knows, to commit intents that are based on them."""
 _LEADS_MAX: Final = 4
-_PAUSES_MAX: Final = 8
 _PAUSE_SECONDS_MIN: Final = 0.005
 _PAUSE_SECONDS_MAX: Final = 1.0
+_POLLS_MAX: Final = 8
+_POLLS_MORE: Final = 2
+"""How many polls more than its rank a writer makes before it leads."""
+_PAUSES: Final = 3
+"""About as many requests follow the put of an intent until its leader has created the version."""
+_VERSIONS_MISSED_MAX: Final = 2
+_LEADS_QUIET_MAX: Final = 8
+"""A leader that met no intent so often in a row tries the next version directly again."""
+_COMMITS_PER_LISTING: Final = 32
+"""A writer that never loses a race looks for intents every so many commits: the others may never win one."""
 _NAME: Final = re.compile(rf"{INTENTS_FOLDER}\d{{15}}-(\d{{1,20}})-[0-9a-f-]{{36}}\.intent")
 
 
@@ -178,7 +188,27 @@ class _ReadVersion:
     """A version that this process has read, with the ids of its transactions."""
 
     snapshot: MetastoreSnapshot
-    transaction_ids: frozenset[str]
+    transaction_ids: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _TrackedIntent:
+    """An intent, and its outcome according to the versions that were compared with it."""
+
+    intent: Intent
+    compared_through: int = field(init=False)
+    commit: MetastoreSnapshot | None = None
+    """The version that contains the intent."""
+    is_dead: bool = False
+    """Whether nobody can commit the intent any more."""
+
+    def __post_init__(self) -> None:
+        self.compared_through = self.intent.base_version
+
+    @property
+    def is_committable(self) -> bool:
+        """Whether the intent may be committed after the versions that were compared; once false, it stays false."""
+        return self.commit is None and not self.is_dead
 
 
 class _ReadVersions:
@@ -202,7 +232,7 @@ class _ReadVersions:
         self.newest = snapshot
 
     def _insert(self, snapshot: MetastoreSnapshot) -> None:
-        ids = frozenset(record.id for record in snapshot.commit.transactions)
+        ids = tuple(record.id for record in snapshot.commit.transactions)
         self._versions[snapshot.version] = _ReadVersion(snapshot, ids)
 
     def load_later(self, count: int) -> bool:
@@ -212,10 +242,11 @@ class _ReadVersions:
             self.add(snapshot)
         return len(found) == count
 
-    def catch_up(self, intent: Intent, count: int = 1) -> None:
+    def catch_up(self, tracked: _TrackedIntent, count: int = 1) -> None:
         """Read later versions, `count` at a time, until the outcome of the intent is known or there is none."""
-        while self.is_committable(intent) and self.load_later(count):
+        while self.compare(tracked).is_committable and self.load_later(count):
             pass
+        self.compare(tracked)
 
     def has(self, version: int) -> bool:
         """Return whether the version was read."""
@@ -229,31 +260,32 @@ class _ReadVersions:
             except NotFoundError:
                 return
 
-    def find_commit(self, intent: Intent) -> MetastoreSnapshot | None:
-        """Return the version after its base that contains the intent, or None."""
-        for one in self._list_after(intent.base_version):
-            if intent.transaction_ids & one.transaction_ids:
-                return one.snapshot
-        return None
-
-    def is_committable(self, intent: Intent) -> bool:
-        """Return whether the intent, whose base was read, may be committed next; once false, it stays false."""
-        base = self._versions.get(intent.base_version)
-        return (
-            base is not None
-            and base.snapshot.commit.transaction_id == intent.base_transaction_id
-            and self.newest.version < intent.base_version + VERSIONS_MAX
-            and self.find_commit(intent) is None
-            and not self._metastore.is_affected(
-                base.snapshot,
-                [one.snapshot for one in self._list_after(intent.base_version)],
-                intent.changes,
-                intent.isolation,
+    def compare(self, tracked: _TrackedIntent) -> _TrackedIntent:
+        """Compare the intent with the versions that were read since the last time, and return it."""
+        if not tracked.is_committable:
+            return tracked
+        intent, base = tracked.intent, self._versions.get(tracked.intent.base_version)
+        numbers = range(tracked.compared_through + 1, self.newest.version + 1)
+        later = [self._versions[number] for number in numbers if number in self._versions]
+        tracked.compared_through = self.newest.version
+        tracked.commit = next(
+            (one.snapshot for one in later if not intent.transaction_ids.isdisjoint(one.transaction_ids)), None
+        )
+        tracked.is_dead = tracked.commit is None and (
+            base is None
+            or base.snapshot.commit.transaction_id != intent.base_transaction_id
+            or self.newest.version >= intent.base_version + VERSIONS_MAX
+            or self._metastore.is_affected(
+                base.snapshot, [one.snapshot for one in later], intent.changes, intent.isolation
             )
         )
+        return tracked
 
-    def _list_after(self, version: int) -> list[_ReadVersion]:
-        return [self._versions[number] for number in range(version + 1, self.newest.version + 1)]
+    def find_rank(self, tracked: _TrackedIntent) -> int:
+        """Return the place of a committed intent in its version."""
+        assert tracked.commit is not None
+        ids = self._versions[tracked.commit.version].transaction_ids
+        return next(place for place, one in enumerate(ids) if one in tracked.intent.transaction_ids)
 
 
 class IntentCommitter:
@@ -270,6 +302,13 @@ class IntentCommitter:
         self._versions: _ReadVersions | None = None
         self._is_contended = is_contended
         """Whether the last commit met others, so that a direct attempt would probably lose."""
+        self._rank: int | None = None
+        """The place of the last commit in its version: 0 if this process led, None if it is unknown."""
+        self._followers = 0
+        """How many intents of others this process met when it led the last time."""
+        self._leads_quiet = 0
+        self._direct_commits = 0
+        self._request_seconds = _PAUSE_SECONDS_MIN
 
     def rebase(
         self,
@@ -292,22 +331,15 @@ class IntentCommitter:
         metastore = self._metastore
         if changes.is_empty or not base.settings.has_intents or not self._is_publishable(changes):
             return metastore.commit(base, changes, isolation, have_rows_changed)
-        if not self._is_contended:
-            committed = metastore.commit_next(base, changes)
+        if not self._is_contended or self._rank == 0:
+            committed = self._commit_unpublished(base, changes, isolation)
             if committed is not None:
                 return committed
-            self._is_contended = True
-            # A delayed create may have succeeded although a later one was refused.
-            intent, versions = _build_intent(base, changes, isolation), self._remember(base)
-            versions.catch_up(intent)
-            found = versions.find_commit(intent)
-            if found is not None:
-                return CommitResult(found, _locate_deltas(changes, found))
             base, changes = metastore.rebase(base, changes, isolation, have_rows_changed)
         intent = _build_intent(base, changes, isolation)
         data = encode_intent(intent)
         if len(data) <= _BYTES_MAX:
-            committed = self._commit_published(intent, data, base)
+            committed = self._commit_published(_TrackedIntent(intent), data, base)
             if committed is not None:
                 return committed
         return metastore.commit(base, changes, isolation, have_rows_changed)
@@ -318,16 +350,49 @@ class IntentCommitter:
         is_small = len(changes.puts) + len(changes.deletes) <= _OBJECTS_MAX
         return has_time and is_small and not changes.resets_clock and not must_commit_alone(changes)
 
-    def _commit_published(self, intent: Intent, data: bytes, base: MetastoreSnapshot) -> CommitResult | None:
+    def _commit_unpublished(
+        self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation
+    ) -> CommitResult | None:
+        """Try the next version once without an intent; after a contended commit with the intents of others.
+
+        Return None if the version is taken.
+        """
+        own = _TrackedIntent(_build_intent(base, changes, isolation))
+        self._direct_commits += 1
+        committed = None
+        if not self._is_contended and self._direct_commits % _COMMITS_PER_LISTING:
+            committed = self._metastore.commit_next(base, changes)
+        elif (versions := self._remember(base)).compare(own).is_committable:
+            committed = self._lead(own, versions, self._gather_intents(versions))
+        if committed is not None:
+            return committed
+        self._is_contended, self._rank = True, None
+        # A delayed create may have succeeded although a later one was refused.
+        self._remember(base).catch_up(own)
+        return None if own.commit is None else CommitResult(own.commit, _locate_deltas(changes, own.commit))
+
+    def _gather_intents(self, versions: _ReadVersions) -> dict[str, _TrackedIntent]:
+        """Return the intents of others; if there are fewer than the last time, some are probably on their way."""
+        began_at_millis = self._effects.now_millis()
+        listed = self._list_intents(versions)
+        self._measure_request(began_at_millis)
+        if 1 < self._followers > len(listed):
+            self._effects.pause(self._request_seconds)
+            listed = self._list_intents(versions)
+        self._leads_quiet = 0 if listed else self._leads_quiet + 1
+        self._is_contended = bool(listed) or (self._is_contended and self._leads_quiet < _LEADS_QUIET_MAX)
+        return self._read_intents(versions, listed)
+
+    def _commit_published(self, own: _TrackedIntent, data: bytes, base: MetastoreSnapshot) -> CommitResult | None:
         """Publish the intent, and return the commit result; None if the intent is dead.
 
         From the put on others may commit the transaction, so no error means that it failed.
         """
         # The oldest intent leads. A wrong clock changes only the order.
-        when = f"{max(0, self._effects.now_millis()):015d}"
+        intent, when = own.intent, f"{max(0, self._effects.now_millis()):015d}"
         path = f"{INTENTS_FOLDER}{when}-{intent.base_version}-{self._effects.new_id()}.intent"
         try:
-            committed = self._publish_and_wait(intent, path, data, self._remember(base))
+            committed = self._publish_and_wait(own, path, data, self._remember(base))
         except MangroveError as error:
             raise StorageError(
                 f"transaction {intent.changes.transaction_id} could not be followed to its end ({error}); other "
@@ -337,87 +402,105 @@ class IntentCommitter:
             self._delete([path])
         return committed
 
-    def _publish_and_wait(self, intent: Intent, path: str, data: bytes, versions: _ReadVersions) -> CommitResult | None:
-        if not versions.is_committable(intent):
+    def _publish_and_wait(
+        self, own: _TrackedIntent, path: str, data: bytes, versions: _ReadVersions
+    ) -> CommitResult | None:
+        if not versions.compare(own).is_committable:
             return None
         began_at_millis = self._effects.now_millis()
         self._store.put(path, data)
-        read: dict[str, Intent | None] = {path: intent}
-        pause_seconds = 0.0
+        self._measure_request(began_at_millis)
+        versions_missed = 0
         for _ in range(_ROUNDS_MAX):
-            listed = self._list_intents(versions)
-            # A leader makes two more requests, as many as these.
-            elapsed_seconds = (self._effects.now_millis() - began_at_millis) / 1000
-            pause_seconds = pause_seconds or min(_PAUSE_SECONDS_MAX, max(_PAUSE_SECONDS_MIN, elapsed_seconds))
-            rank = [*listed].index(path) if path in listed else 0
-            has_next = self._has_next(versions, rank, pause_seconds)
-            if has_next or path not in listed:
-                versions.catch_up(intent)
-            if not has_next and versions.is_committable(intent):
-                self._lead_repeatedly(intent, path, versions, listed, read)
-            found = versions.find_commit(intent)
-            if found is not None:
-                return CommitResult(found, _locate_deltas(intent.changes, found))
-            if not versions.is_committable(intent):
+            listed = self._list_intents(versions) if self._rank is None else None
+            if listed is not None and path not in listed:
+                versions.catch_up(own)  # it is probably committed
+            has_next = own.is_committable and self._wait_for_leader(versions, path, listed, versions_missed)
+            if versions.compare(own).is_committable and not has_next:
+                committed = self._lead_repeatedly(own, path, versions, listed)
+                if committed is not None:
+                    return committed
+            if own.commit is not None:
+                self._rank = max(1, versions.find_rank(own))
+                return CommitResult(own.commit, _locate_deltas(own.intent.changes, own.commit))
+            if own.is_dead:
                 return None
+            versions_missed += has_next
         raise StorageError(f"it was not decided after {_ROUNDS_MAX} rounds")
 
-    def _has_next(self, versions: _ReadVersions, rank: int, pause_seconds: float) -> bool:
-        """Wait for the next version; the later its place in the order, the longer a writer waits before it leads."""
-        for _ in range(min(rank, _PAUSES_MAX)):
-            self._effects.pause(pause_seconds)
+    def _wait_for_leader(
+        self, versions: _ReadVersions, path: str, listed: Mapping[str, int] | None, versions_missed: int
+    ) -> bool:
+        """Return whether another writer creates the next version; the higher its rank, the longer a writer waits.
+
+        The rank is the place in the last version, or in the listing if this writer was in none. A
+        writer whose intent is missing in several versions does not wait: nobody may be listing intents.
+        """
+        if listed is not None:
+            pauses, polls = 1, [*listed].index(path) if path in listed else 0
+        else:
+            pauses = _PAUSES if not versions_missed else _PAUSES - 1
+            polls = (self._rank or 0) + _POLLS_MORE if versions_missed < _VERSIONS_MISSED_MAX else 0
+        for _ in range(pauses if polls else 0):
+            self._effects.pause(self._request_seconds)
+        for _ in range(min(polls, _POLLS_MAX)):
             if versions.load_later(1):
                 return True
+            self._effects.pause(self._request_seconds / 2)
         return False
 
     def _lead_repeatedly(
-        self,
-        intent: Intent,
-        path: str,
-        versions: _ReadVersions,
-        listed: Mapping[str, int],
-        read: dict[str, Intent | None],
-    ) -> None:
-        """Try to commit the listed intents, again at once if the version is taken: a slow writer would lose always."""
-        oldest = versions.newest.version - _BACK_MAX
-        recent = [one for one, base in listed.items() if one != path and (base >= oldest or versions.has(base))]
-        versions.load_back_to(min((listed[one] for one in recent), default=versions.newest.version))
-        others = [one for one in recent if versions.has(listed[one])][:_INTENTS_MAX]
-        unread = [one for one in others if one not in read]
-        for one, data in zip(unread, self._store.read_many(unread) if unread else (), strict=True):
-            read[one] = _decode_or_skip(data, one)
+        self, own: _TrackedIntent, path: str, versions: _ReadVersions, listed: Mapping[str, int] | None
+    ) -> CommitResult | None:
+        """Try to commit the intents, again at once if the version is taken: a slow writer would lose always."""
+        others = self._read_intents(versions, self._list_intents(versions) if listed is None else listed, path)
         for _ in range(_LEADS_MAX):
-            if self._lead(intent, path, versions, {one: read[one] for one in others}):
-                return
-            versions.catch_up(intent, 2)
-            if not versions.is_committable(intent):
-                return
+            committed = self._lead(own, versions, others, path)
+            if committed is not None:
+                return committed
+            versions.catch_up(own, 2)
+            if not own.is_committable:
+                return None
+        return None
 
-    def _lead(self, intent: Intent, path: str, versions: _ReadVersions, others: Mapping[str, Intent | None]) -> bool:
-        """Try to commit the intent with all that are compatible as the next version; return whether it was free."""
-        own = GroupCommitRequest(versions.newest, intent.changes, intent.isolation)
-        members, obsolete = self._select_members(own, versions, others)
-        committed = self._commit_members([own, *members.values()])
+    def _read_intents(
+        self, versions: _ReadVersions, listed: Mapping[str, int], own: str = ""
+    ) -> dict[str, _TrackedIntent]:
+        """Return the listed intents of others whose base versions are known or a few versions older."""
+        oldest = versions.newest.version - _BACK_MAX
+        recent = [one for one, base in listed.items() if one != own and (base >= oldest or versions.has(base))]
+        versions.load_back_to(min((listed[one] for one in recent), default=versions.newest.version))
+        paths = [one for one in recent if versions.has(listed[one])][:_INTENTS_MAX]
+        found = zip(paths, self._store.read_many(paths) if paths else (), strict=True)
+        intents = {path: _decode_or_skip(data, path) for path, data in found}
+        return {path: _TrackedIntent(intent) for path, intent in intents.items() if intent is not None}
+
+    def _lead(
+        self, own: _TrackedIntent, versions: _ReadVersions, others: Mapping[str, _TrackedIntent], *published: str
+    ) -> CommitResult | None:
+        """Try to commit the intent with all that are compatible as the next version; return None if it is taken."""
+        request = GroupCommitRequest(versions.newest, own.intent.changes, own.intent.isolation)
+        members, obsolete = self._select_members(request, versions, others)
+        committed = self._commit_members([request, *members.values()])
         if committed is None:
-            return False
+            return None
         versions.add(committed.snapshot)
-        self._is_contended = bool(others)
-        self._delete([path, *members, *obsolete])
-        return True
+        self._rank, self._followers = 0, len(others)
+        self._delete([*published, *members, *obsolete])
+        return committed
 
     def _select_members(
-        self, own: GroupCommitRequest, versions: _ReadVersions, others: Mapping[str, Intent | None]
+        self, own: GroupCommitRequest, versions: _ReadVersions, others: Mapping[str, _TrackedIntent]
     ) -> tuple[dict[str, GroupCommitRequest], list[str]]:
         """Return the intents to commit after the own transaction, and those that can never be committed, by path."""
         candidates: dict[str, GroupCommitRequest] = {}
         obsolete: list[str] = []
         taken = {record.id for record in list_transactions(own.changes)}
         now_millis = self._effects.now_millis()
-        for path, intent in others.items():
-            if intent is None:
-                continue
+        for path, tracked in others.items():
+            intent = tracked.intent
             limit_millis = intent.changes.commit_before_millis
-            if not versions.is_committable(intent):
+            if not versions.compare(tracked).is_committable:
                 obsolete.append(path)
             elif (
                 (limit_millis is None or now_millis < limit_millis)
@@ -431,12 +514,13 @@ class IntentCommitter:
         return {path: one for path, one in candidates.items() if id(one) in chosen}, obsolete
 
     def _commit_members(self, members: Sequence[GroupCommitRequest]) -> CommitResult | None:
-        """Try to commit the members as the next version."""
+        """Try to commit the members as the next version, and return the result of the first one."""
         own, newest = members[0], members[0].base
         if len(members) > 1:
             try:
                 merged = merge_changes(members, self._effects.new_id())
-                return self._metastore.commit_next(newest, assign_positions(merged, newest))
+                committed = self._metastore.commit_next(newest, assign_positions(merged, newest))
+                return None if committed is None else split_commit_result(members, committed)[0]
             except StorageError:
                 raise
             except MangroveError:
@@ -453,10 +537,13 @@ class IntentCommitter:
             and entry.size <= _BYTES_MAX
             and (match := _NAME.fullmatch(entry.path)) is not None
         }
-        outdated = [path for path, base in bases.items() if base < oldest]
-        if outdated:
-            self._delete(outdated)
+        self._delete([path for path, base in bases.items() if base < oldest])
         return {path: base for path, base in bases.items() if base >= oldest}
+
+    def _measure_request(self, began_at_millis: int) -> None:
+        """Remember how long a request took: the unit of all pauses."""
+        seconds = (self._effects.now_millis() - began_at_millis) / 1000
+        self._request_seconds = min(_PAUSE_SECONDS_MAX, max(_PAUSE_SECONDS_MIN, seconds))
 
     def _remember(self, base: MetastoreSnapshot) -> _ReadVersions:
         if self._versions is None:
@@ -466,7 +553,8 @@ class IntentCommitter:
 
     def _delete(self, paths: Sequence[str]) -> None:
         try:
-            self._store.delete_many(paths)
+            if paths:
+                self._store.delete_many(paths)
         except StorageError:
             return  # leaders skip them, and vacuum deletes them
 

@@ -55,7 +55,7 @@ from mangrove.model.objects import (
     ViewEntry,
 )
 from mangrove.model.properties import NO_PROPERTIES, Properties
-from mangrove.rebase import assign_positions, build_conflict_error, check_default_versions
+from mangrove.rebase import assign_positions, build_conflict_error, check_default_versions, describe_object
 from mangrove.transaction.catalog import CatalogReader, load_table_names
 from mangrove.transaction.compare import diff_snapshots, find_changing_commit
 from mangrove.transaction.deltas import REWRITING_TYPES
@@ -322,7 +322,7 @@ def merge_work(
     ours, theirs = _diff_work(known, mine), _diff_work(known, saved)
     clash = sorted(_find_conflicts(mine, ours, theirs, have_rows_changed))
     if clash or (known.origins != saved.origins and known.origins != mine.origins):
-        what = f"{clash[0].kind.word} {clash[0]}" if clash else "the names of namespaces"
+        what = describe_object(clash[0]) if clash else "the names of namespaces"
         raise ConflictError(
             f"{what}: another participant changed it since the shared transaction was joined. "
             "Nothing was saved; join again and repeat the changes"
@@ -610,7 +610,7 @@ class SharedTransactions:
             concurrent_commit = find_changing_commit(self.metastore, clash[0], base, newest)
             error = build_conflict_error(
                 concurrent_commit,
-                [f"{clash[0].kind.word} {clash[0]}"],
+                [describe_object(clash[0])],
                 f"Nothing was published: the shared transaction is based on version {base.version}. Discard it and "
                 f"repeat its changes on version {concurrent_commit.version} or later",
             )

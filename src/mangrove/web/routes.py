@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from mangrove.errors import MangroveError
 from mangrove.inspect.catalog import load_namespace_info, load_namespace_list, load_view_info
 from mangrove.inspect.history import load_history_info, load_version_diff
 from mangrove.inspect.lineage import load_lineage_info
+from mangrove.inspect.live_rows import LiveRowCount
 from mangrove.inspect.objects import load_object_info
 from mangrove.inspect.overview import load_overview_info
 from mangrove.inspect.page import PageRequest, PinnedLakehouse, pin_version
@@ -38,6 +39,7 @@ from mangrove.inspect.view_rows import load_view_rows_info
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.json_codec import Json, to_json, value_to_json
 from mangrove.model.schema import Schema
+from mangrove.sql.statement_cache import BoundedCache
 from mangrove.web.actions import ACTIONS, BODY_BYTES_MAX, Action, WriteAccess, parse_form
 from mangrove.web.links import API, STATIC
 from mangrove.web.pages.connect import IcebergConnection
@@ -112,6 +114,8 @@ class IcebergEndpoint:
     has_token: bool
 
 
+_Load: TypeAlias = Callable[[PageRoute, Request], Any]
+_ROW_COUNTS_MAX: Final = 1_000
 _PAGES: Final = (
     PageRoute("/", load_overview_info, render_overview_page),
     PageRoute("/namespaces", load_namespace_list, partial(render_page, "namespaces.html")),
@@ -145,8 +149,9 @@ def build_explorer_routes(
 
     With an Iceberg endpoint, the pages of tables have connection snippets.
     """
-    pages = [Route(page.path, _page(lake, page, iceberg_endpoint)) for page in _pages(write_access)]
-    json_routes = [Route(f"{API}{page.path}", _json_handler(lake, page)) for page in _PAGES]
+    load = partial(_load_page_info, lake, BoundedCache(_ROW_COUNTS_MAX))
+    pages = [Route(page.path, _page(load, page, iceberg_endpoint)) for page in _pages(write_access)]
+    json_routes = [Route(f"{API}{page.path}", _json_handler(load, page)) for page in _PAGES]
     actions = [
         Route(path, _action(lake, action, write_access), methods=["POST"])
         for action in ACTIONS
@@ -163,10 +168,10 @@ def _pages(write_access: WriteAccess | None) -> Iterator[PageRoute]:
         yield replace(page, render=partial(page.render, csrf_token=csrf_token)) if page.has_form else page
 
 
-def _page(lake: Lakehouse, page: PageRoute, iceberg_endpoint: IcebergEndpoint | None) -> Callable[[Request], Response]:
+def _page(load: _Load, page: PageRoute, iceberg_endpoint: IcebergEndpoint | None) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            info = _load_page_info(lake, page, request)
+            info = load(page, request)
         except MangroveError as error:
             return respond_exception(error, as_json=False)
         if iceberg_endpoint is not None and isinstance(info, TableInfo):
@@ -191,10 +196,10 @@ def _build_iceberg_connection(
     return IcebergConnection(address, seen.uri, version, iceberg_endpoint.has_token)
 
 
-def _json_handler(lake: Lakehouse, page: PageRoute) -> Callable[[Request], Response]:
+def _json_handler(load: _Load, page: PageRoute) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            info = _load_page_info(lake, page, request)
+            info = load(page, request)
         except MangroveError as error:
             return respond_exception(error, as_json=True)
         return respond_json(to_json_value(info), 200)
@@ -223,9 +228,9 @@ def _action(
     return answer
 
 
-def _load_page_info(lake: Lakehouse, page: PageRoute, request: Request) -> Any:
+def _load_page_info(lake: Lakehouse, row_counts: BoundedCache[LiveRowCount], page: PageRoute, request: Request) -> Any:
     requested = PageRequest(dict(request.path_params), dict(request.query_params))
-    return page.load(pin_version(lake, requested), requested)
+    return page.load(pin_version(lake, requested, row_counts), requested)
 
 
 def _api_address(request: Request) -> str:

@@ -92,6 +92,8 @@ class TableCommitRequest:
 class RequestedChanges:
     """The requested changes of a table; None for what is unchanged."""
 
+    after: TableMetadata = field(compare=False)
+    """The metadata with the changes, as the client sees it."""
     schema: IcebergSchema | None = None
     spec: PartitionSpec | None = None
     sort_order: SortOrder | None = None
@@ -145,6 +147,7 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
     after = _apply_updates(published, request.updates)
     snapshot_id = after.current_snapshot_id
     return RequestedChanges(
+        after,
         schema=after.schema() if after.current_schema_id != published.current_schema_id else None,
         spec=after.spec() if after.default_spec_id != published.default_spec_id else None,
         sort_order=after.sort_order() if after.default_sort_order_id != published.default_sort_order_id else None,
@@ -206,12 +209,15 @@ def _check_branches(updates: Sequence[TableUpdate]) -> None:
             case SetSnapshotRefUpdate(ref_name=name, type=kind, snapshot_id=snapshot_id):
                 if name != MAIN_BRANCH or kind != SnapshotRefType.BRANCH:
                     raise InvalidInputError(
-                        f"unsupported branch or tag {name!r}; a table has only the branch main. Use an export to name "
-                        "a version, or a shared transaction to stage changes"
+                        f"unsupported branch or tag {name!r}; a table has only the branch main. Name a version of the "
+                        "lakehouse with `mangrove tag`, or stage changes with a shared transaction"
                     )
                 last = snapshot_id
             case RemoveSnapshotRefUpdate(ref_name=name) if name != MAIN_BRANCH:
-                raise InvalidInputError(f"branch {name!r} cannot be removed; a table has only the branch main")
+                raise InvalidInputError(
+                    f"branch or tag {name!r} cannot be removed; a table has only the branch main, and its tags are "
+                    "names of versions of the lakehouse, which `mangrove tag --drop` removes"
+                )
             case RemoveSnapshotsUpdate():
                 raise InvalidInputError("snapshots cannot be removed; expire versions with `mangrove expire`")
             case UpgradeFormatVersionUpdate(format_version=version) if version != FORMAT_VERSION:

@@ -21,7 +21,7 @@ from mangrove.iceberg.commit.avro_validation import validate_avro
 from mangrove.iceberg.locations import normalize_location
 from mangrove.model.paths import check_path
 from mangrove.storage.port import Store
-from mangrove.tables.iceberg_names import published_folder_of
+from mangrove.tables.iceberg_names import STAGING_FOLDER, published_folder_of
 from mangrove.tables.write_plan import has_column_ids
 
 __all__ = ["ClientFileIO", "TableLocation", "read_file_size"]
@@ -39,7 +39,7 @@ _MANIFESTS_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """The folder of a table as an Iceberg location."""
+    """The folder of a table as an Iceberg location, with the folders of all its files."""
 
     location: str
     """Ends in `data/<table id>`."""
@@ -55,6 +55,10 @@ class TableLocation:
     def root(self) -> str:
         """The location of the lakehouse, ending in `/`."""
         return self.location.removesuffix(f"data/{self.table_id}")
+
+    def is_staged(self, path: str) -> bool:
+        """Return whether a file is below the location that engines see, where they may delete it."""
+        return path.startswith(f"data/{self.table_id}/{STAGING_FOLDER}/")
 
     def path_of(self, address: str) -> str:
         """Return the path of a file relative to the lakehouse's root; the file must be in the table's folder."""

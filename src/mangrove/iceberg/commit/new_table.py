@@ -12,6 +12,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh
 
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.commit.commit_request import FORMAT_VERSION, INVALID_REQUEST_ERRORS
+from mangrove.iceberg.locations import folder_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES
 from mangrove.iceberg.schemas import check_no_defaults, from_iceberg_schema
@@ -19,6 +20,7 @@ from mangrove.lakehouse.new_table import plan_new_table
 from mangrove.model.locators import TableLocator
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.schema import check_column_count
+from mangrove.tables.iceberg_names import STAGING_FOLDER
 from mangrove.tables.table_state import TableState
 from mangrove.transaction.catalog import NewTable
 
@@ -32,7 +34,7 @@ _PATHS: tuple[str, ...] = (
     "write.object-storage.path",
     "write.folder-storage.path",
 )
-"""Properties with which writers store files outside the table's folder."""
+"""Properties with the folders in which writers store files. The first two are published; the others are obsolete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,14 @@ class NewTableRequest:
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     order: SortOrder = UNSORTED_SORT_ORDER
     properties: Mapping[str, str] = field(default_factory=dict)
-    location: str = ""
-    """The location of a staged table, empty otherwise."""
+    folder: str = ""
+    """The location of the folder of a staged table, empty otherwise."""
 
     @staticmethod
     def of_metadata(metadata: TableMetadata) -> "NewTableRequest":
         """Return the table of staged metadata; column ids stay, because files may already use them."""
         return NewTableRequest(
-            metadata.schema(), metadata.spec(), metadata.sort_order(), metadata.properties, metadata.location
+            metadata.schema(), metadata.spec(), metadata.sort_order(), metadata.properties, folder_of(metadata.location)
         )
 
     def with_fresh_ids(self) -> "NewTableRequest":
@@ -84,7 +86,7 @@ def build_new_table(
         keys=[schema.column_with_id(key).name for key in keys],
         partition_by=[format_partition_field(one, schema) for one in scheme.fields],
         sort_by=[format_sort_field(one, schema) for one in order.fields],
-        properties=from_client_properties(requested.properties, requested.location),
+        properties=from_client_properties(requested.properties, requested.folder),
     )
     version = new_table.table_version
     assert version is not None
@@ -106,38 +108,33 @@ def empty_state_of(locator: TableLocator, new_table: NewTable) -> TableState:
     return TableState(str(locator), new_table.table.id, version, scheme, (), new_table.table.properties)
 
 
-def from_client_properties(given: Mapping[str, str], location: str) -> dict[str, str]:
+def from_client_properties(given: Mapping[str, str], folder: str) -> dict[str, str]:
     """Return the client's properties that a table stores; raise InvalidInputError for unsupported values.
 
-    `location` is the table's location, empty for a new table.
+    `folder` is the location of the table's folder, empty for a new table.
     """
     for name in _PATHS:
-        if name in given and not _is_below(given[name], location):
+        if name in given and (not folder or given[name] not in (f"{folder}/data", f"{folder}/metadata")):
             raise InvalidInputError(
-                f"{name!r} is {given[name][:200]!r}, which is outside the table's folder; remove the property"
+                f"{name!r} is {given[name][:200]!r}, but the catalog chooses a table's folders; remove the property"
             )
     if given.get(_FORMAT, str(FORMAT_VERSION)) != str(FORMAT_VERSION):
         raise InvalidInputError(f"unsupported {_FORMAT!r}; tables have Iceberg format version {FORMAT_VERSION}")
     if given.get(_GC, "false").lower() != "false":
         raise InvalidInputError(f"{_GC!r} must be false, because other versions may need the same files")
-    return {name: text for name, text in given.items() if name not in RESERVED_PROPERTIES}
+    return {name: text for name, text in given.items() if name not in RESERVED_PROPERTIES and name not in _PATHS}
 
 
 def extract_table_id(metadata: TableMetadata, root_address: str) -> str:
     """Return the id of a staged table, which is also the name of its folder."""
-    table_id = metadata.location.rstrip("/").rpartition("/")[2]
+    table_id = folder_of(metadata.location).rpartition("/")[2]
     try:
         is_staged = str(uuid.UUID(table_id)) == table_id == str(metadata.table_uuid)
     except ValueError:
         is_staged = False
-    if not is_staged or metadata.location.rstrip("/") != f"{root_address}data/{table_id}":
+    if not is_staged or metadata.location.rstrip("/") != f"{root_address}data/{table_id}/{STAGING_FOLDER}":
         raise InvalidInputError(
             f"this catalog has not staged a table at {metadata.location!r} with UUID {metadata.table_uuid}; stage its "
             "creation first"
         )
     return table_id
-
-
-def _is_below(address: str, location: str) -> bool:
-    folder = location.rstrip("/")
-    return bool(folder) and f"{address}/".startswith(f"{folder}/") and not {".", ".."} & set(address.split("/"))

@@ -32,7 +32,7 @@ from mangrove.tables.constraints import check_column_not_constrained, check_cons
 from mangrove.tables.schema_evolution import can_widen_type
 from mangrove.tables.table_state import check_key_types
 
-__all__ = ["apply_schema_update", "assign_ids", "replace_schema"]
+__all__ = ["apply_schema_update", "assign_ids", "check_no_constraints", "replace_schema"]
 
 _LAST_ADDED: Final = -1
 _ID_MAX: Final = 2**31 - 1
@@ -136,16 +136,9 @@ def replace_schema(version: TableVersion, found: IcebergSchema) -> TableVersion:
     before = version.schema
     if before is None:
         raise InvalidInputError("the table has no schema, so its columns cannot be replaced")
-    if check_constraints_of(version):
-        raise InvalidInputError(
-            f"the table has check constraints {', '.join(check_constraints_of(version))}; drop them before replacing it"
-        )
+    check_no_constraints(version)
     # A column with the same name keeps its id and may change to any type.
     after, keys = from_iceberg_schema(found, (), before.last_column_id)
-    if not all(after.has_id(field.source_id) for field in version.partition_scheme.fields):
-        raise InvalidInputError(
-            "a partition source column is missing from the new schema; create a new table with other partitions"
-        )
     following = 1 + max(schema.schema_id for schema in version.schemas)
     check_key_types("the table", [after.column_with_id(key) for key in keys])
     return replace(
@@ -154,6 +147,14 @@ def replace_schema(version: TableVersion, found: IcebergSchema) -> TableVersion:
         earlier_schemas=(*version.earlier_schemas, before),
         keys=keys,
     )
+
+
+def check_no_constraints(version: TableVersion) -> None:
+    """Raise InvalidInputError if a table that a client replaces has checks, which its new rows could violate."""
+    if check_constraints_of(version):
+        raise InvalidInputError(
+            f"the table has check constraints {', '.join(check_constraints_of(version))}; drop them before replacing it"
+        )
 
 
 def _check_ids(version: TableVersion, before: Schema, after: Schema) -> None:

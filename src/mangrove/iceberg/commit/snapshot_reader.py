@@ -3,10 +3,13 @@
 Changes that our readers would interpret differently are rejected. The client's position
 deletes reference data files by location, ours by path; they are rewritten as one position
 delete file per data file.
+
+A client that ignores `write.data.path` writes its files below the table's location, where
+engines may delete them later. These files are copied.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -23,7 +26,7 @@ from mangrove.iceberg.commit.file_validation import open_client_file, validate_d
 from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation
 from mangrove.iceberg.commit.snapshot_to_deltas import FileInLog, LiveDataFile, SnapshotChanges, index_live_files
 from mangrove.iceberg.data_files import from_iceberg_data_file
-from mangrove.iceberg.locations import FileLocations, normalize_location
+from mangrove.iceberg.locations import FileLocations, folder_of, normalize_location
 from mangrove.iceberg.partition_specs import list_published_sort_orders
 from mangrove.iceberg.values import from_partition_record
 from mangrove.local.data_files import FileWriter
@@ -39,6 +42,7 @@ from mangrove.tables.table_state import TableState, check_key_types
 __all__ = ["SnapshotReader"]
 
 _PC: Final[Any] = pc
+_COPIED_BYTES_MAX: Final = 1024 * 1024 * 1024
 _Positions = Mapping[str, Any]
 """Deleted positions, as an array, by the normalized location of their data file."""
 
@@ -56,7 +60,7 @@ class SnapshotReader:
 
     def read_changes(self, snapshot: Snapshot) -> SnapshotChanges:
         """Return the file changes of a snapshot; raise InvalidInputError if they are unsupported."""
-        location = TableLocation(self.published.location, self.state.table_id)
+        location = TableLocation(folder_of(self.published.location), self.state.table_id)
         files = ClientFileIO(self.store, location)
         before = self.published.current_snapshot()
         changes = diff_manifests(
@@ -112,7 +116,21 @@ class SnapshotReader:
                 raise InvalidInputError(f"added file {listed.address} is already part of {self.state.name}")
             added[listed.normalized_address] = self._partition_of(listed), file
         checked = map_parallel(partial(validate_data_file, self.store, self.state), list(added.values()))
-        return dict(zip(added, checked, strict=True))
+        moved = [(values, self._copy_if_staged(location, file)) for values, file in checked]
+        return dict(zip(added, moved, strict=True))
+
+    def _copy_if_staged(self, location: TableLocation, file: DataFile) -> DataFile:
+        """Return a file that no engine deletes; one below the table's location is copied."""
+        if not location.is_staged(file.location):
+            return file
+        if file.size_bytes > _COPIED_BYTES_MAX:
+            raise InvalidInputError(
+                f"{file.location} has {file.size_bytes} bytes and is below the table's location, from which at most "
+                f"{_COPIED_BYTES_MAX} bytes are copied; write the file below the path in the property write.data.path"
+            )
+        path = f"data/{self.state.table_id}/data/{self.writer.new_id()}.parquet"
+        self.store.put(path, self.store.read(file.location))
+        return replace(file, location=path)
 
     def _read_equality_deletes(self, location: TableLocation, changes: FileChanges) -> list[FileInLog]:
         """Return the equality delete files, each of which applies to one partition, like ours to one log."""
@@ -125,7 +143,8 @@ class SnapshotReader:
                 )
             file = self._to_data_file(location, listed)
             check_key_types(self.state.name, [self.state.schema.column_with_id(one) for one in file.key_ids])
-            files.append((self._partition_of(listed), validate_equality_delete_file(self.store, self.state, file)))
+            checked = validate_equality_delete_file(self.store, self.state, file)
+            files.append((self._partition_of(listed), self._copy_if_staged(location, checked)))
         return files
 
     def _to_data_file(self, location: TableLocation, listed: ClientManifestEntry) -> DataFile:

@@ -37,14 +37,15 @@ from mangrove.iceberg.commit.new_table import (
     extract_table_id,
     from_client_properties,
 )
-from mangrove.iceberg.commit.schema_evolution import apply_schema_update, replace_schema
+from mangrove.iceberg.commit.schema_evolution import apply_schema_update, check_no_constraints, replace_schema
 from mangrove.iceberg.commit.snapshot_reader import SnapshotReader
 from mangrove.iceberg.commit.snapshot_to_deltas import plan_client_write
-from mangrove.iceberg.locations import FileLocations, root_location_of
+from mangrove.iceberg.locations import FileLocations, folder_of, root_location_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES, PublishedTable, build_table_metadata
 from mangrove.iceberg.publish.table_revisions import TableRevisions
+from mangrove.iceberg.schemas import from_iceberg_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_property_changes
 from mangrove.lakehouse.transaction import Transaction
@@ -58,11 +59,17 @@ from mangrove.tables.iceberg_names import (
     parse_client_snapshots,
 )
 from mangrove.tables.table_properties import update_column_properties
-from mangrove.tables.table_state import is_partition_determined_by_keys, load_table_state
+from mangrove.tables.table_state import TableState, is_partition_determined_by_keys, load_table_state
 from mangrove.tables.write_plan import plan_full_overwrite
 from mangrove.transaction.aliases import locate_parent, locate_table
 from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace, search_table
-from mangrove.transaction.deltas import TableTarget, open_table, put_table_version
+from mangrove.transaction.deltas import OpenTable, TableTarget, open_table, put_table_version
+from mangrove.transaction.table_versions import (
+    create_table_version,
+    drop_table_version,
+    find_last_number,
+    load_table_versions,
+)
 
 __all__ = [
     "TableCommit",
@@ -71,6 +78,7 @@ __all__ = [
     "create_published_table",
     "create_staged_id",
     "is_staged_for",
+    "publish_after_commit",
 ]
 
 _DIGITS: Final = 15
@@ -128,7 +136,7 @@ def commit_tables(lake: Lakehouse, commits: Sequence[TableCommit]) -> dict[Table
         else:
             for one in located:
                 stager.stage(one)
-    return _publish_after_commit(lake, transaction, tables)
+    return publish_after_commit(lake, transaction, tables)
 
 
 def create_published_table(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> PublishedTable:
@@ -139,7 +147,7 @@ def create_published_table(lake: Lakehouse, locator: TableLocator, requested: Ne
         namespace = load_namespace(workspace, locator.parent)
         new_table = build_new_table(locator, namespace.id, lake.new_id, requested.with_fresh_ids(), lake.new_id())
         create_table(workspace, locator, new_table)
-    return _publish_after_commit(lake, transaction, [locator])[locator]
+    return publish_after_commit(lake, transaction, [locator])[locator]
 
 
 def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> TableMetadataV2:
@@ -150,11 +158,11 @@ def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: New
     table_id = create_staged_id(locator, lake.new_id())
     new_table = build_new_table(locator, namespace.id, lake.new_id, requested.with_fresh_ids(), table_id)
     check_new_table(workspace, locator, new_table)
-    location = FileLocations(lake.effects.store).of(f"data/{new_table.table.id}")
-    return build_table_metadata(empty_state_of(locator, new_table), location, None, lake.effects.now_millis())
+    folder = FileLocations(lake.effects.store).of_table(table_id)
+    return build_table_metadata(empty_state_of(locator, new_table), folder, None, lake.effects.now_millis())
 
 
-def _publish_after_commit(
+def publish_after_commit(
     lake: Lakehouse, transaction: Transaction, tables: Sequence[TableLocator]
 ) -> dict[TableLocator, PublishedTable]:
     """Publish the tables after a commit; raise StorageError on any failure.
@@ -206,15 +214,18 @@ class _CommitStager:
             return
         state = load_table_state(self._workspace, commit.table)
         revisions = TableRevisions.up_to(self._lake.metastore, self._workspace.snapshot, commit.table)
-        published = publish_history(self._store, revisions).metadata
+        published: TableMetadata = publish_history(self._store, revisions).metadata
         check_requirements(commit.request, published)
         requested = resolve_requested_changes(published, commit.request)
         opened = open_table(self._workspace, commit.table)
         for guarded in (commit.table, opened.version_locator):
             self._workspace.guard(guarded)
         guard_logs(self._workspace, commit.table, state)
-        self._change_columns(commit.table, opened.version, requested)
-        self._change_properties(commit.table, requested, published.location)
+        if requested.replaces and _needs_other_logs(opened.version, requested.after):
+            published = self._replace_version(commit.table, opened, requested.after)
+        else:
+            self._change_columns(commit.table, opened.version, requested)
+        self._change_properties(commit.table, requested, folder_of(published.location))
         self._change_rows(commit.table, published, requested)
 
     def _create(self, commit: TableCommit) -> None:
@@ -239,22 +250,46 @@ class _CommitStager:
         snapshot = metadata.current_snapshot()
         if snapshot is None:
             return
-        state = empty_state_of(commit.table, new_table)
-        created = build_table_metadata(
-            state, metadata.location.rstrip("/"), None, self._workspace.snapshot.commit.created_at_millis
+        empty = self._build_empty_metadata(empty_state_of(commit.table, new_table), metadata)
+        self._change_rows(commit.table, empty, RequestedChanges(metadata, snapshot=snapshot))
+
+    def _build_empty_metadata(self, state: TableState, client: TableMetadata) -> TableMetadata:
+        """Return the metadata of a table without rows, with the specs of the client.
+
+        The client's files use its own spec ids, which nobody else has seen yet.
+        """
+        at_millis = self._workspace.snapshot.commit.created_at_millis
+        empty = build_table_metadata(state, folder_of(client.location), None, at_millis)
+        return empty.model_copy(
+            update={"partition_specs": client.partition_specs, "default_spec_id": client.default_spec_id}
         )
-        # The client's files use its own spec ids, which nobody else has seen yet.
-        created = created.model_copy(
-            update={"partition_specs": metadata.partition_specs, "default_spec_id": metadata.default_spec_id}
-        )
-        self._change_rows(commit.table, created, RequestedChanges(snapshot=snapshot))
+
+    def _replace_version(self, table: TableLocator, opened: OpenTable, client: TableMetadata) -> TableMetadata:
+        """Replace the table version by an empty one with other partitions or logs; return its metadata."""
+        before = opened.version
+        check_no_constraints(before)
+        request = NewTableRequest(client.schema(), client.spec(), client.sort_order())
+        new_table = build_new_table(table, opened.table.namespace_id, self._lake.new_id, request, opened.table.id)
+        version, stream = new_table.table_version, new_table.stream
+        assert version is not None
+        assert version.schema is not None
+        assert before.schema is not None
+        assert stream is not None
+        last_id = max(version.schema.last_column_id, before.schema.last_column_id)
+        schema = replace(version.schema, last_column_id=last_id)
+        number = 1 + find_last_number(opened.table, load_table_versions(self._workspace, opened.table))
+        version = replace(version, version=number, previous_version=before.version, schema=schema)
+        create_table_version(self._workspace, TableTarget(table), version, stream)
+        drop_table_version(self._workspace, TableTarget(table), before.version)
+        following = update_column_properties(str(table), opened.table.properties, before.schema, schema)
+        alter_table(self._workspace, table, put=following)
+        return self._build_empty_metadata(load_table_state(self._workspace, table), client)
 
     def _change_columns(self, table: TableLocator, version: TableVersion, requested: RequestedChanges) -> None:
         changed = version
         if requested.schema is not None:
             change = replace_schema if requested.replaces else apply_schema_update
             changed = change(version, requested.schema)
-            _check_same_logs(table, version, changed)
         if requested.spec is not None:
             _check_same_spec(table, changed, requested.spec)
         if requested.sort_order is not None:
@@ -270,8 +305,8 @@ class _CommitStager:
         put_table_version(self._workspace, table, changed, stops_writers=requested.replaces)
         alter_table(self._workspace, table, put=following)
 
-    def _change_properties(self, table: TableLocator, requested: RequestedChanges, location: str) -> None:
-        put = from_client_properties(requested.put, location)
+    def _change_properties(self, table: TableLocator, requested: RequestedChanges, folder: str) -> None:
+        put = from_client_properties(requested.put, folder)
         removed = [name for name in requested.removed if name not in RESERVED_PROPERTIES]
         if put or removed:
             validate_property_changes(self._workspace, TableTarget(table), put)
@@ -306,16 +341,12 @@ def _check_same_spec(table: TableLocator, version: TableVersion, spec: Partition
         raise InvalidInputError(f"the partitioning of {table} cannot be changed; create a new table and copy the rows")
 
 
-def _check_same_logs(table: TableLocator, before: TableVersion, after: TableVersion) -> None:
-    """Raise InvalidInputError if other keys would change whether partitions have separate logs."""
-    scheme = before.partition_scheme
-    has_separate_logs = [
-        not keys or is_partition_determined_by_keys(keys, scheme) for keys in (before.keys, after.keys)
-    ]
-    if scheme.fields and has_separate_logs[0] != has_separate_logs[1]:
-        raise InvalidInputError(
-            f"the new keys of {table} require another storage of its partitions; drop the table and create it again"
-        )
+def _needs_other_logs(version: TableVersion, after: TableMetadata) -> bool:
+    """Return whether replaced rows have other partitions, or other keys that decide whether each has a log."""
+    schema, keys = from_iceberg_schema(after.schema())
+    scheme = from_iceberg_spec(after.spec(), schema, known=[version.partition_scheme])
+    has_separate_logs = [not one or is_partition_determined_by_keys(one, scheme) for one in (version.keys, keys)]
+    return scheme is not version.partition_scheme or (bool(scheme.fields) and len(set(has_separate_logs)) > 1)
 
 
 def _with_order(version: TableVersion, order: SortOrder) -> TableVersion:

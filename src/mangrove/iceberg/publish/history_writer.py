@@ -6,6 +6,9 @@ the one before it. If the states since then cannot all be published, a new list 
 
 The name of a metadata file contains the version that made its state. A vacuum deletes these
 files if they list snapshots of expired versions.
+
+A named version is a tag of its snapshot, if that is listed. Names may change while the table
+does not, so the name of the file depends on them too.
 """
 
 import re
@@ -38,7 +41,7 @@ from mangrove.tables.scan_plan import list_live_files
 
 __all__ = ["publish_history"]
 
-_HISTORY: Final = re.compile(r".*-v(\d+)" + re.escape(METADATA_SUFFIX))
+_HISTORY: Final = re.compile(r".*-v(\d+)(?:-[0-9a-f]+)?" + re.escape(METADATA_SUFFIX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,48 +63,62 @@ def publish_history(store: Store, revisions: TableRevisions) -> PublishedTable:
     """Write the missing Iceberg files of a table and return its metadata with the snapshots of earlier versions."""
     state = revisions.newest.state
     addresses = FileLocations(store)
-    location = addresses.of(f"data/{state.table_id}")
+    folder = addresses.of_table(state.table_id)
     # Checked for published states too: a file may have become a link since.
     addresses.check_below_root([live.file for log in state.logs for live in list_live_files(log.deltas)])
-    path, metadata = publish_repeatedly(state, location, partial(_publish_once, store, revisions, location))
-    return PublishedTable(metadata, addresses.of(path), location)
+    path, metadata = publish_repeatedly(state, folder, partial(_publish_once, store, revisions, folder))
+    return PublishedTable(metadata, addresses.of(path), folder)
 
 
-def _publish_once(store: Store, revisions: TableRevisions, location: str) -> tuple[str, TableMetadataV2] | None:
+def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple[str, TableMetadataV2] | None:
     """Return the path and content of the metadata file; None if files that it references were deleted meanwhile."""
     existing = list_published_files(store, revisions.newest.state)
-    last_version, last_path = _find_last_published(existing, revisions.newest.version)
-    last = load_metadata(store, last_path, location) if last_path else None
-    base = revisions.find_at(last_version) if last is not None else None
-    missing, is_complete = revisions.list_since(None if base is None else base.version)
-    if last is not None and is_complete and not missing:
-        return last_path, last
-    listed, needed = _Listed(), set[str]()
+    base, last_path = _find_last_published(store, existing, revisions)
+    last = load_metadata(store, last_path, revisions.newest.state.table_id) if last_path else None
+    missing, is_complete = revisions.list_since(None if base is None or last is None else base.version)
+    made = missing[0] if missing or base is None else base
+    path = compute_published_name(made.state, store.uri).history_path(made.version, revisions.tags)
+    if last is not None and is_complete and path == last_path:
+        return path, last
+    listed, metadata, needed = _Listed(), last, set[str]()
     if last is not None and base is not None and is_complete:
-        name = compute_published_name(base.state, store.uri)
-        files = plan_snapshot_files(store, base.state, name, existing)
-        listed = _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files)
         needed.add(last_path)
-    metadata = None
+        if missing:
+            files = plan_snapshot_files(store, base.state, compute_published_name(base.state, store.uri), existing)
+            listed = _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files)
     for revision in reversed(missing):
-        listed, metadata, parts = _append_revision(store, listed, revision, location)
+        listed, metadata, parts = _append_revision(store, listed, revision, folder)
         needed |= parts
     assert metadata is not None
-    made = missing[0]
-    path = compute_published_name(made.state, store.uri).history_path(made.version)
+    metadata = _with_tags(metadata, revisions, store.uri)
     store.put(path, metadata.model_dump_json().encode())
     return (path, metadata) if needed <= list_published_files(store, made.state).keys() else None
 
 
-def _find_last_published(existing: Mapping[str, ObjectInfo], version_max: int) -> tuple[int, str]:
-    """Return the newest version with a metadata file of its history, and the path; an empty path if there is none."""
-    versions = {int(match[1]): path for path in existing if (match := _HISTORY.fullmatch(path)) is not None}
-    version = max((one for one in versions if one <= version_max), default=0)
-    return version, versions.get(version, "")
+def _find_last_published(
+    store: Store, existing: Mapping[str, ObjectInfo], revisions: TableRevisions
+) -> tuple[TableRevision | None, str]:
+    """Return the newest version with a metadata file of its history, and the path, with the same tags if possible.
+
+    The state of the version must have the name of the file: a copied lakehouse has the files of
+    its source too, and a newer release the files of an older one.
+    """
+    paths: dict[int, list[str]] = {}
+    for path in existing:
+        if (match := _HISTORY.fullmatch(path)) is not None and int(match[1]) <= revisions.newest.version:
+            paths.setdefault(int(match[1]), []).append(path)
+    version = max(paths, default=0)
+    base = revisions.find_at(version) if paths else None
+    if base is None:
+        return None, ""
+    name = compute_published_name(base.state, store.uri)
+    own = [path for path in paths[version] if path.startswith(name.history_path(version).removesuffix(METADATA_SUFFIX))]
+    requested = name.history_path(version, revisions.tags)
+    return (base, requested if requested in own else own[0]) if own else (None, "")
 
 
 def _append_revision(
-    store: Store, listed: _Listed, revision: TableRevision, location: str
+    store: Store, listed: _Listed, revision: TableRevision, folder: str
 ) -> tuple[_Listed, TableMetadataV2, frozenset[str]]:
     """Write the snapshot of a state after the listed ones; return the longer list, its metadata and its files."""
     state = revision.state
@@ -109,7 +126,7 @@ def _append_revision(
     if name.snapshot_id is None:
         # A table without writes has no snapshot, and nothing before it counts.
         empty = _Listed(files=SnapshotFiles(state, name))
-        return empty, build_table_metadata(state, location, None, revision.at_millis), frozenset()
+        return empty, build_table_metadata(state, folder, None, revision.at_millis), frozenset()
     existing = list_published_files(store, state)
     number = max(listed.sequence_number + 1, sequence_number_of(state))
     parent_id = None if listed.files is None else listed.files.name.snapshot_id
@@ -118,7 +135,7 @@ def _append_revision(
     files = plan_snapshot_files(store, state, name, existing)
     at_millis = max(revision.at_millis, *(one.timestamp_ms for one in listed.log), 0)
     published, parts = write_snapshot(store, files, existing, listed.files, number)
-    metadata = build_table_metadata(state, location, published, at_millis)
+    metadata = build_table_metadata(state, folder, published, at_millis)
     (alone,) = metadata.snapshots
     snapshot = alone.model_copy(
         update={
@@ -175,3 +192,17 @@ def _with_history(metadata: TableMetadataV2, listed: _Listed) -> TableMetadataV2
             "last_sequence_number": listed.sequence_number,
         }
     )
+
+
+def _with_tags(metadata: TableMetadataV2, revisions: TableRevisions, root_uri: str) -> TableMetadataV2:
+    """Return the metadata with a tag for each named version whose snapshot is listed."""
+    versions = {one.snapshot_id: int(one.summary[VERSION_KEY] or 0) for one in metadata.snapshots if one.summary}
+    refs = {name: ref for name, ref in metadata.refs.items() if name == MAIN_BRANCH}
+    for name, version in revisions.tags.items():
+        if name == MAIN_BRANCH or version < min(versions.values(), default=version + 1):
+            continue
+        revision = revisions.find_at(version)
+        snapshot_id = None if revision is None else compute_published_name(revision.state, root_uri).snapshot_id
+        if snapshot_id in versions:
+            refs[name] = SnapshotRef.model_validate({"snapshot-id": snapshot_id, "type": SnapshotRefType.TAG})
+    return metadata.model_copy(update={"refs": refs})

@@ -44,6 +44,7 @@ from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     PARTS_SUFFIX,
+    STAGING_FOLDER,
     PublishedName,
     compute_published_name,
     decode_position_delete_paths,
@@ -74,7 +75,15 @@ T = TypeVar("T")
 
 _GC_ENABLED: Final = "gc.enabled"
 RESERVED_PROPERTIES: Final = frozenset(
-    {_GC_ENABLED, TableProperties.DEFAULT_NAME_MAPPING, CLIENT_SNAPSHOT, "format-version", "uuid"}
+    {
+        _GC_ENABLED,
+        TableProperties.DEFAULT_NAME_MAPPING,
+        TableProperties.WRITE_DATA_PATH,
+        TableProperties.WRITE_METADATA_PATH,
+        CLIENT_SNAPSHOT,
+        "format-version",
+        "uuid",
+    }
 )
 """Properties that publication sets itself or never publishes."""
 
@@ -104,12 +113,12 @@ class SnapshotFiles:
 
 
 def build_table_metadata(
-    state: TableState, location: str, snapshot: PublishedSnapshot | None, at_millis: int
+    state: TableState, folder: str, snapshot: PublishedSnapshot | None, at_millis: int
 ) -> TableMetadataV2:
-    """Return the Iceberg metadata of a state; a table without writes has no snapshot.
+    """Return the Iceberg metadata of a state, whose files are stored in a folder.
 
-    Only the current schema is published: Iceberg needs earlier ones for earlier snapshots,
-    and there are none.
+    A table without writes has no snapshot. Only the current schema is published: Iceberg
+    needs earlier ones for earlier snapshots, and there are none.
     """
     schemes = list_published_specs(state.version)
     specs = [one.spec for one in schemes]
@@ -119,7 +128,7 @@ def build_table_metadata(
     # A sort scheme by a dropped column is published as unsorted.
     order = next((one.order for one in orders if one.scheme == state.version.sort_scheme), orders[0].order)
     metadata = {
-        "location": location,
+        "location": f"{folder}/{STAGING_FOLDER}",
         "table-uuid": _uuid_of(state.table_id),
         "last-updated-ms": at_millis,
         "last-column-id": state.schema.last_column_id,
@@ -128,7 +137,7 @@ def build_table_metadata(
         "partition-specs": specs,
         "default-spec-id": current,
         "last-partition-id": max(PARTITION_FIELD_ID_START - 1, *(spec.last_assigned_field_id for spec in specs)),
-        "properties": published_properties_of(state),
+        "properties": published_properties_of(state, folder),
         "sort-orders": [one.order for one in orders],
         "default-sort-order-id": order.order_id,
         "last-sequence-number": 0,
@@ -138,15 +147,21 @@ def build_table_metadata(
     return TableMetadataV2.model_validate(metadata)
 
 
-def published_properties_of(state: TableState) -> dict[str, str]:
+def published_properties_of(state: TableState, folder: str) -> dict[str, str]:
     """Return the table's properties with the reserved ones.
 
     `gc.enabled` is false: other versions need files that the published snapshot does not
-    reference.
+    reference. Not all engines respect it, so writers get paths outside the location.
     """
     own = {name: value for name, value in state.properties.items() if name not in RESERVED_PROPERTIES}
     mapping = build_name_mapping(state.schema).model_dump_json()
-    return {**own, _GC_ENABLED: "false", TableProperties.DEFAULT_NAME_MAPPING: mapping}
+    return {
+        **own,
+        _GC_ENABLED: "false",
+        TableProperties.DEFAULT_NAME_MAPPING: mapping,
+        TableProperties.WRITE_DATA_PATH: f"{folder}/data",
+        TableProperties.WRITE_METADATA_PATH: f"{folder}/metadata",
+    }
 
 
 def sequence_number_of(state: TableState) -> int:
@@ -193,8 +208,8 @@ class PublishedTable:
 
     metadata: TableMetadataV2
     metadata_address: str
-    location: str
-    """The location of the table's folder, without a trailing slash."""
+    folder: str
+    """The location of the table's folder, without a trailing slash; engines see a folder below it as the location."""
 
     @property
     def file_name(self) -> str:
@@ -211,23 +226,23 @@ def publish_table(store: Store, state: TableState, at_millis: int) -> PublishedT
     assert not state.is_part, "a table is published with all of its partitions"
     addresses = FileLocations(store)
     name = compute_published_name(state, store.uri)
-    location = addresses.of(f"data/{state.table_id}")
+    folder = addresses.of_table(state.table_id)
     # Checked for published states too: a file may have become a link since.
     addresses.check_below_root([live.file for log in state.logs for live in list_live_files(log.deltas)])
-    metadata = load_metadata(store, name.metadata_path, location)
+    metadata = load_metadata(store, name.metadata_path, state.table_id)
     if metadata is None:
-        metadata = publish_repeatedly(state, location, lambda: _write_metadata(store, state, name, location, at_millis))
-    return PublishedTable(metadata, addresses.of(name.metadata_path), location)
+        metadata = publish_repeatedly(state, folder, lambda: _write_metadata(store, state, name, folder, at_millis))
+    return PublishedTable(metadata, addresses.of(name.metadata_path), folder)
 
 
-def publish_repeatedly(state: TableState, location: str, publish: Callable[[], T | None]) -> T:
+def publish_repeatedly(state: TableState, folder: str, publish: Callable[[], T | None]) -> T:
     """Call `publish` until it returns a result; it returns None if a vacuum deleted files that it reused."""
     for _ in range(_ATTEMPTS_MAX):
         try:
             published = publish()
         except StorageError as error:
             raise StorageError(
-                f"cannot publish {state.name} as Iceberg, which writes files below {location}/metadata: {error}"
+                f"cannot publish {state.name} as Iceberg, which writes files below {folder}/metadata: {error}"
             ) from error
         if published is not None:
             return published
@@ -247,8 +262,8 @@ def publish_metadata(store: Store, state: TableState, at_millis: int) -> str:
     return publish_table(store, state, at_millis).metadata_address
 
 
-def load_metadata(store: Store, path: str, location: str) -> TableMetadataV2 | None:
-    """Return a published metadata file or None; its location must be the table's folder."""
+def load_metadata(store: Store, path: str, table_id: str) -> TableMetadataV2 | None:
+    """Return a published metadata file of a table or None; it must reference only the table's folder."""
     try:
         data = store.read(path)
     except NotFoundError:
@@ -257,16 +272,16 @@ def load_metadata(store: Store, path: str, location: str) -> TableMetadataV2 | N
         metadata = TableMetadataV2.model_validate_json(data)
     except ValueError as error:
         raise FormatError(f"{path} is damaged; delete it to have it written again") from error
-    folder = location.removesuffix("/") + "/metadata/"
-    if metadata.location != location or any(
-        posixpath.dirname(one.manifest_list) + "/" != folder for one in metadata.snapshots
+    folder = FileLocations(store).of_table(table_id)
+    if metadata.location != f"{folder}/{STAGING_FOLDER}" or any(
+        posixpath.dirname(one.manifest_list) != f"{folder}/metadata" for one in metadata.snapshots
     ):
         raise FormatError(f"{path} references files outside the table's folder; delete it to have it written again")
     return metadata
 
 
 def _write_metadata(
-    store: Store, state: TableState, name: PublishedName, location: str, at_millis: int
+    store: Store, state: TableState, name: PublishedName, folder: str, at_millis: int
 ) -> TableMetadataV2 | None:
     """Write all missing files; return None if reused files were deleted meanwhile."""
     reused: Set[str] = frozenset()
@@ -275,7 +290,7 @@ def _write_metadata(
         existing = list_published_files(store, state)
         snapshot, parts = write_snapshot(store, plan_snapshot_files(store, state, name, existing), existing)
         reused = existing.keys() & parts
-    metadata = build_table_metadata(state, location, snapshot, at_millis)
+    metadata = build_table_metadata(state, folder, snapshot, at_millis)
     store.put(name.metadata_path, metadata.model_dump_json().encode())
     return metadata if not reused or reused <= list_published_files(store, state).keys() else None
 

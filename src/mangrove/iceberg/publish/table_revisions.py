@@ -6,10 +6,12 @@ with the same state in two versions did not change in between, so a state that w
 rolled back before anyone published it is not found.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.maintenance.export_records import list_export_versions
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.tables.scan_plan import list_live_files
@@ -42,12 +44,16 @@ class TableRevisions:
     metastore: Metastore
     locator: TableLocator
     newest: TableRevision
+    tags: Mapping[str, int] = field(default_factory=dict)
+    """The named versions up to the newest one, by name."""
     _known: dict[int, TableRevision | None] = field(default_factory=dict)
 
     @staticmethod
     def up_to(metastore: Metastore, snapshot: MetastoreSnapshot, locator: TableLocator) -> "TableRevisions":
         """Return the states of a table up to a version."""
-        return TableRevisions(metastore, locator, _load_revision(snapshot, locator))
+        named = list_export_versions(snapshot.settings)
+        tags = {name: version for name, version in named.items() if version <= snapshot.version}
+        return TableRevisions(metastore, locator, _load_revision(snapshot, locator), tags)
 
     def find_at(self, version: int) -> TableRevision | None:
         """Return the table as of a version; None if the version expired or has no such table under this name."""

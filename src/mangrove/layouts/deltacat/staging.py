@@ -78,6 +78,7 @@ from mangrove.model.objects import (
     ViewEntry,
 )
 from mangrove.model.settings import LakehouseSettings
+from mangrove.rebase import describe_object
 
 __all__ = [
     "CREATE",
@@ -87,7 +88,6 @@ __all__ = [
     "WRITTEN_SETTINGS_KEY",
     "StagedCatalogWrite",
     "WriteDraft",
-    "describe_object",
     "stage_changes",
     "stage_named_objects",
     "stage_settings",
@@ -215,11 +215,6 @@ class WriteDraft:
         self._files[path] = b""
         self.set(mapping_key(folder), MappingEntry(file.number, "" if operation == DELETE else target).text)
         return [path]
-
-
-def describe_object(locator: Locator) -> str:
-    """Return a readable name of the object."""
-    return f"{locator.kind.word} {locator.canonical if locator.kind.is_below_table else locator}"
 
 
 _Locator: TypeAlias = NamespaceLocator | TableLocator | ViewLocator | SharedTransactionLocator | AliasLocator

@@ -109,7 +109,7 @@ def _export(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
         given["destination"],
         given["name"],
         given.get("mode", "full"),
-        version=given.get("version"),
+        at=given.get("at"),
         tables=tables,
     )
     made = report.export
@@ -209,7 +209,7 @@ PROCEDURES: Final[Mapping[str, Procedure]] = {
     "compact": Procedure(("table", "engine", "bytes_max", "files_max", "full"), 1, _compact),
     "expire": Procedure(("dry_run",), 0, _expire),
     "vacuum": Procedure(("dry_run", "grace"), 0, _vacuum),
-    "export": Procedure(("destination", "name", "mode", "version", "tables"), 2, _export),
+    "export": Procedure(("destination", "name", "mode", "at", "tables"), 2, _export),
     "rollback": Procedure(("to", "message"), 1, _rollback),
     "check": Procedure(("sample", "repair"), 0, _check),
     "create_alias": Procedure(("name", "target"), 2, _create_alias),

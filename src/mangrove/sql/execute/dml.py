@@ -9,7 +9,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr
@@ -85,8 +84,6 @@ def execute_update_delete_merge(
     except (InvalidInputError, NotFoundError) as error:
         # The engine saw pieces of the statement only. A look at each finds the place that it means.
         _raise_located_error(statement, table, expressions)
-        if isinstance(error, RequiresSparkError):
-            raise InvalidInputError(f"{error}; the statement needs Spark") from error
         raise error from error.__cause__
 
 

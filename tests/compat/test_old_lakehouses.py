@@ -1,0 +1,38 @@
+"""Lakehouses that earlier states of the code wrote are read, checked and written."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.compat.write_old_lakehouse import read_versions
+
+import mangrove
+from mangrove.lakehouse.layouts import LAYOUTS
+
+ARCHIVES = sorted(Path(__file__).parent.glob("fixtures/old_lakehouses/*.tar.xz"))
+
+
+def test_there_is_a_lakehouse_of_every_layout() -> None:
+    layouts = [path.name.removesuffix(".tar.xz").partition("-")[2] for path in ARCHIVES]
+    assert {layout: layouts.count(layout) for layout in LAYOUTS} == dict.fromkeys(LAYOUTS, 4)
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
+def test_an_old_lakehouse_is_read_in_every_version_checked_and_written(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    lake = mangrove.open(tmp_path / "lakehouse")
+    expected = json.loads((tmp_path / "expected.json").read_bytes())
+    assert read_versions(lake) == expected
+    assert lake.maintenance.check().is_sound
+    lake.join_shared("load").publish()
+    lake.table("shop.by_day").append([{"day": 4, "amount": 1.0}])
+    orders = lake.table("shop.orders")
+    orders.upsert([{"id": 1, "note": "now"}])
+    assert {row["id"]: row["note"] for row in orders.to_arrow().to_pylist()} == {
+        0: "note 0", 1: "now", 3: "note 3", 4: "note 4", 7: "new", 20: "shared",
+    }  # fmt: skip
+    again = mangrove.open(tmp_path / "lakehouse")
+    assert len(again.table("shop.by_day").to_arrow()) == len(expected[str(len(expected) - 1)]["shop.by_day"]) + 1
+    assert again.maintenance.check().is_sound
