@@ -38,6 +38,16 @@ def entries(count: int) -> Iterator[Entry]:
         yield Entry(NEWER_KEYS.key_of(Kind.TABLE, names, sizes), SHARED)
 
 
+def locate(number: int) -> TableLocator:
+    """Return the locator of the entry with a number."""
+    return TableLocator(f"n{number // PER_NAMESPACE:05d}", f"t{number % PER_NAMESPACE:06d}")
+
+
+def encode_shared_definition() -> bytes:
+    """Return a definition without a name of its own, as other programs write it, which serves every table."""
+    return encode_definition(TableEntry("id", "home", "x")).removeprefix(b"\n\x01x")
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of the result."""
@@ -62,8 +72,7 @@ def measured(count: int, commits: int, compression: str, *, inline: bool) -> Row
         properties["tree.inline-definition-max-bytes"] = "0"
     store = CountingStore(MemoryStore())
     effects = build_deterministic_effects(store)
-    # Without a name of its own, as other programs write it, one definition serves every table.
-    store.put(SHARED, encode_definition(TableEntry("id", "home", "x")).removeprefix(b"\n\x01x"))
+    store.put(SHARED, encode_shared_definition())
     create_tree(effects, LakehouseSettings(properties=properties), Changes("made"), entries=entries(count))
     metastore = open_tree(build_deterministic_effects(store, first_id=10**9))
     warm_up = max(200, commits // 4)
@@ -120,7 +129,7 @@ def looked_up(store: CountingStore, count: int) -> tuple[int, float, float]:
     chance, reads, cold, warm = random.Random(2), [], [], []
     for _ in range(30):
         number = chance.randrange(count)
-        way = TableLocator(f"n{number // PER_NAMESPACE:05d}", f"t{number % PER_NAMESPACE:06d}")
+        way = locate(number)
         began = time.perf_counter()
         metastore = open_tree(build_deterministic_effects(Distant(store), first_id=2 * 10**9))
         snapshot = metastore.latest()

@@ -54,8 +54,8 @@ class S3Proxy:
                     self.requests[kind] += 1
                 self._loop.call_later(self._latency_seconds, writer.write, chunk)
             await asyncio.sleep(self._latency_seconds)
-        except ConnectionError:
-            pass  # the client hung up
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client hung up, or the proxy is closed
         finally:
             answers.cancel()
             for end in (writer, client_writer):

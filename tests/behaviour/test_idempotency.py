@@ -79,6 +79,21 @@ def test_only_concurrent_runs_of_the_same_query_conflict(lake: Lakehouse) -> Non
     assert names(lake) == ["a", "b", "d"]
 
 
+def test_two_runs_of_a_batch_in_the_same_millisecond_conflict(lake: Lakehouse, clock: Clock) -> None:
+    def overtaken() -> None:
+        clock.now_millis = now_millis
+        with lake.transaction_once("one", 0) as early:
+            assert early is not None
+            early.create_namespace("a")
+            clock.now_millis = now_millis
+            assert commit_batch(lake, "one", 0, "b")
+
+    now_millis = clock.now_millis
+    with pytest.raises(ConflictError):
+        overtaken()
+    assert names(lake) == ["b"]
+
+
 def test_run_once_skips_a_batch_that_a_concurrent_run_committed(lake: Lakehouse) -> None:
     runs = []
 

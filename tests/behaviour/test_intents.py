@@ -167,18 +167,20 @@ def test_a_waiting_writer_learns_its_version_and_positions_from_the_version_of_a
 def test_the_leader_of_the_last_version_commits_the_next_intents_without_publishing_its_own(
     lake: Lakehouse, open_process: Open, store: CountingStore
 ) -> None:
-    process = open_process()
+    faulty = FaultyStore(store, Faults(0))
+    process = open_process(faulty)
     first = begin(process, "first lead")
     leave_intent(lake, open_process, store, "one")
     first.commit()
     leave_intent(lake, open_process, store, "two")
     second = begin(process, "second lead")
+    faulty.fail_next("put", "crash", INTENTS_FOLDER)
     before = store.requests
     second.commit()
     assert messages(lake)[lake.version] == ["second lead", "two"]
     made = store.requests - before
     assert (made.lists, made.creates, made.deletes) == (1, 1, 1)
-    assert not [path for path in intents(store) if "two" in path]
+    assert intents(store) == []
 
 
 @pytest.mark.usefixtures("published")

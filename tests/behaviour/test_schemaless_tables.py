@@ -113,6 +113,16 @@ def test_the_next_version_of_a_table_has_no_schema_or_gets_one(shop: Lakehouse) 
     assert not shop.maintenance.check().problems
 
 
+def test_added_files_have_an_author_properties_and_a_chosen_position(shop: Lakehouse) -> None:
+    table = shop.table("shop.raw")
+    table.add_files({"a.csv": b"id\n1\n"}, author="loader", properties={"source": "shop"}, position=40)
+    ((locator, delta),) = table.deltas()
+    assert delta.author is not None
+    assert (locator.position, delta.author.name, delta.properties) == (40, "loader", {"source": "shop"})
+    with pytest.raises(InvalidInputError, match="stream position"):
+        table.add_files({"a.csv": b"id\n1\n"}, position=0)
+
+
 def test_rows_and_keys_are_refused_and_change_nothing(shop: Lakehouse) -> None:
     table = shop.table("shop.raw")
     table.add_files({"a.csv": b"id\n1\n"})

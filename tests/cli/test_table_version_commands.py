@@ -179,15 +179,18 @@ def test_versions_and_streams_are_changed_by_names_and_canonical_strings(run: An
         (("drop-version", lake, "sales.orders"), "choose a table version of sales.orders to drop"),
         (("drop-version", lake, "sales|orders|1", "2"), "names table version 1, but version is 2"),
         (("commit-stream", lake, "sales.orders"), "choose a stream of sales.orders to commit"),
-        (("drop", lake, "sales.orders.version_1"), "sales|orders|1 is a table version; expected a namespace"),
+        (("drop", lake, "sales.orders.version_1"), "expected a namespace, table or view; drop parts of"),
         (("rename", lake, "sales|orders|1", "sales.old"), "sales|orders|1 is a table version; expected a namespace"),
-        (("alter", lake, f"sales|orders|1|{before}|deltacat", "--property", "a=b"), "is a stream; expected"),
+        (
+            ("alter", lake, f"sales|orders|1|{before}|deltacat", "--property", "a=b"),
+            "namespace, table, table version or view",
+        ),
     ):
         refused = run(*words)
         assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused.err
 
 
-def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str) -> None:
+def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str, tmp_path: Path) -> None:
     words = ("--schema", "id bigint", "--table-version", "4", "--stream-id", "main")
     assert run("create", lake, "sales.items", *words).code == 0
     (listed,) = run("versions", lake, "sales.items", "--json").json
@@ -195,6 +198,10 @@ def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str
     made = run("create-version", lake, "sales.items", "--schemaless", "--stream-id", "raw", "--json")
     assert (made.code, made.json["table_version"]) == (0, 5)
     assert run("show", lake, "sales|items|5|raw|deltacat", "--json").json["kind"] == "stream"
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    added = run("ingest", lake, "sales|items|5", str(tmp_path / "a.csv"), "--author", "loader", "--json")
+    assert (added.code, added.json["table"]) == (0, "sales.items.version_5")
+    assert [one["author"] for one in run("deltas", lake, "sales|items|5", "--json").json] == ["loader"]
 
 
 def test_partitions_and_deltas_are_created_and_listed_with_ids_positions_authors_and_properties(
@@ -202,6 +209,10 @@ def test_partitions_and_deltas_are_created_and_listed_with_ids_positions_authors
 ) -> None:
     (tmp_path / "a.csv").write_text("id,area\n1,north\n2,south\n")
     run("create", lake, "sales.visits", "--schema", "id bigint, area string", "--partition-by", "area")
+    assert [run(name, lake, "sales.visits").out for name in ("partitions", "deltas")] == [
+        "no partitions\n",
+        "no deltas\n",
+    ]
     made = run("create-partition", lake, "sales.visits", "up", '["north"]')
     assert (made.code, made.out) == (0, "created partition up of sales.visits in version 5\n")
     told = ("--author", "loader", "--delta-property", "source=a.csv", "--position", "40")

@@ -402,3 +402,71 @@ def test_a_metadata_file_of_an_expired_version_or_another_namespace_is_not_regis
     assert shop.maintenance.expire(alone=True).versions
     with pytest.raises(NotFoundError):
         register_table(shop, TableLocator("shop", "orders"), address)
+
+
+def changing(client: Client, *updates: dict[str, Any]) -> dict[str, Any]:
+    """Return a request that changes the table but not its rows."""
+    return {
+        "requirements": [{"type": "assert-table-uuid", "uuid": str(client.shown.metadata.table_uuid)}],
+        "updates": list(updates),
+    }
+
+
+@pytest.mark.parametrize("keys", [[], ["id"]], ids=str)
+def test_a_client_partitions_a_table_that_has_rows_without_partitions(shop: Lakehouse, keys: list[str]) -> None:
+    client = client_of(shop, keys=keys)
+    table = shop.table("shop.orders")
+    table.append(numbered(1, 2))
+    client.load()
+    client.send(partitioned_by_id(changing(client)))
+    assert table.partition_by == ("id",)
+    client.commit([client.rows(numbered(3), [3])])
+    table.append(numbered(4, 5))
+    assert client.ids() == client.seen_ids() == [1, 2, 3, 4, 5]
+    assert [row["id"] for row in table.to_arrow(where="id = 4").to_pylist()] == [4]
+    table.delete("id = 1")
+    table.compact(full=True)
+    assert client.ids() == client.seen_ids() == [2, 3, 4, 5]
+    assert {one.spec_id for one in client.alive()} == {client.shown.metadata.default_spec_id}
+    assert shop.maintenance.check().problems == ()
+
+
+def test_other_partitions_of_a_partitioned_table_are_rejected(shop: Lakehouse) -> None:
+    client = client_of(shop, partition_by=["name"])
+    with pytest.raises(InvalidInputError, match="replace the table"):
+        client.send(partitioned_by_id(changing(client)))
+
+
+def with_identifiers(client: Client, *ids: int) -> dict[str, Any]:
+    schema = client.shown.metadata.schema().model_dump(mode="json", by_alias=True)
+    added = {"action": "add-schema", "schema": {**schema, "schema-id": 99, "identifier-field-ids": list(ids)}}
+    return changing(client, added, {"action": "set-current-schema", "schema-id": -1})
+
+
+def test_a_client_sets_identifier_fields_unless_deltas_refer_to_the_keys(shop: Lakehouse) -> None:
+    client = client_of(shop)
+    table = shop.table("shop.orders")
+    table.append(numbered(1, 2))
+    client.load()
+    client.send(with_identifiers(client, 1))
+    assert table.keys == ("id",)
+    assert client.shown.metadata.schema().identifier_field_ids == [1]
+    table.upsert(numbered(2, 3, name="new"))
+    assert client.ids() == client.seen_ids() == [1, 2, 3]
+    with pytest.raises(InvalidInputError, match="compact the table"):
+        client.send(with_identifiers(client))
+    table.compact(full=True)
+    client.load()
+    client.send(with_identifiers(client))
+    assert (shop.table("shop.orders").keys, client.ids()) == ((), [1, 2, 3])
+
+
+def test_a_concurrent_write_by_the_previous_keys_conflicts(shop: Lakehouse) -> None:
+    client = client_of(shop, keys=["id"])
+    shop.table("shop.orders").append(numbered(1))
+    client.load()
+    ours = shop.transaction()
+    ours.table("shop.orders").upsert(numbered(1, name="new"))
+    client.send(with_identifiers(client))
+    with pytest.raises(ConflictError):
+        ours.commit()

@@ -120,6 +120,16 @@ def test_other_columns_are_not_read_where_no_row_matches(in_ranges: None) -> Non
     assert requests.bytes_read < COUNT * 8 + SLACK_BYTES
 
 
+def test_a_condition_that_the_statistics_of_a_file_prove_for_all_rows_is_not_evaluated(in_ranges: None) -> None:
+    bench = make_bench()
+    rows: list[pa.Table] = []
+    requests = bench.requests_of(lambda: rows.append(bench.engine.read(bench.state, ["w"], f"id < {COUNT}")))
+    assert requests.reads == 1 + COUNT // GROUP, "the footer, and the requested column of each row group"
+    assert rows[0].num_rows == COUNT
+    compared = bench.requests_of(lambda: bench.engine.read(bench.state, ["w"], f"id < {COUNT - 1}"))
+    assert compared.reads == 1 + 2 * COUNT // GROUP
+
+
 def test_a_count_reads_the_columns_of_its_condition_alone_and_without_one_nothing(in_ranges: None) -> None:
     bench = make_bench()
     counts: list[int] = []

@@ -115,6 +115,11 @@ def test_an_invalid_string_of_a_locator_is_rejected(text: str) -> None:
         parse_locator(text)
 
 
+def test_the_string_of_a_locator_is_no_canonical_string() -> None:
+    with pytest.raises(InvalidInputError, match="is the string of a locator, with ids; expected a canonical string"):
+        parse_canonical("|n1|t1|1")
+
+
 def test_a_canonical_string_below_a_table_is_no_locator() -> None:
     with pytest.raises(InvalidInputError, match="has names and no ids, so it is no locator; look it up with resolve"):
         parse_locator("shop|orders|1")

@@ -36,6 +36,7 @@ def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
         [{"id": number, "customer": f"c{number}", "amount": number, "place": {"city": "x"}} for number in range(100)]
     )
     assert lake.version == 3
+    lake.tag("opening")
     orders.upsert([{"id": 5, "customer": "new", "amount": 7, "place": None}])
     orders.delete("id > 90")
     orders.update_schema().add_column("note", "string").commit()
@@ -67,6 +68,7 @@ def ask(java_lake: Lakehouse) -> Iterator[PeerQuery]:
         ("select count(*), min(day) from lake.sales.months where day >= date'2026-06-01'", [["14", "2026-06-01"]]),
         ("select count(*) from past.sales.orders", [["100"]]),
         ("select customer from past.sales.orders where id = 5", [["c5"]]),
+        ("select customer from lake.sales.orders version as of 'opening' where id = 5", [["c5"]]),
         ("select * from lake.sales.sums where customer = 'new'", [["new", "1", "7.00"]]),
         ("select * from lake.sales.new_sums", [["1", "7.00"]]),
         (
@@ -87,6 +89,9 @@ def test_iceberg_java_reads_the_lakehouse(ask: PeerQuery, query: str, rows: Rows
         ("select * from lake.sales.orders version as of 12345", "Cannot find snapshot"),
         ("delete from past.sales.orders where id = 1", "does not support endpoint"),
         ("call lake.system.expire_snapshots('sales.orders')", "GC is disabled"),
+        ("call lake.system.remove_orphan_files(table => 'sales.orders')", "GC is disabled"),
+        ("drop table lake.sales.orders purge", "GC is disabled"),
+        ("create namespace lake.a.b", "one level"),
         ("alter table lake.sales.orders create branch other", "only the branch main"),
     ],
 )
@@ -120,4 +125,26 @@ def test_the_lakehouse_reads_commits_of_iceberg_java(ask: PeerQuery, java_lake: 
     assert java_lake.table("fresh.copy").to_arrow().num_rows == 4
     assert java_lake.version >= before + len(statements) - 1
     assert ask("select count(*) from lake.fresh.t where text in ('B', 'e')") == [["2"]]
+    assert java_lake.maintenance.check().problems == ()
+
+
+def test_iceberg_java_replaces_partitions_identifies_and_registers_tables(ask: PeerQuery, java_lake: Lakehouse) -> None:
+    for statement in (
+        "create namespace lake.shapes",
+        "create table lake.shapes.t (id bigint not null, s string) using iceberg",
+        "insert into lake.shapes.t values (1, 'a')",
+        "alter table lake.shapes.t set identifier fields id",
+        "alter table lake.shapes.t add partition field s",
+        "insert into lake.shapes.t values (2, 'b')",
+    ):
+        ask(statement)
+    shapes = java_lake.table("shapes.t")
+    assert (shapes.keys, shapes.partition_by) == (("id",), ("s",))
+    assert ask("select id, s from lake.shapes.t order by id") == [["1", "a"], ["2", "b"]]
+    ask("create or replace table lake.shapes.t using iceberg partitioned by (part) as select 5 as part, 'x' as v")
+    assert (shapes.partition_by, shapes.to_arrow().to_pylist()) == (("part",), [{"part": 5, "v": "x"}])
+    address = ask("select file from lake.shapes.t.metadata_log_entries")[-1][0]
+    ask("drop table lake.shapes.t")
+    ask(f"call lake.system.register_table(table => 'shapes.t', metadata_file => '{address}')")
+    assert ask("select * from lake.shapes.t") == [["5", "x"]]
     assert java_lake.maintenance.check().problems == ()

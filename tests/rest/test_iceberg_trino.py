@@ -30,17 +30,17 @@ pytestmark = [
 ]
 
 
-def trino_files(address: str, bucket: RealServer, port: int, folder: Path) -> dict[str, str]:
+def trino_files(address: str, bucket: RealServer, port: int) -> dict[str, str]:
     """Return the configuration of a Trino with the catalog `lake`."""
     options = bucket.options
     return {
-        "node.properties": f"node.environment=test\nnode.id=test\nnode.data-dir={folder}/var\n",
         "config.properties": "coordinator=true\nnode-scheduler.include-coordinator=true\n"
         f"http-server.http.port={port}\ndiscovery.uri=http://127.0.0.1:{port}\n",
         "log.properties": "io.trino=WARN\n",
         "catalog/lake.properties": "connector.name=iceberg\niceberg.catalog.type=rest\n"
         f"iceberg.rest-catalog.uri={address}\niceberg.rest-catalog.security=OAUTH2\n"
-        f"iceberg.rest-catalog.oauth2.token={TOKEN}\nfs.native-s3.enabled=true\niceberg.remove-orphan-files.min-retention=0s\n"
+        f"iceberg.rest-catalog.oauth2.token={TOKEN}\nfs.native-s3.enabled=true\n"
+        "iceberg.remove-orphan-files.min-retention=0s\niceberg.expire-snapshots.min-retention=0s\n"
         f"s3.endpoint={options['endpoint']}\ns3.region={options['region']}\ns3.path-style-access=true\n"
         f"s3.aws-access-key={options['access_key_id']}\ns3.aws-secret-key={options['secret_access_key']}\n",
     }
@@ -50,7 +50,7 @@ def trino_files(address: str, bucket: RealServer, port: int, folder: Path) -> di
 def run_trino(address: str, bucket: RealServer, folder: Path) -> Iterator[PeerQuery]:
     """Run Trino with its data in `folder`; give what sends it statements."""
     (port,) = reserve_ports(1)
-    for name, text in trino_files(address, bucket, port, folder).items():
+    for name, text in trino_files(address, bucket, port).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     settings = {
@@ -116,6 +116,8 @@ def test_trino_creates_fills_and_maintains_tables_and_harms_no_version(
     lake.table("shop.t").alter({"iceberg.max-snapshots": "1"})
     rows = {one.version: lake.at(one.version).table("shop.t").to_arrow() for one in lake.table("shop.t").history()}
     query("ALTER TABLE lake.shop.t EXECUTE remove_orphan_files(retention_threshold => '0s')")
+    with pytest.raises(OSError, match="GC is disabled"):
+        query("ALTER TABLE lake.shop.t EXECUTE expire_snapshots(retention_threshold => '0s')")
     for version, before in rows.items():
         assert lake.at(version).table("shop.t").to_arrow() == before
     assert query("SELECT id, s FROM lake.shop.copy ORDER BY id") == [["2", "B"], ["3", "c"], ["4", "d"]]
@@ -128,3 +130,18 @@ def test_trino_selects_its_views(trino_lake: tuple[Lakehouse, PeerQuery]) -> Non
     query("CREATE TABLE lake.views.t AS SELECT 7 AS id")
     query("CREATE VIEW lake.views.v AS SELECT id + 1 AS next FROM lake.views.t")
     assert query("SELECT * FROM lake.views.v") == [["8"]]
+
+
+def test_trino_reads_tags_and_changes_the_partitions_of_tables(trino_lake: tuple[Lakehouse, PeerQuery]) -> None:
+    lake, query = trino_lake
+    query("CREATE SCHEMA lake.parts")
+    query("CREATE TABLE lake.parts.t AS SELECT 1 AS id, 'a' AS s")
+    lake.tag("first")
+    query("ALTER TABLE lake.parts.t SET PROPERTIES partitioning = ARRAY['s']")
+    query("INSERT INTO lake.parts.t VALUES (2, 'b')")
+    assert query("SELECT id FROM lake.parts.t ORDER BY id") == [["1"], ["2"]]
+    assert query("SELECT id FROM lake.parts.t FOR VERSION AS OF 'first'") == [["1"]]
+    query("CREATE OR REPLACE TABLE lake.parts.t WITH (partitioning = ARRAY['id']) AS SELECT 3 AS id, 'c' AS s")
+    assert query("SELECT id, s FROM lake.parts.t") == [["3", "c"]]
+    assert lake.table("parts.t").partition_by == ("id",)
+    assert lake.maintenance.check().problems == ()

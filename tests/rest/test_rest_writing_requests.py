@@ -242,7 +242,7 @@ def test_a_transaction_that_names_no_tables_is_refused(http: TestClient, body: d
 
 def test_a_namespace_with_several_levels_is_not_found_and_cannot_be_created(http: TestClient) -> None:
     made = http.post("/v1/namespaces", json={"namespace": ["a", "b"]})
-    assert (made.status_code, made.json()["error"]["type"]) == (406, "UnsupportedOperationException")
+    assert (made.status_code, made.json()["error"]["type"]) == (400, "BadRequestException")
     other = {"namespace": ["a", "b"], "name": "t"}
     view = {"name": "v", "schema": VIEW_SCHEMA, "view-version": view_version("select 1 as id")}
     for path, body in {

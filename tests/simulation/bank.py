@@ -104,6 +104,8 @@ class Deposit:
     """Upsert rows in one or two tables, without a look at what is there."""
 
     rows: Mapping[str, AccountRows]
+    by_ids: bool = False
+    """Whether the tables are looked up by name before the transaction, and opened in it by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def draw_operation(chance: random.Random) -> BankOperation:
     )  # fmt: skip
     match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3, 0.7))[0]:
         case "deposit":
-            return Deposit({table: _draw_rows(chance)})
+            return Deposit({table: _draw_rows(chance)}, by_ids=chance.random() < 0.4)
         case "both":
             return Deposit({table: _draw_rows(chance), other: _draw_rows(chance)})
         case "withdraw":

@@ -35,6 +35,7 @@ from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
+from mangrove.model.locators import TableIdentity
 
 __all__ = ["NOTE", "SCHEMA", "BankWorkload", "load_rows"]
 
@@ -82,11 +83,12 @@ def _execute(lake: Lakehouse, attempt: Attempt[BankOperation], isolation_of_read
         lake.table(deed.table).compact()
         return
     isolation = isolation_of_readers if isinstance(deed, Transfer | Count) else "snapshot"
+    known = {name: lake.table(name).identity for name in deed.rows} if isinstance(deed, Deposit) and deed.by_ids else {}
     with lake.transaction(isolation, message=attempt.message) as transaction:
         match deed:
             case Deposit(rows=deposited):
                 for name, rows in deposited.items():
-                    _load_table(transaction, attempt, name).upsert(_rows_to_dicts(rows))
+                    _load_table(transaction, attempt, name, known.get(name)).upsert(_rows_to_dicts(rows))
             case Withdraw(table=name, keys=keys):
                 _load_table(transaction, attempt, name).delete_keys([{"key": key} for key in keys])
             case Transfer(source=source, target=target, key=key):
@@ -148,9 +150,12 @@ def _execute_on_version(table: Table, deed: VersionOperation, attempt: Attempt[B
                     table.version(one.version).set_state("deprecated")
 
 
-def _load_table(transaction: Transaction, attempt: Attempt[BankOperation], name: str) -> Table:
-    table = transaction.table(name)
-    attempt.met[name] = table.value.id
+def _load_table(
+    transaction: Transaction, attempt: Attempt[BankOperation], name: str, identity: TableIdentity | None = None
+) -> Table:
+    """Return the table with the name, or with the ids if they are given, which must be what is written."""
+    table = transaction.table(identity or name)
+    attempt.met[name] = table.value.id if identity is None else identity.table_id
     return table
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mangrove
-from mangrove.spark.deletion_vectors import DeletedRowCache, find_integers, find_rows_deleted_by_keys, pack_bits
+from mangrove.spark.deletion_vectors import DeletedRowCache, find_rows_deleted_by_keys, pack_bits
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
@@ -61,25 +61,6 @@ def test_keys_of_every_type_are_compared(kind: Any, values: list[Any]) -> None:
         [False, True],
         [False, False],
     ]
-
-
-_INTEGERS = st.integers(-5, 70) | st.sampled_from([-(2**63), 2**63 - 1])
-
-
-@given(st.lists(st.lists(_INTEGERS, max_size=5), max_size=3), st.lists(st.integers(-3, 66), min_size=1, max_size=5))
-def test_integers_are_found_among_those_of_a_limited_range(parts: list[list[int]], selected: list[int]) -> None:
-    values = pa.chunked_array(parts, pa.int64())
-    found = find_integers(values, pa.chunked_array([selected], pa.int64()))
-    assert found is not None
-    assert found.tolist() == [one in selected for one in values.to_pylist()]
-
-
-@pytest.mark.parametrize(
-    "selected", [pa.array(["1"]), pa.array([1, None]), pa.array([], pa.int64()), pa.array([0, 2**40]), pa.array([1.0])]
-)
-def test_other_values_are_compared_in_another_way(selected: Any) -> None:
-    values = pa.chunked_array([[1, 2]]).cast(selected.type)
-    assert find_integers(values, pa.chunked_array([selected])) is None
 
 
 @given(st.lists(st.booleans(), max_size=200))

@@ -53,7 +53,7 @@ def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_export_copies_on_executors(run: Run, lake: str, tmp_path: Path) -> None:
-    told, jobs = run("export", lake, "year-end", "--to", str(tmp_path / "copy"), "--engine", "spark")
+    told, jobs = run("export", lake, str(tmp_path / "copy"), "year-end", "--engine", "spark")
     assert told["files_copied"] > 3
     assert jobs > 0
     assert mangrove.open(tmp_path / "copy").table("s.t").to_arrow().num_rows == 3
@@ -96,8 +96,8 @@ def test_compact_writes_on_executors(run: Run, lake: str) -> None:
 def test_small_jobs_run_locally_and_large_ones_on_executors(
     run: Run, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, jobs = run("export", lake, "small", "--to", str(tmp_path / "small"))
+    _, jobs = run("export", lake, str(tmp_path / "small"), "small")
     assert jobs == 0
     monkeypatch.setattr(maintenance, "COPY_LIMITS", LocalLimits(files_max=2, bytes_max=None))
-    _, jobs = run("export", lake, "large", "--to", str(tmp_path / "large"))
+    _, jobs = run("export", lake, str(tmp_path / "large"), "large")
     assert jobs > 0

@@ -32,3 +32,22 @@ def test_spark_and_arrow_read_the_same_rows_of_a_client(spark: SparkSession, tmp
     table.compact(engine="spark")
     assert sorted(row.id for row in table.to_spark().collect()) == client.seen_ids() == rows
     assert lake.maintenance.check().problems == ()
+
+
+def test_spark_reads_a_table_whose_first_files_have_no_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark is not None
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    table = lake.create_table("shop.orders", "id bigint not null, part string")
+    table.append([{"id": 1, "part": "p"}, {"id": 2, "part": "q"}])
+    client = Client(lake, "shop.orders")
+    by_part = {"spec-id": 1, "fields": [{"source-id": 2, "field-id": 1000, "transform": "identity", "name": "part"}]}
+    client.send({"updates": [{"action": "add-spec", "spec": by_part}, {"action": "set-default-spec", "spec-id": -1}]})
+    table.append([{"id": 3, "part": "p"}, {"id": 4, "part": "q"}])
+    rows = spark.createDataFrame([(5, "p")], "id bigint, part string")
+    table.append(rows)
+    assert [row.id for row in table.to_spark(where="part = 'p'").orderBy("id").collect()] == [1, 3, 5]
+    assert [row.id for row in table.to_spark().where("part = 'q'").orderBy("id").collect()] == [2, 4]
+    table.compact(engine="spark", full=True)
+    assert client.ids() == client.seen_ids() == [1, 2, 3, 4, 5]
+    assert lake.maintenance.check().problems == ()

@@ -335,6 +335,14 @@ def test_partitions_and_deltas_have_ids_positions_authors_and_properties(session
         session.run("insert overwrite shop.visits with (author = 'x') values (3, 'north')")
 
 
+def test_a_table_is_created_with_a_chosen_version_and_stream(session: SqlSession, lake: Lakehouse) -> None:
+    session.run("create table shop.items (id bigint) options (version = 4, stream_id = 'main')")
+    (listed,) = lake.table("shop.items").versions()
+    assert (listed.version, listed.stream_id) == (4, "main")
+    with pytest.raises(InvalidInputError, match="invalid option version = 'four'"):
+        session.run("create table shop.others (id bigint) options (version = 'four')")
+
+
 def test_tables_without_a_schema_are_created_described_and_read(session: SqlSession, lake: Lakehouse) -> None:
     session.run("create table shop.raw () comment 'as delivered' tblproperties (owner = 'ana')")
     lake.table("shop.raw").add_files({"a.csv": b"id\n1\n2\n"})

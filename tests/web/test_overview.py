@@ -1,5 +1,6 @@
 """The pages about the whole lakehouse: live rows, grouped commits, search, lineage and shared transactions."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -37,6 +38,7 @@ def test_the_overview_plots_growth_and_the_rows_that_were_written(reader: TestCl
     page = get(reader, "/")
     assert "Rows written per" in page
     assert "Data in files" in page
+    assert re.search(r"Most: .*: \d+ rows", page)
 
 
 def test_similar_commits_are_shown_as_one_group_with_its_versions(reader: TestClient) -> None:
@@ -70,6 +72,7 @@ def test_a_search_finds_namespaces_tables_views_and_columns(reader: TestClient, 
     page = get(reader, f"/search?text={text}")
     for hit in expected:
         assert hit in page
+    assert f'placeholder="Search" value="{text}"' in reader.get(f"/search?text={text}").text
 
 
 def test_a_search_keeps_to_the_version_of_the_page(shop: Lakehouse, reader: TestClient) -> None:
@@ -85,7 +88,12 @@ def test_the_lineage_lists_dependencies_of_views_and_views_of_tables(shop: Lakeh
     assert nodes == {"shop.orders": 0, "other.shop.orders": 0, "shop.cheap": 1, "shop.cheapest": 2}
     assert "Read by shop.cheap" in get(reader, "/tables/shop.orders")
     assert "Read by shop.cheapest" in get(reader, "/views/shop.cheap")
-    assert 'href="/views/shop.cheapest"' in reader.get("/lineage").text
+    page = reader.get("/lineage").text
+    assert 'href="/views/shop.cheapest"' in page
+    # The edge from the first column to the third passes the second one below its box.
+    (passing,) = re.findall(r'<path d="([^"]*H[^"]*)" class="edge"', page)
+    (top,) = re.findall(r'<rect x="302" y="(\d+)"', page)
+    assert int(re.findall(r" (\d+)H", passing)[0]) > int(top) + 32
 
 
 def test_a_shared_transaction_shows_its_changes_and_previews_its_merge(shop: Lakehouse, reader: TestClient) -> None:

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import at_option, lake_command
 from mangrove.cli.completion import offer_names, offer_namespaces
 from mangrove.cli.context import CommandContext, parse_key_values
 from mangrove.cli.listing import LINES_MAX, resolve_line_limit, truncate_list
@@ -291,6 +291,7 @@ def _line_unless_empty(name: str, value: str) -> list[tuple[str, RenderableType]
 
 
 _REMEDY: Final = "use --limit or --prefix"
+_DROP_HINT: Final = "; drop parts of a table with `mangrove drop-version` and `mangrove drop-stream`"
 _Summary = LakehouseSummary | NamespaceSummary | TableSummary | ViewSummary | ObjectSummary
 
 
@@ -340,7 +341,7 @@ def init_command(
 
 @lake_command("ls", "mangrove ls ./lake\nmangrove ls ./lake sales --at 2026-11-01")
 @click.argument("namespace", required=False, metavar="[NAMESPACE]", shell_complete=offer_namespaces)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 @click.option("--prefix", default="", help="List only names with this prefix.")
 @click.option(
     "--limit",
@@ -372,7 +373,7 @@ def ls_command(
     "show", "mangrove show ./lake sales.orders\nmangrove show ./lake 'sales|orders|1'\nmangrove show ./lake --json"
 )
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=offer_names)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 def show_command(session: CommandContext, lake: str, name: str | None, at: str | None) -> None:
     """Describe the lakehouse, or one of its objects.
 
@@ -459,7 +460,7 @@ def drop_command(session: CommandContext, lake: str, name: str, cascade: bool, i
     """Drop a namespace, a table or a view; earlier versions keep it."""
     opened = session.open(lake)
     try:
-        kind = _find_kind(opened, name)
+        kind = _find_kind(opened, name, hint=_DROP_HINT)
     except NotFoundError:
         if not if_exists:
             raise
@@ -631,14 +632,13 @@ def read_schema_text(schema: str) -> str:
         raise InvalidInputError(f"cannot read the schema from {schema[1:]} ({error}); check the file") from error
 
 
-def _find_kind(catalog: Lakehouse, name: str, *others: Kind) -> str:
+def _find_kind(catalog: Lakehouse, name: str, *others: Kind, hint: str = "") -> str:
     """Return the kind of the object with a name; raise an error if it is no namespace, table, view or other kind."""
-    found = catalog.resolve(name)
-    if found.kind not in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, *others):
-        raise InvalidInputError(
-            f"{found.canonical} is a {found.kind.word}; expected a namespace, table or view. `drop-version` and "
-            "`drop-stream` drop parts of a table"
-        )
+    found, expected = catalog.resolve(name), (Kind.NAMESPACE, Kind.TABLE, *others, Kind.VIEW)
+    if found.kind not in expected:
+        *first, last = (kind.word for kind in expected)
+        words = f"{', '.join(first)} or {last}"
+        raise InvalidInputError(f"{found.canonical} is a {found.kind.word}; expected a {words}{hint}")
     return found.kind.word
 
 

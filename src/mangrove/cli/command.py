@@ -29,11 +29,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LakeCommand",
+    "at_option",
+    "author_option",
     "choose_engines",
     "engine_option",
     "has_lake_argument",
     "lake_command",
+    "message_option",
 ]
+
+at_option = click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+message_option = click.option("--message", default="", help="Commit message.")
+author_option = click.option("--author", default="", help="Author of the commit.")
 
 F = TypeVar("F", bound=Callable[..., Any])
 _AUTO = "auto"

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mangrove.cli.catalog import ColumnChange, VersionDiff, build_list_table, diff_columns
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import author_option, lake_command, message_option
 from mangrove.cli.context import CommandContext
 from mangrove.cli.listing import build_more_line, resolve_line_limit, truncate_list
 from mangrove.errors import InvalidInputError
@@ -212,15 +212,11 @@ def diff_command(session: CommandContext, lake: str, before: str, after: str | N
     session.answer(_diff_to_json(diff), lambda: render_diff(diff, resolve_line_limit(None, as_json=session.as_json)))
 
 
-_message_option = click.option("--message", default="", help="Commit message.")
-_author_option = click.option("--author", default="", help="Author of the commit.")
-
-
 @lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
 @click.argument("to")
 @click.option("--dry-run", is_flag=True, help="Show what would change, without committing.")
-@_message_option
-@_author_option
+@message_option
+@author_option
 def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool, message: str, author: str) -> None:
     """Restore an earlier version as the newest one.
 
@@ -248,8 +244,8 @@ def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool,
 
 @lake_command("undo", "mangrove undo ./lake 41 --message 'the wrong file'")
 @click.argument("version", type=click.IntRange(min=0))
-@_message_option
-@_author_option
+@message_option
+@author_option
 def undo_command(session: CommandContext, lake: str, version: int, message: str, author: str) -> None:
     """Revert the changes of one version, and keep those of later versions.
 

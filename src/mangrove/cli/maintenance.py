@@ -8,7 +8,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from mangrove.cli.command import choose_engines, engine_option, lake_command
+from mangrove.cli.command import author_option, choose_engines, engine_option, lake_command, message_option
 from mangrove.cli.completion import offer_tables
 from mangrove.cli.context import CommandContext
 from mangrove.cli.listing import build_more_line, shorten_lines
@@ -131,8 +131,8 @@ def check_command(
 
 
 @lake_command("repair-clock", "mangrove repair-clock ./lake")
-@click.option("--message", default="", help="Commit message.")
-@click.option("--author", default="", help="Author of the commit.")
+@message_option
+@author_option
 def repair_clock_command(session: CommandContext, lake: str, message: str, author: str) -> None:
     """Reset version timestamps after a commit from a wrong clock.
 

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import click
 from rich.console import RenderableType
 from rich.text import Text
 
 from mangrove.cli.catalog import build_list_table
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import at_option, lake_command
 from mangrove.cli.completion import offer_columns, offer_files, offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values, split_location
 from mangrove.cli.environment import check_installed
@@ -54,7 +55,6 @@ _columns_option = click.option("--columns", metavar="A,B", help="Columns to read
 _where_option = click.option(
     "--where", metavar="PREDICATE", help='Row filter, such as "amount > 10".', shell_complete=offer_columns
 )
-_at_option = click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
 _table_version_option = click.option(
     "--table-version", type=click.IntRange(1), metavar="N", help="Version of the table.  [default: the newest active]"
 )
@@ -70,7 +70,7 @@ _table_version_option = click.option(
 @_columns_option
 @_where_option
 @output_options
-@_at_option
+@at_option
 @_table_version_option
 def read_command(
     session: CommandContext,
@@ -102,7 +102,7 @@ def _split_names(columns: str | None) -> list[str] | None:
 @click.argument("table", shell_complete=offer_tables)
 @_columns_option
 @_where_option
-@_at_option
+@at_option
 @_table_version_option
 def profile_command(
     session: CommandContext,
@@ -267,16 +267,16 @@ def ingest_command(
         raise InvalidInputError(f"--evolve and --cast are for --mode append, not {mode}; remove them")
     pairs = parse_key_values(properties, "--delta-property")
     given = {"evolve": evolve, "cast": cast, "author": author, "properties": pairs, "position": position}
-    options = {name: value for name, value in given.items() if value}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value}
     if options and mode not in ("append", "upsert"):
         raise InvalidInputError(f"--mode {mode} takes no author, property or position of a delta; leave them out")
     opened = session.open(lake, LocalEngines)
     is_new = create and not _has_table(opened, table)
     schema = None if is_new else opened.table(table, version=table_version).schema
     if schema is None and not is_new:
-        if options:
-            raise InvalidInputError(f"{table} has no schema, so its deltas take no author, property or position")
-        _add_files(session, opened, str(opened.table(table, version=table_version)), files, mode)
+        if evolve or cast:
+            raise InvalidInputError(f"{table} has no schema, so --evolve and --cast do not apply; remove them")
+        _add_files(session, opened, opened.table(table, version=table_version), files, mode, options)
         return
     inputs = [one for location in files for one in _list_row_files(session, location)]
     if mode.startswith("overwrite") and len(inputs) > 1:
@@ -312,7 +312,9 @@ def _has_table(lake: Lakehouse, name: str) -> bool:
     return True
 
 
-def _add_files(session: CommandContext, lake: Lakehouse, table: str, files: Sequence[str], mode: str) -> None:
+def _add_files(
+    session: CommandContext, lake: Lakehouse, table: Table, files: Sequence[str], mode: str, described: dict[str, Any]
+) -> None:
     """Add files as they are to a table without a schema."""
     if mode != "append":
         raise InvalidInputError(f"{table} has no schema, so files are added as they are; --mode {mode} needs columns")
@@ -325,10 +327,10 @@ def _add_files(session: CommandContext, lake: Lakehouse, table: str, files: Sequ
         if name in given:
             raise InvalidInputError(f"two files are called {name}; load them one after the other")
         given[name] = store.read(name)
-    added = lake.table(table).add_files(given)
+    added = table.add_files(given, **described)
     version = lake.version
     session.answer(
-        {"table": table, "mode": mode, "files": len(added), "version": version},
+        {"table": str(table), "mode": mode, "files": len(added), "version": version},
         lambda: f"added {format_quantity(len(added), 'file')} to {table}, as of version {version}",
     )
 
@@ -345,7 +347,7 @@ def _render_files(files: Sequence[DataFile]) -> RenderableType:
 
 @lake_command("files", "mangrove files ./lake sales.photos\nmangrove files ./lake sales.orders --json")
 @click.argument("table", shell_complete=offer_tables)
-@_at_option
+@at_option
 @_table_version_option
 def files_command(session: CommandContext, lake: str, table: str, at: str | None, table_version: int | None) -> None:
     """List the data files of a table with type and size."""
@@ -410,7 +412,7 @@ def _list_row_files(session: CommandContext, location: str) -> list[_RowFile]:
 
 @lake_command("iceberg", "mangrove iceberg ./lake sales.orders")
 @click.argument("table", shell_complete=offer_tables)
-@_at_option
+@at_option
 @_table_version_option
 def iceberg_command(session: CommandContext, lake: str, table: str, at: str | None, table_version: int | None) -> None:
     """Publish a table as Iceberg metadata and print the address of the metadata file.

@@ -5,9 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from rich.text import Text
 
 from mangrove.cli.catalog import build_list_table, read_schema_text
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import at_option, lake_command
 from mangrove.cli.completion import offer_tables
 from mangrove.cli.context import CommandContext, parse_key_values
 from mangrove.errors import InvalidInputError
@@ -38,7 +39,7 @@ _STATES = [state.value for state in TableVersionState]
 
 @lake_command("versions", "mangrove versions ./lake sales.orders")
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--at", metavar="WHEN", help="As of a version of the lakehouse, a timestamp or an export name.")
+@at_option
 def versions_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
     """List the versions of a table; reads and writes by its name use the default one."""
     found = open_as_of(session.open(lake), at).table(table).versions()
@@ -174,7 +175,7 @@ def drop_version_command(session: CommandContext, lake: str, table: str, number:
 
 @lake_command("streams", "mangrove streams ./lake sales.orders\nmangrove streams ./lake sales.orders.version_2")
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 def streams_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
     """List the streams of a table version; the rows of one of them are read."""
     found = open_as_of(session.open(lake), at).table(table).streams()
@@ -257,7 +258,7 @@ def drop_stream_command(session: CommandContext, lake: str, table: str, stream: 
 
 @lake_command("partitions", "mangrove partitions ./lake sales.orders")
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 def partitions_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
     """List the partitions of a table, table version or stream, with their ids, values and sizes."""
     found = open_as_of(session.open(lake), at).table(table).partition_stats()
@@ -283,7 +284,7 @@ def partitions_command(session: CommandContext, lake: str, table: str, at: str |
             }
             for one in found
         ],
-        lambda: lines,
+        lambda: lines if found else Text("no partitions", style="dim"),
     )
 
 
@@ -312,7 +313,7 @@ def create_partition_command(session: CommandContext, lake: str, table: str, par
 
 @lake_command("deltas", "mangrove deltas ./lake sales.orders")
 @click.argument("table", shell_complete=offer_tables)
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 def deltas_command(session: CommandContext, lake: str, table: str, at: str | None) -> None:
     """List the deltas of a table, table version, stream or partition in the order in which they apply."""
     found = list(open_as_of(session.open(lake), at).table(table).deltas())
@@ -340,7 +341,7 @@ def deltas_command(session: CommandContext, lake: str, table: str, at: str | Non
             }
             for locator, delta in found
         ],
-        lambda: lines,
+        lambda: lines if found else Text("no deltas", style="dim"),
     )
 
 

@@ -5,7 +5,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from mangrove.cli.command import lake_command
+from mangrove.cli.command import at_option, lake_command
 from mangrove.cli.context import CommandContext
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.summary import summary_to_json
@@ -61,7 +61,7 @@ def _node_text(node: NodeShape, title: str) -> Text:
 
 
 @lake_command("tree", "mangrove tree ./lake\nmangrove tree ./lake --at 41 --depth 1")
-@click.option("--at", metavar="WHEN", help="As of a version, a timestamp or an export name.")
+@at_option
 @click.option(
     "--depth", type=click.IntRange(0, 10), default=2, show_default=True, help="Number of levels below the root."
 )

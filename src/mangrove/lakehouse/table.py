@@ -66,7 +66,13 @@ from mangrove.tables.schema_evolution import (
 )
 from mangrove.tables.stored_files import load_live_files, plan_file_removal
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
-from mangrove.tables.write_plan import describe_deltas, find_missing_columns, plan_partial_upsert
+from mangrove.tables.write_plan import (
+    PlannedDelta,
+    PlannedWrite,
+    describe_deltas,
+    find_missing_columns,
+    plan_partial_upsert,
+)
 from mangrove.transaction.deltas import (
     VERSION_PREFIX,
     TableTarget,
@@ -93,7 +99,7 @@ if TYPE_CHECKING:
     from mangrove.tables.compaction import CompactionReport
     from mangrove.tables.merge import Assignable
     from mangrove.tables.table_state import TableState
-    from mangrove.tables.write_plan import PlannedWrite, RowCounts
+    from mangrove.tables.write_plan import RowCounts
 
 
 __all__ = ["Table"]
@@ -169,14 +175,22 @@ class Table(TableSnapshot):
         return self._count_and_maintain(*self.catalog.change(statement, f"append to {self.target}"))
 
     def add_files(
-        self, files: Iterable[str | os.PathLike[str]] | Mapping[str, bytes], *, content_type: str | None = None
+        self,
+        files: Iterable[str | os.PathLike[str]] | Mapping[str, bytes],
+        *,
+        content_type: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        author: str | Author | None = None,
+        position: int | None = None,
     ) -> list[DataFile]:
         """Add files unchanged to a table without a schema, in one commit, and return the stored files.
 
         `files` contains paths, or names with bytes. Every file is accepted. By default the
         content type is derived from the file extension; a file of an unknown extension, or with
-        that of Parquet and other content, is `application/octet-stream`.
+        that of Parquet and other content, is `application/octet-stream`. `properties`, `author`
+        and `position` (a chosen stream position) are those of the delta.
         """
+        describe = describe_deltas(properties, author, position)
         check_writable(self.target)
         given = read_new_files(files, content_type)
         added: list[DataFile] = []
@@ -190,8 +204,9 @@ class Table(TableSnapshot):
             if not added:
                 # A repeated attempt commits the files of the first one.
                 added.extend(self._engines().local().add_files(opened.table.id, given))
-            delta = Delta(DeltaType.APPEND, Manifest(tuple(added)))
-            add_deltas(transaction.workspace, opened, [((), delta)], transaction.id)
+            write = describe(PlannedWrite((PlannedDelta((), Delta(DeltaType.APPEND, Manifest(tuple(added)))),)))
+            additions = [(planned.log_values, planned.delta) for planned in write.deltas]
+            add_deltas(transaction.workspace, opened, additions, transaction.id)
 
         self.catalog.change(statement, f"add files to {self.target}")
         return added

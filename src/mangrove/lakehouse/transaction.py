@@ -231,7 +231,7 @@ def begin_idempotent(
     with transaction:
         yield transaction
         if transaction.state is TransactionState.OPEN:
-            stage_batch(transaction.reading(), batch)
+            stage_batch(transaction.reading(), batch, transaction.id)
 
 
 def run_idempotent(
@@ -248,7 +248,7 @@ def run_idempotent(
         if _is_done(transaction, batch):
             return False
         work(transaction)
-        stage_batch(transaction.reading(), batch)
+        stage_batch(transaction.reading(), batch, transaction.id)
         return True
 
     return lake.run(noted, isolation, message=_message(batch))

@@ -57,8 +57,9 @@ def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -
     compared = _select_keys(rows, names)
     columns = [selected.column(name).cast(compared.field(place).type) for place, name in enumerate(names)]
     if _is_indexable(keys):
-        value_set = columns[0].combine_chunks()
-        return pc.is_in(compared.column(0).combine_chunks(), value_set=value_set, skip_nulls=True)
+        values, value_set = compared.column(0).combine_chunks(), columns[0].combine_chunks()
+        found = _find_by_offset([values], value_set, pa.repeat(pa.scalar(value=True), len(value_set)))
+        return pc.is_in(values, value_set=value_set, skip_nulls=True) if found is None else pc.is_valid(found[0])
     other = pa.table(columns, names=_places(names))
     matches = _number_rows(compared).join(other, _places(names), join_type="left semi").column("row")
     return pc.is_in(build_row_numbers(rows.num_rows), value_set=matches.combine_chunks())
@@ -94,9 +95,13 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
     )
     if not _is_indexable(keys):
         return _find_masks(parts, delete_keys, names, _find_by_join)
-    masks = _find_by_offset(parts, delete_keys, names[0])
-    if masks is not None:
-        return masks
+    newest = _find_by_offset(
+        [rows.column(names[0]).combine_chunks() for rows, _ in parts],
+        delete_keys.column(0).combine_chunks(),
+        delete_keys.column(_POSITION).combine_chunks(),
+    )
+    if newest is not None:
+        return [_is_visible(found, position) for found, (_, position) in zip(newest, parts, strict=True)]
     newest_first = delete_keys.take(build_row_numbers(len(delete_keys))[::-1])
     tasks = _split_evenly(parts, newest_first)
     return [
@@ -104,26 +109,24 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
     ]
 
 
-def _find_by_offset(parts: Sequence[_Part], delete_keys: pa.Table, name: str) -> list[Any] | None:
-    """Return the masks of integer keys; None if the keys are no integers, or few of those between their bounds.
+def _find_by_offset(columns: Sequence[Any], selected: Any, values: Any) -> list[Any] | None:
+    """Return the value of the last equal selected key for each key, null if there is none, without a hash table.
 
-    The newest delete of each key is found by the key's distance from the lowest one, without a hash table.
+    A key is found by its distance from the lowest one. Return None if the keys are no integers, or few of those
+    between their bounds.
     """
-    if not pa.types.is_integer(delete_keys.column(0).type):
+    if not pa.types.is_integer(selected.type):
         return None
-    columns: list[Any] = [rows.column(name).combine_chunks().cast(pa.int64()) for rows, _ in parts]
-    bounds = pc.min_max(pa.chunked_array(columns, pa.int64()))
+    integers: list[Any] = [column.cast(pa.int64()) for column in columns]
+    bounds = pc.min_max(pa.chunked_array(integers, pa.int64()))
     low, high = bounds["min"], bounds["max"]
-    if not low.is_valid or high.as_py() - low.as_py() > _SPARSENESS_MAX * sum(map(len, columns)):
+    if not low.is_valid or high.as_py() - low.as_py() > _SPARSENESS_MAX * sum(map(len, integers)):
         return None
-    deleted = delete_keys.column(0).cast(pa.int64())
-    near = delete_keys.filter(pc.and_(pc.greater_equal(deleted, low), pc.less_equal(deleted, high)))
-    offsets = pc.subtract(near.column(0).cast(pa.int64()), low).combine_chunks()
-    # The last one of equal offsets is kept, which is the newest delete.
-    newest = _PC.scatter(near.column(_POSITION).combine_chunks(), offsets, max_index=high.as_py() - low.as_py())
-    return map_parallel(
-        lambda one: _is_visible(pc.take(newest, pc.subtract(columns[one], low)), parts[one][1]), range(len(parts))
-    )
+    chosen = selected.cast(pa.int64())
+    is_near = pc.and_(pc.greater_equal(chosen, low), pc.less_equal(chosen, high))
+    offsets = pc.subtract(chosen.filter(is_near), low)
+    found = _PC.scatter(values.filter(is_near), offsets, max_index=high.as_py() - low.as_py())
+    return map_parallel(lambda column: pc.take(found, pc.subtract(column, low)), integers)
 
 
 def _is_visible(newest: Any, position: int) -> Any:

@@ -43,7 +43,7 @@ from mangrove.model.types import Column, Decimal, Float32, Float64, Int16, Int32
 from mangrove.model.values import Value
 from mangrove.storage.lru import LruCache
 from mangrove.storage.port import Store
-from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
+from mangrove.tables.scan_plan import FileScan, ScanPlan, build_file_test, plan_scan
 from mangrove.tables.table_state import TableState
 
 __all__ = [
@@ -240,6 +240,8 @@ class _RowGroup:
     """The key columns, if they are read already."""
     visible: Any = None
     """The deletion vector; None if no deletes are applied."""
+    is_matching: bool = False
+    """Whether all rows satisfy the predicate by the statistics of the file."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -346,6 +348,7 @@ class _Scanner:
         self._plan = plan
         self._columns = columns
         self._predicate = predicate
+        self._matches_all = None if predicate is None else build_file_test(state, predicate)
         self._vectors = vectors
         self._predicate_columns = _select_predicate_columns(state.schema, predicate)
         self._key_file_locks = {one.file.location: Lock() for one in plan.key_files}
@@ -396,7 +399,7 @@ class _Scanner:
 
     def _match(self, group: _RowGroup) -> tuple[Any, pa.Table | None]:
         """Return the mask of the rows that are visible and match, None for all, and the columns read for it."""
-        if self._predicate is None:
+        if self._predicate is None or group.is_matching:
             return group.visible, group.keys
         rows = self._load(group, group.keys, self._predicate_columns)
         if not self._predicate_columns:
@@ -423,15 +426,26 @@ class _Scanner:
             # Nothing of the file is read: the manifest has the number of its rows.
             return [_RowGroup(place, scan, None, _WHOLE_FILE, 0, scan.file.row_count, 0)]
         reader = self._open_file(scan.file)
+        is_matching = self._matches_all is not None and self._matches_all(scan.file)
         if isinstance(reader, InlineRowsReader):
-            return [_RowGroup(place, scan, reader, 0, 0, reader.row_count, scan.file.source_size_bytes or 0)]
+            size_bytes = scan.file.source_size_bytes or 0
+            return [_RowGroup(place, scan, reader, 0, 0, reader.row_count, size_bytes, is_matching=is_matching)]
         groups = [reader.metadata.row_group(number) for number in range(reader.metadata.num_row_groups)]
         starts = [0, *accumulate(group.num_rows for group in groups)]
         row_bytes = (scan.file.source_size_bytes or 0) // max(1, scan.file.row_count)
         # Dictionaries make the encoded size several times smaller than the size in memory.
         sizes = [max(group.total_byte_size, group.num_rows * row_bytes) for group in groups]
         return [
-            _RowGroup(place, scan, reader, number, starts[number], groups[number].num_rows, sizes[number])
+            _RowGroup(
+                place,
+                scan,
+                reader,
+                number,
+                starts[number],
+                groups[number].num_rows,
+                sizes[number],
+                is_matching=is_matching,
+            )
             for number in prune_row_groups(reader, scan.file, self._schema, self._predicate)
         ]
 

@@ -126,6 +126,10 @@ def parse_canonical(text: str) -> CanonicalName:
     >>> parse_canonical("shop|orders|1").version
     1
     """
+    if is_named_by_ids(text):
+        raise InvalidInputError(
+            f"{text!r} is the string of a locator, with ids; expected a canonical string, with names"
+        )
     parts: list[object] = list(text.split(_BAR)) if isinstance(text, str) else []
     if len(parts) not in _KINDS:
         raise InvalidInputError(

@@ -14,7 +14,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry
-from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
+from mangrove.rest.errors import respond_iceberg_error
 from mangrove.rest.paging import PaginatedNames, paginate_names, parse_pagination
 from mangrove.rest.request import (
     RestRequest,
@@ -220,7 +220,7 @@ def handle_create_namespace(requested: RestRequest) -> Response:
     document = requested.document()
     levels = document.get("namespace")
     if isinstance(levels, list) and len(levels) > 1:
-        return respond_iceberg_error(406, "Namespaces have one level; create a namespace with one level.", UNSUPPORTED)
+        raise InvalidInputError(f"namespace {levels!r} has several levels; namespaces have one level")
     locator = parse_namespace(levels)
     check_addressable(locator)
     given = parse_properties(document, "properties")

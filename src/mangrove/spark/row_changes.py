@@ -43,7 +43,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.model.values import Value
 from mangrove.spark.change_feed import create_frame_from_arrow
-from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW, find_integers
+from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.merge_pruning import build_values_predicate
 from mangrove.spark.scan import column_of, number_files, quote_name, read_target_rows
@@ -194,8 +194,7 @@ def _read_rows_with_keys(files: SparkFileContext, state: TableState, keys: pa.Ta
     if not can_collect(plan.row_count):
         return None
     rows = run_local_scan(files.store, state, plan, state.key_columns, near, files.vectors)
-    found = find_integers(rows.column(0), keys.column(0)) if len(state.key_columns) == 1 else None
-    return filter_keys_in(rows, keys, state.key_columns) if found is None else rows.filter(pa.array(found))
+    return filter_keys_in(rows, keys, state.key_columns)
 
 
 def _are_keys_distinct(rows: pa.Table, keys: Sequence[Column]) -> bool:

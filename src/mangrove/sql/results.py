@@ -73,7 +73,7 @@ class Result:
         """Return the rows, up to a limit, as a pyarrow RecordBatchReader."""
         if self.frame is None or self.engine is None:
             return open_rows(self.columns, list(self.each_row(limit)))
-        with self._locate_errors(self.engine):
+        with self._locate_errors(self.engine), self.engine.suppress_logging():
             return open_frame(self.frame, limit)
 
     @contextmanager

@@ -38,6 +38,7 @@ __all__ = [
     "LiveFile",
     "ScanPlan",
     "SkippedFile",
+    "build_file_test",
     "can_read_whole_files",
     "list_live_files",
     "plan_scan",
@@ -214,8 +215,13 @@ def can_read_whole_files(state: TableState, plan: ScanPlan, predicate: Predicate
     """Return whether all rows of all files of a plan are visible and satisfy the predicate of the plan."""
     if not all(scan.is_whole for scan in plan.scans):
         return False
+    return predicate is None or all(map(build_file_test(state, predicate), (scan.file for scan in plan.scans)))
+
+
+def build_file_test(state: TableState, predicate: Predicate) -> Callable[[DataFile], bool]:
+    """Return a test whether, by the statistics of a file, all of its rows satisfy a predicate."""
     columns = _Columns(state)
-    return predicate is None or all(must_match_stats(predicate, columns.stats_in(scan.file)) for scan in plan.scans)
+    return lambda file: must_match_stats(predicate, columns.stats_in(file))
 
 
 def _may_match(state: TableState, log: PartitionLog, predicate: Predicate) -> bool:

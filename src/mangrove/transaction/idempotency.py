@@ -52,10 +52,15 @@ def find_last_batch(reading: CatalogReader, query: str) -> QueryBatch | None:
     return _decode_batch(value) if isinstance(value, SharedTransactionEntry) else None
 
 
-def stage_batch(workspace: Workspace, batch: QueryBatch) -> None:
-    """Record the batch in this transaction; a concurrent batch of the same query conflicts."""
+def stage_batch(workspace: Workspace, batch: QueryBatch, transaction_id: str) -> None:
+    """Record the batch in this transaction; a concurrent batch of the same query conflicts.
+
+    The transaction id makes two runs of a batch in the same millisecond differ: equal
+    writes do not conflict.
+    """
     locator = _locator(batch.query)
-    payload = json.dumps({"query": batch.query, "batch": batch.batch_id}, sort_keys=True).encode()
+    fields = {"query": batch.query, "batch": batch.batch_id, "transaction": transaction_id}
+    payload = json.dumps(fields, sort_keys=True).encode()
     at_millis = batch.noted_at_millis
     published = SharedTransactionState.PUBLISHED
     workspace.put(locator, SharedTransactionEntry(locator.name, 0, at_millis, at_millis, published, payload))

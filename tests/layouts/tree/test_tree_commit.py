@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from mangrove.betree.verify import verify_tree
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.commit import create_root
+from mangrove.layouts.tree.commit import commit_rebuilt_tree, create_root
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER, ROLLBACK_FROM_ROOT, TreeRevision
@@ -235,6 +236,22 @@ def test_an_older_lakehouse_is_upgraded_by_an_ordinary_commit(effects: Effects) 
     assert len(tables(opened(effects))) == 31
     assert opened(effects).at_version(before.version).root.revision.name == "older"
     assert opened(effects).upgrade(Changes("again")).version == fresh.latest().version
+
+
+def test_a_commit_on_a_version_before_an_upgrade_conflicts(effects: Effects) -> None:
+    metastore = made(effects, revision=OLDER)
+    locator, value = make_table("sales", "t")
+    commit_objects(metastore, metastore.latest(), (locator, value))
+    before = metastore.latest()
+    metastore.upgrade(Changes("upgrade"))
+    commit_objects(metastore, metastore.latest(), (locator, replace(value, description="first")))
+    for late in (metastore, opened(effects)):
+        with pytest.raises(ConflictError, match="the format was upgraded by transaction upgrade in version 3"):
+            commit_objects(late, late.at_version(before.version), (locator, replace(value, description="second")))
+    with pytest.raises(ConflictError, match="the format was upgraded by transaction upgrade in version 3"):
+        commit_rebuilt_tree(effects, before.files, before, Changes("compact"), before.root.node)
+    assert opened(effects).latest().get(locator) == replace(value, description="first")
+    assert_sound(opened(effects).latest())
 
 
 def test_a_missing_node_is_named_and_does_not_read_as_empty(effects: Effects) -> None:

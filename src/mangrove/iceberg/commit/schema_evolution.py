@@ -114,20 +114,32 @@ def _order_content(order: SortOrder) -> Hashable:
     return tuple(order.fields)
 
 
-def apply_schema_update(version: TableVersion, found: IcebergSchema) -> TableVersion:
-    """Return the table version with the client's columns; existing rows must fit them."""
+def apply_schema_update(version: TableVersion, found: IcebergSchema, *, can_change_keys: bool = False) -> TableVersion:
+    """Return the table version with the client's columns and keys; existing rows must fit them.
+
+    The keys can change if no delta refers to them and they do not decide how deltas are split into logs.
+    """
     before = version.schema
     if before is None:
         raise InvalidInputError("the table has no schema, so its columns cannot be changed")
     after, keys = from_iceberg_schema(found, version.schemas, before.last_column_id)
-    if set(keys) != set(to_iceberg_schema(before, version.keys).identifier_field_ids):
-        raise InvalidInputError("the identifier fields are the table's keys and cannot be changed; create a new table")
-    _check_ids(version, before, after)
-    if after.columns == before.columns:
+    has_other_keys = set(keys) != set(to_iceberg_schema(before, version.keys).identifier_field_ids)
+    if has_other_keys and not can_change_keys:
+        raise InvalidInputError(
+            "the identifier fields are the table's keys, which cannot be changed if the table has partitions, or rows "
+            "that were upserted or deleted by key; compact the table, or replace it"
+        )
+    changed = replace(version, keys=()) if has_other_keys else version
+    _check_ids(changed, before, after)
+    if after.columns == before.columns and not has_other_keys:
         return version
     following = 1 + max(schema.schema_id for schema in version.schemas)
+    check_key_types("the table", [after.column_with_id(key) for key in keys])
     return replace(
-        version, schema=replace(after, schema_id=following), earlier_schemas=(*version.earlier_schemas, before)
+        changed,
+        schema=replace(after, schema_id=following),
+        earlier_schemas=(*version.earlier_schemas, before),
+        keys=keys if has_other_keys else version.keys,
     )
 
 

@@ -14,7 +14,7 @@ commit that is already applied is answered as a success.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,7 +51,7 @@ from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_p
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
 from mangrove.model.locators import TableLocator
-from mangrove.model.objects import TableEntry, TableVersion
+from mangrove.model.objects import DeltaType, TableEntry, TableVersion
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     append_client_snapshot,
@@ -224,7 +224,7 @@ class _CommitStager:
         if requested.replaces and _needs_other_logs(opened.version, requested.after):
             published = self._replace_version(commit.table, opened, requested.after)
         else:
-            self._change_columns(commit.table, opened.version, requested)
+            self._change_columns(commit.table, state, requested)
         self._change_properties(commit.table, requested, folder_of(published.location))
         self._change_rows(commit.table, published, requested)
 
@@ -285,13 +285,15 @@ class _CommitStager:
         alter_table(self._workspace, table, put=following)
         return self._build_empty_metadata(load_table_state(self._workspace, table), client)
 
-    def _change_columns(self, table: TableLocator, version: TableVersion, requested: RequestedChanges) -> None:
-        changed = version
+    def _change_columns(self, table: TableLocator, state: TableState, requested: RequestedChanges) -> None:
+        version = changed = state.version
         if requested.schema is not None:
-            change = replace_schema if requested.replaces else apply_schema_update
-            changed = change(version, requested.schema)
+            if requested.replaces:
+                changed = replace_schema(version, requested.schema)
+            else:
+                changed = apply_schema_update(version, requested.schema, can_change_keys=_can_change_keys(state))
         if requested.spec is not None:
-            _check_same_spec(table, changed, requested.spec)
+            changed = _with_spec(table, changed, requested.spec)
         if requested.sort_order is not None:
             changed = _with_order(changed, requested.sort_order)
         if changed == version:
@@ -302,7 +304,8 @@ class _CommitStager:
         assert isinstance(entry, TableEntry)
         following = update_column_properties(str(table), entry.properties, version.schema, changed.schema)
         # Files written concurrently with the old columns still fit, because ids stay, unless the table is replaced.
-        put_table_version(self._workspace, table, changed, stops_writers=requested.replaces)
+        stops_writers = requested.replaces or changed.keys != version.keys
+        put_table_version(self._workspace, table, changed, stops_writers=stops_writers)
         alter_table(self._workspace, table, put=following)
 
     def _change_properties(self, table: TableLocator, requested: RequestedChanges, folder: str) -> None:
@@ -333,12 +336,27 @@ class _CommitStager:
         alter_table(self._workspace, table, put={CLIENT_SNAPSHOT: snapshots})
 
 
-def _check_same_spec(table: TableLocator, version: TableVersion, spec: PartitionSpec) -> None:
+def _can_change_keys(state: TableState) -> bool:
+    by_keys = {DeltaType.UPSERT, DeltaType.DELETE}
+    has_key_deltas = any(delta.type in by_keys for log in state.logs for delta in log.deltas)
+    return not has_key_deltas and not state.version.partition_scheme.fields
+
+
+def _with_spec(table: TableLocator, version: TableVersion, spec: PartitionSpec) -> TableVersion:
+    """Return the table version with partitions for new files; only a table that never had any can get them.
+
+    Its deltas stay in one log, and files record their partition values but not their scheme.
+    """
     assert version.schema is not None
-    known = version.partition_scheme
-    requested = from_iceberg_spec(spec, version.schema, known=[known])
-    if requested is not known and (requested.fields or known.fields):
-        raise InvalidInputError(f"the partitioning of {table} cannot be changed; create a new table and copy the rows")
+    fresh = _choose_free_id(scheme.id for scheme in version.partition_schemes)
+    requested = from_iceberg_spec(spec, version.schema, fresh, known=[version.partition_scheme])
+    if requested is version.partition_scheme:
+        return version
+    if any(scheme.fields for scheme in version.partition_schemes):
+        raise InvalidInputError(
+            f"the partitions of {table} cannot be changed; replace the table, or create another one"
+        )
+    return replace(version, partition_scheme=requested, earlier_partition_schemes=version.partition_schemes)
 
 
 def _needs_other_logs(version: TableVersion, after: TableMetadata) -> bool:
@@ -353,8 +371,12 @@ def _with_order(version: TableVersion, order: SortOrder) -> TableVersion:
     """Return the table version with another sort order for new files."""
     assert version.schema is not None
     known = version.sort_schemes
-    taken = {scheme.id for scheme in known}
-    fresh = next(text for number in range(len(taken) + 1) if (text := str(number)) not in taken)
+    fresh = _choose_free_id(scheme.id for scheme in known)
     scheme = from_iceberg_sort_order(order, version.schema, fresh, known)
     earlier = tuple(one for one in known if one.id != scheme.id)
     return replace(version, sort_scheme=scheme, earlier_sort_schemes=earlier)
+
+
+def _choose_free_id(ids: Iterable[str]) -> str:
+    taken = set(ids)
+    return next(text for number in range(len(taken) + 1) if (text := str(number)) not in taken)

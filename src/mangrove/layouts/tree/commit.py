@@ -142,8 +142,7 @@ def commit_rebuilt_tree(
         pause_before_retry(effects, attempt)
         nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
         for concurrent_commit in read_concurrent_roots(files, base):
-            if concurrent_commit.is_rollback:
-                raise build_rollback_conflict_error(concurrent_commit.commit)
+            _check_comparable(concurrent_commit, base)
             edited = apply_messages(
                 rebuilt, concurrent_commit.written, shape_of(base.settings, base.root.revision), _reader(nodes, base)
             )
@@ -220,6 +219,8 @@ def _check_concurrent_commits(
     have_rows_changed: RowChangeDetector,
 ) -> Changes:
     """Return the changes without those that concurrent commits made too; raise `ConflictError` on a conflict."""
+    for root in concurrent_commits:
+        _check_comparable(root, base)
     snapshots = [TreeSnapshot(base.files, root) for root in concurrent_commits]
     newest = snapshots[-1]
     written = {message.key for concurrent_commit in concurrent_commits for message in concurrent_commit.changed}
@@ -228,8 +229,6 @@ def _check_concurrent_commits(
     )
     validation_set = build_validation_set(following, isolation, base.keys, commuting)
     for before, concurrent_commit in zip([base.root, *concurrent_commits], concurrent_commits, strict=False):
-        if concurrent_commit.is_rollback:
-            raise build_rollback_conflict_error(concurrent_commit.commit)
         touched = validation_set.detect_conflicts((message.key for message in concurrent_commit.changed), base.keys)
         if touched:
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
@@ -281,6 +280,18 @@ def pause_before_retry(effects: Effects, attempt: int) -> None:
     """Wait after a lost race; the pause grows with the number of attempts."""
     if attempt:
         effects.pause(min(_PAUSE_SECONDS_MAX, 0.002 * 2**attempt))
+
+
+def _check_comparable(concurrent_commit: Root, base: TreeSnapshot) -> None:
+    """Raise `ConflictError` for a rollback or a format upgrade: their keys are not comparable with those of `base`."""
+    if concurrent_commit.is_rollback:
+        raise build_rollback_conflict_error(concurrent_commit.commit)
+    if concurrent_commit.revision.name != base.root.revision.name:
+        commit = concurrent_commit.commit
+        raise ConflictError(
+            f"the format was upgraded by {commit.by(())} in version {commit.version}. "
+            "Nothing was committed; repeat the transaction on the newest version"
+        )
 
 
 def check_not_expired(root: Root, base: TreeSnapshot) -> None:

@@ -1,5 +1,6 @@
 """Execution of CREATE, ALTER and DROP."""
 
+from collections.abc import Mapping
 from itertools import count
 from typing import Any, Protocol, assert_never
 
@@ -140,7 +141,9 @@ def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolv
         }
     if statement.checks:
         arguments["checks"] = _name_checks(statement.checks)
-    if statement.is_external or statement.location is not None:
+    if not statement.is_external and statement.location is None:
+        arguments |= _parse_chosen_ids(statement.options)
+    else:
         arguments |= {
             "table_type": "external",
             "location": statement.location,
@@ -148,6 +151,15 @@ def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolv
             "format_properties": statement.options,
         }
     return arguments
+
+
+def _parse_chosen_ids(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the number of the first table version and the id of its stream, if the options of a table choose them."""
+    given = {name.lower(): text for name, text in options.items()}
+    number = given.get("version")
+    if number is not None and not number.isdecimal():
+        raise InvalidInputError(f"invalid option version = {number!r}; expected a whole number from 1")
+    return {"version": 1 if number is None else int(number), "stream_id": given.get("stream_id")}
 
 
 def _copy_definition(table: Table) -> dict[str, Any]:

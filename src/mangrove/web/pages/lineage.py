@@ -1,5 +1,6 @@
 """Lineage page and the geometry of its SVG drawing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,11 +65,26 @@ def _build_drawing(info: LineageInfo, links: Links) -> _Drawing:
             _node_url(node, links),
             node.is_view,
         )
+    levels = {node.name: node.level for node in info.nodes}
+    edges: list[str] = []
+    lanes: dict[tuple[str, int], int] = {}
+    for node in info.nodes:
+        for name in node.reads:
+            for level in range(levels[name] + 1, node.level):
+                # An edge passes the columns between in a row of its own, below their boxes.
+                if (name, level) not in lanes:
+                    lanes[name, level] = heights[level]
+                    heights[level] += 1
+            stops = [
+                (level * _COLUMN_WIDTH + 2, lanes[name, level] * _ROW_HEIGHT + 2)
+                for level in range(levels[name] + 1, node.level)
+            ]
+            edges.append(_build_edge_path(boxes[name], stops, boxes[node.name]))
     return _Drawing(
         max(heights) * _COLUMN_WIDTH + _BOX_WIDTH + 4,
         max(heights.values()) * _ROW_HEIGHT,
         list(boxes.values()),
-        [_build_edge_path(boxes[name], boxes[node.name]) for node in info.nodes for name in node.reads],
+        edges,
     )
 
 
@@ -80,8 +96,13 @@ def _node_url(node: LineageNode, links: Links) -> str | None:
         return None
 
 
-def _build_edge_path(source: _Box, target: _Box) -> str:
+def _build_edge_path(source: _Box, stops: Sequence[tuple[int, int]], target: _Box) -> str:
+    """Return a curve from the right side of a box to the left side of another, through the empty places between."""
     x, y = source.left + _BOX_WIDTH, source.top + _BOX_HEIGHT // 2
-    to_x, to_y = target.left, target.top + _BOX_HEIGHT // 2
-    middle = (x + to_x) // 2
-    return f"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}"
+    path = f"M{x} {y}"
+    for left, top in (*stops, (target.left, target.top)):
+        middle, to_y = (x + left) // 2, top + _BOX_HEIGHT // 2
+        path += f"C{middle} {y} {middle} {to_y} {left} {to_y}"
+        x, y = left + _BOX_WIDTH, to_y
+        path += f"H{x}"
+    return path.rpartition("H")[0]

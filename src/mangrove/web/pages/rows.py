@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ class Cell:
     """A value as text, with its inner values if it is nested."""
 
     kind: str
-    """One of null, number, text, long (a text that is folded) and nested."""
+    """One of null, number, time, text, long (a text that is folded) and nested."""
     text: str
     entries: tuple[tuple[str, "Cell"], ...] = ()
     """The inner values of a struct, list or map with their names, indexes or keys."""
@@ -88,6 +89,8 @@ def build_cell(value: Any) -> Cell:
             return Cell("text", format_value(value))
         case int() | float() | Decimal():
             return Cell("number", str(value))
+        case date():
+            return Cell("time", str(value))
         case _:
             return Cell("text", str(value))
 

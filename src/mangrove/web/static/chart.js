@@ -2,6 +2,7 @@
 //   a time and a number     a line
 //   a text and a number     bars
 //   one number              a histogram
+// The number is the first one after the time or text, or else the last one.
 
 import { isNumeric } from "./results.js";
 
@@ -12,13 +13,17 @@ const LEFT = 70;
 const BOTTOM = 28;
 const TOP = 10;
 const BARS_MAX = 40;
+const LABELS_MAX = 12;
+const CHARACTER_WIDTH = 7;
 const BINS = 20;
 
 export function drawChart(columns, rows) {
-  const number = columns.findLastIndex((column) => isNumeric(column.type));
-  if (number < 0 || rows.length < 2) return null;
   const time = columns.findIndex((column) => /^(date|timestamp)/.test(column.type));
   const text = columns.findIndex((column) => /^(string|varchar|char|boolean)/.test(column.type));
+  const label = time >= 0 ? time : text;
+  const following = columns.findIndex((column, place) => place > label && isNumeric(column.type));
+  const number = following >= 0 ? following : columns.findLastIndex((column) => isNumeric(column.type));
+  if (number < 0 || rows.length < 2) return null;
   const values = rows.map((row) => (row[number] === null ? NaN : Number(row[number])));
   if (time >= 0) return drawLine(columns, rows, values, time, number);
   if (text >= 0 && rows.length <= BARS_MAX) {
@@ -54,7 +59,10 @@ function drawBars(title, labels, values) {
     const box = { x: LEFT + place * step + 1, y: top, width: Math.max(1, step - 3), height: Math.max(1, bottom - top) };
     chart.add("rect", { ...box, class: "filled" }, `${labels[place]}: ${value}`);
   });
-  chart.addLabels(labels[0], labels.at(-1));
+  if (labels.length > LABELS_MAX) chart.addLabels(labels[0], labels.at(-1));
+  else labels.forEach((label, place) => {
+    chart.addText(LEFT + (place + 0.5) * step, HEIGHT - 8, "middle", label, Math.floor(step / CHARACTER_WIDTH));
+  });
   return chart.figure;
 }
 
@@ -107,9 +115,9 @@ class Chart {
     this.svg.append(element);
   }
 
-  addText(x, y, anchor, text) {
+  addText(x, y, anchor, text, charactersMax = 28) {
     const element = create("text", { x, y, "text-anchor": anchor, class: "axis" });
-    element.textContent = text.length > 28 ? `${text.slice(0, 27)}…` : text;
+    element.textContent = text.length > charactersMax ? `${text.slice(0, charactersMax - 1)}…` : text;
     this.svg.append(element);
   }
 

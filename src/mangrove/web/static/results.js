@@ -6,6 +6,11 @@ export function isNumeric(type) {
   return /^(tinyint|smallint|int|bigint|float|double|decimal)/.test(type);
 }
 
+function classOf(type) {
+  if (isNumeric(type)) return "number";
+  return /^(date|timestamp)/.test(type) ? "time" : "";
+}
+
 export function buildTable(columns, rows) {
   const region = make("div", "scroll");
   region.tabIndex = 0;
@@ -14,7 +19,7 @@ export function buildTable(columns, rows) {
   const table = make("table");
   const head = make("tr");
   for (const column of columns) {
-    const cell = make("th", isNumeric(column.type) ? "number" : "", column.name);
+    const cell = make("th", classOf(column.type), column.name);
     cell.scope = "col";
     cell.append(make("br"), make("code", "quiet", column.type));
     head.append(cell);
@@ -22,7 +27,7 @@ export function buildTable(columns, rows) {
   const body = make("tbody");
   for (const row of rows) {
     const line = make("tr");
-    row.forEach((value, place) => line.append(buildCell(value, isNumeric(columns[place].type))));
+    row.forEach((value, place) => line.append(buildCell(value, classOf(columns[place].type))));
     body.append(line);
   }
   const heads = make("thead");
@@ -32,9 +37,9 @@ export function buildTable(columns, rows) {
   return region;
 }
 
-function buildCell(value, isNumber) {
+function buildCell(value, className) {
   if (value === null) return make("td", "null", "null");
-  const cell = make("td", isNumber ? "number" : "");
+  const cell = make("td", className);
   const text = typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
   if (typeof value !== "object" && text.length <= TEXT_CHARACTERS_MAX) {
     cell.textContent = text;
