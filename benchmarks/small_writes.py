@@ -1,11 +1,13 @@
 """What small writes and reads cost without a JVM, beside the least that anybody could do on the same disk.
 
-    python benchmarks/small_writes.py [--folder FOLDER] [--turns 101] [--commits 1000] [--clock cpu]
+    python benchmarks/small_writes.py [--folder FOLDER] [--turns 101] [--commits 1000] [--clock cpu] [--inline BYTES]
 
 A write is compared with a bare Parquet file and a second file, each written
-durably under its name: data and a commit. A read is compared with pyarrow on the
-same files. Both take turns in one process, so a busy machine slows both; on one
-that others use too, `--clock cpu` counts only the work of this process.
+durably under its name: data and a commit. A read is compared with pyarrow on one
+file with the same rows, or on the files of a table without inline rows. Both take
+turns in one process, so a busy machine slows both; on one that others use too,
+`--clock cpu` counts only the work of this process. `--inline` sets the maximum
+size of inline rows.
 """
 
 import argparse
@@ -24,7 +26,13 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 import mangrove
+from mangrove.lakehouse.opening import create_on_store
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
+from mangrove.testing.effects import build_deterministic_effects
+from mangrove.wiring import LakehouseEngines
 
+INLINE = "write.inline-rows-max-bytes"
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 KEYS = pa.table({"id": [2]})
 
@@ -32,18 +40,21 @@ KEYS = pa.table({"id": [2]})
 class Bench:
     """One folder with a lakehouse in it, and a way to compare two ways."""
 
-    def __init__(self, folder: Path, turns: int, clock: Callable[[], float]) -> None:
+    def __init__(self, folder: Path, turns: int, clock: Callable[[], float], inline: int | None = None) -> None:
         self.folder = folder
         self.turns = turns
         self.clock = clock
+        self.inline = inline
         self.numbers = itertools.count()
         self.lake = mangrove.create(folder / "lake")
         self.lake.create_namespace("bench")
         self.bare = folder / "bare"
         self.bare.mkdir()
 
-    def table(self, name: str) -> Any:
-        return self.lake.create_table(f"bench.{name}", "id bigint, name string", keys=["id"])
+    def table(self, name: str, inline: int | None = None) -> Any:
+        chosen = self.inline if inline is None else inline
+        properties = {} if chosen is None else {INLINE: str(chosen)}
+        return self.lake.create_table(f"bench.{name}", "id bigint, name string", keys=["id"], properties=properties)
 
     def compare(self, what: str, ours: Callable[[], object], bare: Callable[[], object], goal: float) -> None:
         """Run both in turns, the first turns unmeasured, and print the medians."""
@@ -92,16 +103,80 @@ def writes(bench: Bench) -> None:
 def small_read(bench: Bench) -> None:
     table = bench.table("small")
     table.append(ROWS)
-    (file,) = table.scan().files()
-    path = bench.folder / "lake" / file.location
+    path = bench.bare / "small.parquet"
+    pq.write_table(ROWS, path)
     bench.compare("read of a table of 3 rows", table.to_arrow, lambda: pq.read_table(path), 3.0)
 
 
+def long_history(bench: Bench, commits: int) -> None:
+    """Append after more and more commits, count what they leave on the disk, and read all of it back."""
+    table = bench.table("grown")
+    done = 0
+    for target in (10, 1_000, 10_000):
+        if target > commits:
+            break
+        before = sum_bytes(bench.folder / "lake")
+        for number in range(done, target):
+            append_numbered(table, number)
+        written = sum_bytes(bench.folder / "lake") - before
+        report(f"bytes per commit, of {target - done:,} commits", written / (target - done))
+        done = target + bench.turns + 3
+        what = f"append of 3 rows after {target:,} commits"
+        bench.compare(what, lambda: table.append(ROWS), lambda: bench.write_by_hand(ROWS), 1.0)
+    # The bare read takes about 1 ms.
+    path = bench.bare / "all.parquet"
+    pq.write_table(table.to_arrow(), path)
+    bench.compare(f"read of {done:,} appends", table.to_arrow, lambda: pq.read_table(path), 6.0)
+
+    def read_cold() -> None:
+        mangrove.open(bench.folder / "lake").table("bench.grown").to_arrow()
+
+    bench.compare(f"read of {done:,} appends, lakehouse just opened", read_cold, lambda: pq.read_table(path), 60.0)
+
+
+def many_tables(bench: Bench) -> None:
+    """Append to ten tables in one transaction."""
+    names = [str(bench.table(f"one_of_ten_{number}").locator) for number in range(10)]
+
+    def append_to_all() -> None:
+        with bench.lake.transaction() as transaction:
+            for name in names:
+                transaction.table(name).append(ROWS)
+
+    bench.compare("append of 3 rows to 10 tables", append_to_all, lambda: bench.write_by_hand(ROWS), 8.0)
+
+
+def requests(inline: int | None) -> None:
+    """Count the requests and the data files of 100 appends."""
+    store = CountingStore(MemoryStore("memory://requests/"))
+    lake = create_on_store(build_deterministic_effects(store), engines=LakehouseEngines)
+    lake.create_namespace("bench")
+    properties = {} if inline is None else {INLINE: str(inline)}
+    table = lake.create_table("bench.counted", "id bigint, name string", keys=["id"], properties=properties)
+    before = store.requests
+    for number in range(100):
+        append_numbered(table, number)
+    report("requests per append, with hints and flushes", (store.requests - before).total / 100)
+    report("data files of 100 appends", sum(1 for _ in store.list("data/")))
+
+
+def append_numbered(table: Any, number: int) -> None:
+    table.append(ROWS.set_column(0, "id", pa.array([3 * number, 3 * number + 1, 3 * number + 2])))
+
+
+def sum_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def report(what: str, number: float) -> None:
+    print(f"{what:<52} {number:>9,.1f}", flush=True)
+
+
 def lookup(bench: Bench, commits: int) -> None:
-    """Find one key among many small commits, beside pyarrow on the same files, which has to open them all."""
-    table = bench.table("long")
+    """Find one key among many small files, beside pyarrow on the same files, which has to open them all."""
+    table = bench.table("long", 0)
     for number in range(commits):
-        table.append(ROWS.set_column(0, "id", pa.array([3 * number, 3 * number + 1, 3 * number + 2])))
+        append_numbered(table, number)
     wanted = 3 * (commits // 2)
     files = [str(bench.folder / "lake" / file.location) for file in table.scan().files()]
 
@@ -110,7 +185,7 @@ def lookup(bench: Bench, commits: int) -> None:
         dataset.to_table(filter=pyarrow.dataset.field("id") == wanted)
 
     bench.turns = min(bench.turns, 11)
-    what = f"one key in a table of {commits:,} commits"
+    what = f"one key in a table of {commits:,} files"
     bench.compare(what, lambda: table.to_arrow(where=f"id = {wanted}"), by_hand, 0.5)
     bench.compare(
         f"{what}, lakehouse just opened",
@@ -126,14 +201,18 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=101)
     parser.add_argument("--commits", type=int, default=1_000)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--inline", type=int, default=None)
     given = parser.parse_args()
     clock = time.perf_counter if given.clock == "wall" else time.process_time
     folder = Path(tempfile.mkdtemp(prefix="mangrove-small-", dir=given.folder))
     try:
         print(f"{'medians':<52} {'ours, ms':>9} {'bare, ms':>9} {'ratio':>9} {'goal':>8}")
-        bench = Bench(folder, given.turns, clock)
+        bench = Bench(folder, given.turns, clock, given.inline)
+        long_history(bench, given.commits)
         writes(bench)
         small_read(bench)
+        many_tables(bench)
+        requests(given.inline)
         lookup(bench, given.commits)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

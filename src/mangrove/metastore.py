@@ -257,6 +257,11 @@ class MetastoreSnapshot(Protocol):
         ...
 
     @property
+    def inline_rows_default(self) -> int:
+        """The maximum size of inline rows in tables without a property for it; 0 if other readers expect files."""
+        ...
+
+    @property
     def version(self) -> int:
         """The version number; the first is 0."""
         ...

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import FormatError, NotFoundError
@@ -87,7 +88,7 @@ def made(handles: Callable[..., Effects], layout: str, strict: bool | None) -> L
     with lake.transaction() as transaction:
         for number in range(60):
             transaction.create_table(f"n.t{number:02d}", "id int")
-    rows = lake.create_table("n.rows", "id bigint not null, a double", keys=["id"])
+    rows = lake.create_table("n.rows", "id bigint not null, a double", keys=["id"], properties=DATA_FILES_ONLY)
     rows.append([{"id": number, "a": number / 3} for number in range(10)])
     rows.upsert([{"id": 3, "a": 0.5}])
     rows.delete("id = 4")
@@ -341,7 +342,7 @@ def test_repeated_conversions_to_a_location_never_reuse_a_path_for_other_content
     for turn, history in enumerate([HistoryMode.ALL, HistoryMode.ALL, HistoryMode.LATEST]):
         lake = create_on_store(build_effects(MemoryStore("memory://source/")), layout="tree", engines=LocalEngines)
         lake.create_namespace("n")
-        rows = lake.create_table("n.rows", "id bigint", keys=["id"])
+        rows = lake.create_table("n.rows", "id bigint", keys=["id"], properties=DATA_FILES_ONLY)
         for number in range(3):
             rows.append([{"id": 10 * turn + number}])
             lake.alter_namespace("n", {"turn": f"{turn} {number}"})

@@ -10,6 +10,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table import Table
+from mangrove.model.manifests import FileKind
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -145,6 +146,13 @@ def test_renamed_and_added_columns_apply_to_inline_rows(lake: Lakehouse) -> None
     ]
 
 
+@pytest.fixture
+def early_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few inline rows be enough to move them into a data file."""
+    monkeypatch.setattr("mangrove.tables.compaction._INLINE_FILES_MAX", 4)
+    monkeypatch.setattr("mangrove.tables.compaction._FLUSH_CHECK_INTERVAL", 1)
+
+
 def count_flushes(lake: Lakehouse) -> int:
     return sum(entry.message.startswith("move inline rows of") for entry in lake.history())
 
@@ -165,6 +173,32 @@ def test_many_small_appends_leave_few_data_files(lake: Lakehouse, store: Countin
     assert again.maintenance.check().problems == ()
 
 
+def test_small_writes_in_transactions_leave_few_data_files(lake: Lakehouse, store: CountingStore) -> None:
+    if not lake.settings.allows_inline_rows:
+        pytest.skip("rows are not inline")
+    create_table(lake, "shop.orders", keys=["id"])
+    create_table(lake, "shop.dropped")
+    with lake.transaction() as transaction:
+        for number in range(100):
+            transaction.table("shop.orders").upsert(rows_of(number))
+            transaction.table("shop.dropped").append(rows_of(number))
+        transaction.table("shop.dropped").drop()
+        assert not list_data_files(store)
+    assert len(list_data_files(store)) == count_flushes(lake) == 1
+    assert lake.table("shop.orders").count() == 100
+    assert lake.maintenance.check().problems == ()
+
+
+def test_rows_are_inline_by_default_where_only_mangrove_reads_them(lake: Lakehouse, layout: str) -> None:
+    orders = lake.create_table("shop.orders", SCHEMA)
+    orders.append(rows_of(1, 2, 3))
+    is_default = layout == "tree" and lake.settings.allows_inline_rows
+    assert [file.is_inline for file in orders.scan().files()] == [is_default]
+    orders.alter({PROPERTY: "0"})
+    orders.append(rows_of(4))
+    assert [file.is_inline for file in orders.scan().files()] == [is_default, False]
+
+
 def test_a_flush_keeps_the_keys_that_delete_rows_of_other_files(lake: Lakehouse, store: CountingStore) -> None:
     if not lake.settings.allows_inline_rows:
         pytest.skip("rows are not inline")
@@ -178,6 +212,27 @@ def test_a_flush_keeps_the_keys_that_delete_rows_of_other_files(lake: Lakehouse,
     remaining = [number for number in range(200) if not 100 <= number < 180]
     expected = {number: newest.get(number, "tea") for number in remaining}
     assert {row["id"]: row["item"] for row in read(orders)} == expected
+    assert lake.maintenance.check().problems == ()
+
+
+@pytest.mark.parametrize("mode", ["keys", "position"])
+def test_flushes_merge_the_files_of_earlier_flushes(lake: Lakehouse, mode: str, early_flushes: None) -> None:
+    if not lake.settings.allows_inline_rows:
+        pytest.skip("rows are not inline")
+    orders = create_table(lake, "shop.orders", keys=["id"])
+    orders.alter({"write.delete-mode": mode})
+    orders.append(rows_of(*range(100, 300)))
+    expected = dict.fromkeys(range(100, 300), "tea")
+    for number in range(24):
+        orders.append(rows_of(number))
+        orders.update({"item": f"item {number}"}, f"id in ({number // 2}, {100 + number})")
+        orders.delete(f"id = {200 + number}")
+        expected |= {number: "tea"} | {number // 2: f"item {number}", 100 + number: f"item {number}"}
+        del expected[200 + number]
+        assert {row["id"]: row["item"] for row in read(orders)} == expected, number
+    assert count_flushes(lake) >= 8
+    stored = [file for file in orders.scan().files() if file.kind is FileKind.DATA and not file.is_inline]
+    assert len(stored) <= 5
     assert lake.maintenance.check().problems == ()
 
 
@@ -209,9 +264,9 @@ def test_a_flush_that_loses_a_race_changes_no_rows(layout: str, concurrent: str)
     other = open_on_store(build_deterministic_effects(store, first_id=10**6), engines=LocalEngines)
     orders.append(rows_of(*range(100)))
     with lake.transaction() as transaction:
-        for number in range(70):
+        for number in range(40):
             transaction.table("shop.orders").upsert(rows_of(number, item="flushed"))
-    expected = {number: "flushed" if number < 70 else "tea" for number in range(100)}
+    expected = {number: "flushed" if number < 40 else "tea" for number in range(100)}
 
     def write_concurrently() -> None:
         table = other.table("shop.orders")
@@ -224,7 +279,7 @@ def test_a_flush_that_loses_a_race_changes_no_rows(layout: str, concurrent: str)
         del expected[1]
 
     store.race = write_concurrently
-    number = 70
+    number = 40
     while store.is_waiting():
         store.creates = 0
         orders.upsert(rows_of(number, item="last"))

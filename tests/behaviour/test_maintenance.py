@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
 from mangrove import expr
@@ -168,7 +169,7 @@ def test_a_flipped_bit_in_a_footer_is_found_and_the_file_is_not_read(
 ) -> None:
     lake = mangrove.create(tmp_path / "lake", layout=layout, strict=strict)
     lake.create_namespace("sales")
-    orders = lake.create_table("sales.orders", "id bigint not null, a bigint", keys=["id"])
+    orders = lake.create_table("sales.orders", "id bigint not null, a bigint", keys=["id"], properties=DATA_FILES_ONLY)
     orders.append([{"id": 1, "a": 100}])
     (data,) = (tmp_path / "lake").rglob("*.parquet")
     damaged = bytearray(data.read_bytes())

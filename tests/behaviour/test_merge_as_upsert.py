@@ -4,6 +4,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 from mangrove import ConflictError, InvalidInputError, Lakehouse, expr
 from mangrove.effects import Effects
@@ -30,7 +31,8 @@ def lake(effects: Effects, layout: str, strict: bool | None) -> Lakehouse:
 
 @pytest.fixture
 def table(lake: Lakehouse) -> Table:
-    table = lake.create_table("s.t", "day int not null, id bigint not null, v int", keys=["day", "id"])
+    schema = "day int not null, id bigint not null, v int"
+    table = lake.create_table("s.t", schema, keys=["day", "id"], properties=DATA_FILES_ONLY)
     table.append([{"day": 1, "id": number, "v": number} for number in (1, 2)])
     return table
 

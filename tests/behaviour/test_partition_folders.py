@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 from mangrove.effects import Effects
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -26,7 +27,10 @@ def folders_of(table: Table) -> list[str]:
 
 def test_data_files_are_in_folders_of_their_partition_values(rows_lake: Lakehouse) -> None:
     table = rows_lake.create_table(
-        "s.t", "id int, day date, city string", partition_by=["day", "city", "bucket(2, id)"]
+        "s.t",
+        "id int, day date, city string",
+        partition_by=["day", "city", "bucket(2, id)"],
+        properties=DATA_FILES_ONLY,
     )
     table.append([{"id": 1, "day": datetime.date(2026, 1, 2), "city": "Lima"}, {"id": 1}])
     assert folders_of(table) == [
@@ -50,14 +54,16 @@ def test_paths_of_data_files_keep_the_limit_of_the_lakehouse(effects: Effects, l
     settings = LakehouseSettings(file_path_max_size_bytes=120)
     lake = create_on_store(effects, layout=layout, settings=settings, engines=LocalEngines)
     lake.create_namespace("s")
-    table = lake.create_table("s.t", "id int, city string", partition_by=["city"])
+    table = lake.create_table("s.t", "id int, city string", partition_by=["city"], properties=DATA_FILES_ONLY)
     table.append([{"id": 1, "city": "x" * 100}, {"id": 2, "city": "y"}])
     assert folders_of(table) == ["", "city=y"]
     assert all(len(file.location) <= 120 for file in table.files())
 
 
 def test_unpartitioned_tables_and_delete_files_have_no_folders(rows_lake: Lakehouse) -> None:
-    table = rows_lake.create_table("s.t", "id int, day int", keys=["id", "day"], partition_by=["day"])
+    table = rows_lake.create_table(
+        "s.t", "id int, day int", keys=["id", "day"], partition_by=["day"], properties=DATA_FILES_ONLY
+    )
     table.append([{"id": 1, "day": 3}, {"id": 2, "day": 3}])
     table.delete_keys([{"id": 1, "day": 3}])
     assert sorted("day=3" in file.location for file in table.files()) == [False, True]
@@ -67,7 +73,7 @@ def test_unpartitioned_tables_and_delete_files_have_no_folders(rows_lake: Lakeho
 
 
 def test_rows_of_whole_files_are_counted_without_reading_them(rows_lake: Lakehouse, store: CountingStore) -> None:
-    table = rows_lake.create_table("s.t", "id int, day int", partition_by=["day"])
+    table = rows_lake.create_table("s.t", "id int, day int", partition_by=["day"], properties=DATA_FILES_ONLY)
     table.append([{"id": n, "day": day} for day in range(4) for n in range(3)] + [{"id": None, "day": None}])
     scans = {
         where: table.scan(where)

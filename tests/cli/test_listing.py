@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
 from mangrove.cli.listing import LINES_MAX
@@ -85,7 +86,7 @@ def test_a_check_with_many_problems_still_ends_with_its_result(tmp_path: Path, t
     lake = mangrove.create(tmp_path)
     lake.create_namespace("s")
     with lake.transaction() as transaction:
-        table = transaction.create_table("s.t", "id int")
+        table = transaction.create_table("s.t", "id int", properties=DATA_FILES_ONLY)
         for number in range(MANY):
             table.append([{"id": number}])
     for file in tmp_path.rglob("*.parquet"):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
 from mangrove.model.schema_text import format_type
@@ -260,6 +261,7 @@ def test_a_path_that_is_not_a_file_is_reported(orders: str, run: Any, tmp_path: 
 
 
 def test_damaged_rows_are_reported_in_one_line(orders: str, run: Any, tmp_path: Path) -> None:
+    mangrove.open(orders).table("sales.rows").alter(DATA_FILES_ONLY)
     assert run("ingest", orders, "sales.rows", str(tmp_path / "a.csv")).code == 0
     (file,) = Path(orders).rglob("*.parquet")
     whole = file.read_bytes()

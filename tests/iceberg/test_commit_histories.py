@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.iceberg.iceberg_client import Client, Written
+from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
 from mangrove.effects import build_effects
@@ -155,11 +156,12 @@ def test_all_agree_on_the_rows_after_any_commits(layout: str, data: st.DataObjec
     assert history.client.lake.maintenance.check().problems == ()
 
 
-def test_the_requests_of_a_commit_are_independent_of_the_file_count(tmp_path: Any) -> None:
+@pytest.mark.parametrize("properties", [{}, DATA_FILES_ONLY])
+def test_the_requests_of_a_commit_are_independent_of_the_file_count(tmp_path: Any, properties: dict[str, str]) -> None:
     costs = []
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("s")
-    table = lake.create_table("s.t", "id bigint not null")
+    table = lake.create_table("s.t", "id bigint not null", properties=properties)
     for files in (3, 30):
         for number in range(files):
             table.append([{"id": number}])

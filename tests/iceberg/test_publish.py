@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
+from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, publish_table
@@ -219,7 +220,7 @@ def test_an_earlier_version_is_published_with_its_rows(lake: Lakehouse) -> None:
 
 
 def test_a_minimal_export_publishes_files_of_its_source(lake: Lakehouse, tmp_path: Path) -> None:
-    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"], properties=DATA_FILES_ONLY)
     sales.append([{"id": number, "what": "old"} for number in range(5)])
     sales.upsert([{"id": 1, "what": "new"}])
     shown(lake)

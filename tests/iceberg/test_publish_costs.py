@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
+from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
 from mangrove.errors import FormatError, InvalidInputError, StorageError
@@ -100,10 +101,25 @@ def test_position_deletes_are_computed_once_for_the_same_delete_files(tmp_path: 
     assert store.requests.reads == 2
 
 
+def test_inline_rows_are_written_once_and_found_by_one_listing(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    sales = lake.create_table("shop.sales", "id bigint")
+    for number in range(20):
+        sales.append([{"id": number}])
+    publish_table(lake.effects.store, sales.state(), AT_MILLIS)
+    sales.append([{"id": 20}])
+    store = CountingStore(lake.effects.store)
+    found = publish_table(store, sales.state(), AT_MILLIS)
+    # The rows, a manifest, the list, the names of the parts, the metadata.
+    assert (store.requests.puts, store.requests.sizes) == (5, 0)
+    assert StaticTable.from_metadata(found.metadata_address).scan().to_arrow().num_rows == 21
+
+
 def test_an_upsert_whose_keys_may_be_anywhere_writes_files_only_for_those_that_lose_rows(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("shop")
-    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
+    sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"], properties=DATA_FILES_ONLY)
     for number in range(20):
         sales.append([{"id": 20 * one + number, "what": "old"} for one in range(20)])
     sales.upsert([{"id": 20 * one, "what": "new"} for one in range(20)])

@@ -81,13 +81,14 @@ def test_auto_compaction_compacts_a_table_after_writes(lake: Lakehouse) -> None:
     assert sum(message.startswith("compact") for message in messages) == 2
 
 
-def test_auto_compaction_does_not_run_in_a_transaction(lake: Lakehouse) -> None:
+def test_auto_compaction_runs_after_a_transaction(lake: Lakehouse) -> None:
     told = {"compaction.auto": "true", "compaction.deltas-min": "2"}
     lake.create_table("s.t", "id bigint", properties=told)
     with lake.transaction() as transaction:
         for number in range(4):
             transaction.table("s.t").append([{"id": number}])
-    assert len(list(lake.table("s.t").deltas())) == 4
+        assert len(list(transaction.table("s.t").deltas())) == 4
+    assert len(list(lake.table("s.t").deltas())) == 1
 
 
 def test_rows_without_an_order_are_compacted_with_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

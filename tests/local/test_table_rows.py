@@ -13,6 +13,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 from tests.maintenance.test_maintenance_machine import HookedStore
+from tests.support.table_properties import DATA_FILES_ONLY
 
 from mangrove import expr
 from mangrove.effects import Effects, build_effects
@@ -442,7 +443,7 @@ def test_a_read_opens_each_file_once_regardless_of_the_number_of_equality_delete
     store = CountingStore(MemoryStore())
     lake = create_on_store(build_deterministic_effects(store), engines=OnlyLocal)
     lake.create_namespace("sales")
-    table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"], properties=DATA_FILES_ONLY)
     for number in range(10):
         table.upsert(orders(1, 100 + number, 200, customer=f"c{number}"))
     table.delete_keys([{"order_id": 105}, {"order_id": 300}])
@@ -455,11 +456,14 @@ def test_a_read_opens_each_file_once_regardless_of_the_number_of_equality_delete
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there a file is made durable by another call")
-def test_a_small_append_syncs_only_two_files_and_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("properties", "syncs"), [({"write.inline-rows-max-bytes": "2000"}, 2), (DATA_FILES_ONLY, 4)])
+def test_a_small_append_syncs_only_the_root_and_the_data_file_and_their_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], syncs: int
+) -> None:
     effects = replace(build_effects(open_store(tmp_path)), later=lambda _: None)
     lake = create_on_store(effects, engines=OnlyLocal)
     lake.create_namespace("sales")
-    table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"])
+    table: Any = lake.create_table("sales.orders", ORDERS, keys=["order_id"], properties=properties)
     table.append(orders(1))
     waits: list[int] = []
     to_disk = os.fsync
@@ -472,8 +476,8 @@ def test_a_small_append_syncs_only_two_files_and_their_folders(tmp_path: Path, m
     for write in (table.append, table.upsert):
         waits.clear()
         write(orders(2))
-        # The data and the root, each a file and the folder that names it.
-        assert len(waits) == 4
+        # Each is a file and the folder that names it; inline rows are in the root.
+        assert len(waits) == syncs
 
 
 def test_a_schema_update_is_atomic(lake: Lakehouse) -> None:

@@ -8,9 +8,12 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove import FormatError, InvalidInputError, Lakehouse
+from mangrove.lakehouse.maintenance import build_conversion_target
 from mangrove.local.inline_rows import InlineRowsReader
+from mangrove.maintenance.convert.conversion import convert_lakehouse
 from mangrove.model.manifests import ARROW_STREAM, DataFile, FileKind
 from mangrove.sql.session import SqlSession
+from mangrove.storage.memory import MemoryStore
 
 TABLE = "s.t"
 
@@ -59,22 +62,29 @@ def test_exports_contain_inline_rows(lake: Lakehouse, tmp_path: Path, mode: str)
 
 
 @pytest.mark.parametrize("data", ["copy", "reference"])
-def test_a_conversion_keeps_inline_rows(lake: Lakehouse, tmp_path: Path, data: str) -> None:
-    report = lake.maintenance.convert(tmp_path / "converted", data=data)
-    assert report.problems == ()
+@pytest.mark.parametrize(("layout", "strict"), [("tree", False), ("tree", True), ("deltacat-2", None)])
+def test_a_conversion_keeps_inline_rows_or_writes_them_as_files(
+    lake: Lakehouse, tmp_path: Path, layout: str, strict: bool | None, data: str
+) -> None:
+    has_inline_rows = layout == "tree" and not strict
+    before = {version: read(lake.at(version).table(TABLE).to_arrow()) for version in range(3, lake.version + 1)}
+    for _ in ("at first", "resumed"):
+        report = lake.maintenance.convert(tmp_path / "converted", layout, data=data, strict=strict)
+        assert report.is_sound, report
     converted = mangrove.open(tmp_path / "converted")
     (entry,) = [one for one in converted.table(TABLE).scan("id = 2").files() if one.kind is FileKind.DATA][-1:]
-    assert entry.is_inline
+    assert entry.is_inline is has_inline_rows
     if data == "copy":
+        after = {version: read(converted.at(version).table(TABLE).to_arrow()) for version in before}
+        assert after == before
+        converted.maintenance.vacuum(alone=True)
         assert read(converted.table(TABLE).to_arrow()) == EXPECTED
 
 
-def test_a_conversion_to_a_strict_tree_refuses_inline_rows(lake: Lakehouse, tmp_path: Path) -> None:
+def test_a_conversion_without_engines_to_a_strict_tree_refuses_inline_rows(lake: Lakehouse) -> None:
+    target = build_conversion_target(MemoryStore("memory://strict/"), "tree", strict=True)
     with pytest.raises(InvalidInputError, match="it has inline rows, which the format of a strict tree does not"):
-        lake.maintenance.convert(tmp_path / "strict", "tree", strict=True)
-    lake.table(TABLE).compact()
-    lake.maintenance.convert(tmp_path / "latest", "tree", strict=True, history="latest")
-    assert read(mangrove.open(tmp_path / "latest").table(TABLE).to_arrow()) == EXPECTED
+        convert_lakehouse(lake.maintenance.context(), target)
 
 
 def test_duckdb_reads_inline_rows(lake: Lakehouse) -> None:

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError
@@ -35,7 +36,7 @@ def lake(request: pytest.FixtureRequest, clock: Clock, tmp_path: Path) -> Lakeho
         engines=LocalEngines,
     )
     made.create_namespace("shop")
-    table = made.create_table("shop.orders", "id bigint, note string", keys=["id"])
+    table = made.create_table("shop.orders", "id bigint, note string", keys=["id"], properties=DATA_FILES_ONLY)
     table.append([{"id": 1, "note": "one"}])
     two = table.create_version("note string, id bigint, price decimal(9, 2)", keys=["id"])
     two.append([{"id": 1, "note": "two", "price": None}])

@@ -4,9 +4,11 @@ import hashlib
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
+from unittest.mock import patch
 
 from tests.simulation.bank import (
     FIRST_TABLES,
@@ -98,6 +100,8 @@ class SimulationReport:
     """How many versions hold several transactions."""
     checksum: str = ""
     """Of all objects that the writers left in the store."""
+    flushes: int = 0
+    """How many versions are compactions and flushes of inline rows, which change no rows."""
 
 
 def run_simulation(simulation: Simulation) -> SimulationReport:
@@ -108,19 +112,39 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)
         for place, name in enumerate(FIRST_TABLES):
-            inline = {"write.inline-rows-max-bytes": "2000"} if place % 2 == 0 else {}
+            inline = {"write.inline-rows-max-bytes": "0" if place % 2 else "2000"}
             transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
     founded_at = lake.version
-    turns, attempts = run_workload(simulation, store, BankWorkload(simulation.isolation))
+    with _flush_early():
+        turns, attempts = run_workload(simulation, store, BankWorkload(simulation.isolation))
     checksum = _compute_checksum(store)
     banks = _replay_history(lake, founded_at, attempts)
-    groups = sum(len(line.transactions) > 1 for line in lake.history())
+    records = [line.transactions for line in lake.history()]
     for version, bank in banks.items():
         _check_same(lake, version, bank)
     _check_integrity(store, banks[lake.version])
     words = {True: "committed", False: "refused", None: "unanswered"}
     outcomes = Counter(words[attempt.is_committed] for attempt in attempts)
-    return SimulationReport(lake.version, tuple(turns.taken), dict(outcomes), groups, checksum)
+    return SimulationReport(
+        lake.version,
+        tuple(turns.taken),
+        dict(outcomes),
+        groups=sum(len(one) > 1 for one in records),
+        checksum=checksum,
+        flushes=sum(_is_flush(record.message) for one in records for record in one),
+    )
+
+
+@contextmanager
+def _flush_early() -> Iterator[None]:
+    """Let few inline rows be enough to move them into a data file."""
+    name = "mangrove.tables.compaction"
+    with patch(f"{name}._INLINE_FILES_MAX", 3), patch(f"{name}._FLUSH_CHECK_INTERVAL", 2):
+        yield
+
+
+def _is_flush(message: str) -> bool:
+    return message.startswith(("compact ", "move inline rows of "))
 
 
 def shrink_simulation(simulation: Simulation, run: Callable[[Simulation], object] = run_simulation) -> Simulation:
@@ -217,7 +241,7 @@ def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt
             continue
         bank = banks[line.version - 1]
         for record in line.transactions:
-            if _BOOKKEEPING.match(record.message):
+            if _BOOKKEEPING.match(record.message) or _is_flush(record.message):
                 continue
             message = record.message.removeprefix(_BATCH)
             attempt = known.get(message)

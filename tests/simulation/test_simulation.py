@@ -38,6 +38,7 @@ def test_every_version_is_what_its_transactions_made_of_the_one_before_with_inte
         for seed in range(len(FAULT_PROFILES))
     ]
     assert sum(ran.groups for ran in reports) > 0
+    assert sum(ran.flushes for ran in reports) > 0
 
 
 def test_the_same_seed_gives_the_same_turns_outcomes_and_bytes() -> None:

@@ -21,6 +21,14 @@ SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 than running that code, and half of the processor's time."""
 
 
+@pytest.fixture(scope="package", autouse=True)
+def _write_data_files() -> Iterator[None]:
+    """Let small writes create data files, which these tests are about; a table property makes rows inline."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mangrove.layouts.tree.snapshot.TreeSnapshot.inline_rows_default", 0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def path_without_java(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A PATH on which everything is found but Java."""

@@ -8,8 +8,8 @@ import pytest
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.model.manifests import ColumnStatistics, DataFile
-from mangrove.model.objects import TableVersion
+from mangrove.model.manifests import ARROW_STREAM, ColumnStatistics, DataFile
+from mangrove.model.objects import Delta, TableVersion
 from mangrove.model.partitioning import parse_partition_scheme
 from mangrove.tables.compaction import (
     AUTO_COMPACTION,
@@ -18,6 +18,7 @@ from mangrove.tables.compaction import (
     auto_compaction_bounds_of,
     is_compaction_due,
     plan_compaction,
+    plan_inline_flushes,
     plan_table_compaction,
     resolve_clustering_columns,
 )
@@ -199,3 +200,40 @@ def test_auto_compaction_runs_only_if_enabled_and_due() -> None:
     assert auto_compaction_bounds_of(told) == CompactionBounds(bytes_max=1000)
     with pytest.raises(InvalidInputError, match="deltas-min 'many'"):
         is_compaction_due({**told, "compaction.deltas-min": "many"}, state.logs)
+
+
+def inline(name: str, rows: int = 1) -> DataFile:
+    return DataFile(name, 1, rows, content_type=ARROW_STREAM, inline_rows=b"x")
+
+
+def append_inline(count: int) -> list[Delta]:
+    return [build_append_delta([inline(f"inline{number}")]) for number in range(count)]
+
+
+def flushed_files(state: TableState) -> list[str]:
+    """Return the replaced files that are not among the last inline ones."""
+    (flush,) = plan_inline_flushes(state)
+    return [live.file.location for live in flush.files if not live.file.location.startswith("inline")]
+
+
+def test_a_flush_replaces_the_files_before_it_that_are_small() -> None:
+    sizes = {"large": 3 * 1024 * 1024, "first": 10, "second": 10}
+    deltas = [build_append_delta([file(name, 0, 9, size)]) for name, size in sizes.items()]
+    assert flushed_files(grown(table(), *deltas, *append_inline(64))) == ["first", "second"]
+    many_rows = replace(file("many", 0, 9), row_count=65 * 4)
+    state = grown(table(), *deltas, build_append_delta([many_rows]), *append_inline(64))
+    assert flushed_files(state) == []
+    assert plan_inline_flushes(grown(table(), *deltas, *append_inline(63))) == []
+
+
+def test_a_flush_replaces_all_files_of_a_delta_or_none() -> None:
+    keys = replace(inline("keys", 5), key_ids=(KEY,))
+    for row_count, expected in ((10, ["data", "keys"]), (1000, [])):
+        mixed = build_delete_delta([keys], [KEY], [replace(file("data", 0, 9), row_count=row_count)])
+        reordered = replace(mixed, manifest=replace(mixed.manifest, entries=mixed.manifest.entries[::-1]))
+        assert flushed_files(grown(table(), reordered, *append_inline(64))) == expected
+
+
+def test_a_flush_does_not_read_files_that_are_not_parquet_or_outside_the_lakehouse() -> None:
+    for other in (replace(file("a.csv", 0, 9), content_type="text/csv"), file("s3://bucket/a.parquet", 0, 9)):
+        assert flushed_files(grown(table(), build_append_delta([other]), *append_inline(64))) == []

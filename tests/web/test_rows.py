@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.support.table_properties import DATA_FILES_ONLY
 from tests.web.conftest import HOSTILE_TEXT, visitor
 from tests.web.test_pages import get, text_of
 from tests.web.test_rollback import BEARER, HERE, WRITABLE, form_of
@@ -110,7 +111,7 @@ def test_files_before_the_offset_are_not_opened_if_no_row_of_them_is_deleted() -
     store = MemoryStore()
     lake = create_on_store(build_deterministic_effects(store), engines=build_engines_factory())
     lake.create_namespace("shop")
-    lake.create_table("shop.plain", "id bigint")
+    lake.create_table("shop.plain", "id bigint", properties=DATA_FILES_ONLY)
     lake.table("shop.plain").append([{"id": number} for number in range(60)])
     lake.table("shop.plain").append([{"id": number} for number in range(60, 70)])
     first, _ = lake.table("shop.plain").files()

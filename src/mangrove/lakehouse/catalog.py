@@ -269,6 +269,10 @@ class WritableCatalog(ABC):
         """
 
     @abstractmethod
+    def schedule_maintenance(self, target: TableTarget, maintain: Callable[[WritableCatalog], None]) -> None:
+        """Run the maintenance of a table when its writes are committed, once for all of them."""
+
+    @abstractmethod
     def new_id(self) -> str:
         """Return an id for a new object."""
 

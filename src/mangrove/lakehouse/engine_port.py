@@ -206,6 +206,10 @@ class RowReader(Protocol):
         """Return the number of rows of a data file, counted by reading the whole file."""
         ...
 
+    def encode_rows(self, file: DataFile) -> bytes:
+        """Return the inline rows of an entry as a data file."""
+        ...
+
     def have_rows_changed(
         self,
         rows: RowRange,

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from mangrove.model.objects import SharedTransactionEntry
     from mangrove.model.settings import LakehouseSettings
     from mangrove.transaction.catalog import CatalogReader
+    from mangrove.transaction.deltas import TableTarget
 
 __all__ = ["Lakehouse", "reopen_lakehouse"]
 
@@ -161,6 +162,14 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     def new_id(self) -> str:
         """Return an id for a new object."""
         return self.effects.new_id()
+
+    def schedule_maintenance(
+        self,
+        target: TableTarget,  # noqa: ARG002 - for transactions
+        maintain: Callable[[WritableCatalog], None],
+    ) -> None:
+        """Run the maintenance of a table at once: every statement is committed by itself."""
+        maintain(self)
 
     def transaction(
         self,

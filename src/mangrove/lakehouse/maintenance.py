@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from mangrove.lakehouse.lakehouse import Lakehouse
     from mangrove.maintenance.check import CheckReport
+    from mangrove.maintenance.convert.conversion import EncodeRows
     from mangrove.maintenance.expiry import ExpiryReport
     from mangrove.maintenance.export import ExportReport
     from mangrove.maintenance.export_records import Export
@@ -121,6 +122,12 @@ class MaintenanceEngines:
     def count_rows_there(self) -> CountRowsOfMany | None:
         """Function that counts the rows of files at the destination."""
         return None if self._engines is None else self._count_rows_there
+
+    @property
+    def encode_rows(self) -> EncodeRows | None:
+        """Function that encodes inline rows as a data file, or None without engines."""
+        engines = self._engines
+        return None if engines is None else lambda file: engines.reader().encode_rows(file)
 
     def _counted(self, store: Store, files: Sequence[DataFile], watch: ProgressCallback) -> Mapping[str, int | str]:
         return self._count_rows_with(None, store, files, watch)
@@ -197,6 +204,7 @@ def convert_to_layout(
         data=data,
         copier=engines.copy_files,
         count_rows=engines.count_rows_there,
+        encode_rows=engines.encode_rows,
         watch=options.get("watch", ignore_progress),
     )
 
@@ -224,7 +232,9 @@ def build_conversion_target(store: Store, layout: str, strict: bool | None = Non
             return None
 
     refused = frozenset() if layout == DELTACAT_READABLE_LAYOUT else frozenset({READABLE_BY_DELTACAT})
-    return ConversionTarget(store, layout, layout.startswith("deltacat"), refused, is_strict, made, opened)
+    is_deltacat = layout.startswith("deltacat")
+    inlines_rows = not is_strict and not is_deltacat
+    return ConversionTarget(store, layout, is_deltacat, refused, is_strict, inlines_rows, made, opened)
 
 
 def _parse_choice(given: Chosen | str, kind: type[Chosen], what: str) -> Chosen:

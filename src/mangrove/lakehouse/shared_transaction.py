@@ -21,6 +21,7 @@ from mangrove.model.locators import DeltaLocator, TableLocator
 from mangrove.model.objects import Delta, SharedTransactionEntry
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import load_table_names
+from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
 from mangrove.transaction.transaction import StagedTransaction, TransactionState, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
@@ -102,6 +103,13 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
     ) -> T:
         """Run a statement, to be published with all others."""
         return self._work.change(statement, message, is_blind=is_blind)
+
+    def schedule_maintenance(
+        self,
+        target: TableTarget,
+        maintain: Callable[[WritableCatalog], None],
+    ) -> None:
+        """Leave the maintenance to later writes: what is saved here may never be published."""
 
     def new_id(self) -> str:
         """Return an id for a new object."""

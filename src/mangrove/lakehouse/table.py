@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from mangrove.errors import ConflictError, InvalidInputError, MangroveError
+from mangrove.errors import ConflictError, InvalidInputError, MangroveError, NotFoundError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
@@ -21,7 +21,6 @@ from mangrove.expressions.sql_expression import Expr, to_condition
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.engine_port import (
     Engine,
-    TimeTravelCatalog,
     columns_of,
     is_spark_frame,
     make_repeatable,
@@ -163,7 +162,7 @@ class Table(TableSnapshot):
             return self._write("append to", plan, with_logs=False)
         given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, prepare(one, state, found)))
 
-        def statement(transaction: StagedTransaction) -> RowCounts:
+        def statement(transaction: StagedTransaction) -> tuple[PlannedWrite, TableState]:
             workspace = transaction.workspace
             state = load_table_state(workspace, self.target, with_logs=False)
             version = evolve_schema(state.version, given(state))
@@ -171,9 +170,9 @@ class Table(TableSnapshot):
                 put_table_version(workspace, self.target, version, stops_writers=False)
             write = plan(load_table_state(workspace, self.target, with_logs=False))
             stage_write(workspace, self.target, write, transaction.id)
-            return write.counts
+            return write, state
 
-        return self.catalog.change(statement, f"append to {self.target}")
+        return self._count_and_maintain(*self.catalog.change(statement, f"append to {self.target}"))
 
     def add_files(
         self,
@@ -577,11 +576,12 @@ class Table(TableSnapshot):
             return write, state
 
         write, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
-        if verb not in (_COMPACT, _FLUSH) and isinstance(self.catalog, TimeTravelCatalog):
-            if is_auto_compaction_enabled(state.properties):
-                self._maintain(self._compact_if_due)
-            elif is_flush_check_due(write):
-                self._maintain(self._flush_if_due)
+        return write.counts if verb in (_COMPACT, _FLUSH) else self._count_and_maintain(write, state)
+
+    def _count_and_maintain(self, write: PlannedWrite, state: TableState) -> RowCounts:
+        """Return the row counts of a write; schedule maintenance if it may be due."""
+        if is_auto_compaction_enabled(state.properties) or is_flush_check_due(write):
+            self.catalog.schedule_maintenance(self.target, self._maintain)
         return write.counts
 
     def _compaction_engine(
@@ -593,28 +593,25 @@ class Table(TableSnapshot):
         on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
         return engines.spark() if on_spark else engines.local()
 
-    def _maintain(self, work: Callable[[], None]) -> None:
+    def _maintain(self, lake: WritableCatalog) -> None:
         """Run maintenance after a write; give up on a conflict with a concurrent commit.
 
         The preceding write is already committed. An error raised here would make callers
         repeat their write and duplicate rows, so other errors of Mangrove are only logged.
         """
         try:
-            work()
-        except ConflictError:
-            return
+            Table(lake, self.locator, self._value, self._target)._maintain_if_due()
+        except (ConflictError, NotFoundError):
+            return  # a transaction can drop a table to which it wrote
         except MangroveError as error:
             _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
 
-    def _compact_if_due(self) -> None:
-        """Run a bounded part of a compaction if it is due."""
+    def _maintain_if_due(self) -> None:
+        """Run a bounded part of a compaction, or move inline rows into data files if there are many."""
         state = self.state()
         if is_compaction_due(state.properties, state.logs):
             self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
-
-    def _flush_if_due(self) -> None:
-        """Move inline rows into data files if there are many."""
-        if plan_inline_flushes(self.state()):
+        elif plan_inline_flushes(state):
             self._write(_FLUSH, lambda state: self._engines().local().flush_inline_rows(state))
 
     def _on(

@@ -22,7 +22,7 @@ from mangrove.model.settings import LakehouseSettings, time_limit_millis
 from mangrove.model.values import Value
 from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.catalog import update_properties
-from mangrove.transaction.deltas import add_delta, put_table_version
+from mangrove.transaction.deltas import TableTarget, add_delta, put_table_version
 from mangrove.transaction.idempotency import QueryBatch, find_last_batch, stage_batch
 from mangrove.transaction.transaction import StagedTransaction, TransactionState
 from mangrove.transaction.workspace import Workspace
@@ -58,6 +58,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.committed_as: CommitResult | None = None
         self._new_id = new_id
         self._is_entered = False
+        self._maintenance: dict[TableTarget, Callable[[WritableCatalog], None]] = {}
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled: staged changes exist only in this process."""
@@ -108,6 +109,10 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Run a statement, to be committed with all others."""
         self.reading()
         return statement(self.core)
+
+    def schedule_maintenance(self, target: TableTarget, maintain: Callable[[WritableCatalog], None]) -> None:
+        """Run the maintenance of a table after the commit."""
+        self._maintenance[target] = maintain
 
     def new_id(self) -> str:
         """Return an id for a new object."""
@@ -167,6 +172,9 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         if message is not None:
             self.core.message = message
         self.committed_as = self.core.commit()
+        if self._lake is not None:
+            for maintain in self._maintenance.values():
+                maintain(self._lake)
         return self.committed_as.snapshot.version
 
     def rollback(self) -> None:

@@ -26,10 +26,11 @@ from mangrove.local.conform import (
 )
 from mangrove.local.data_files import FileWriter, split_by_partition
 from mangrove.local.frames import to_arrow_table, to_duckdb, to_polars
+from mangrove.local.inline_rows import InlineRowsReader
 from mangrove.local.keys import check_keys_unique, deduplicate_keys
 from mangrove.local.merge import plan_merge
 from mangrove.local.parallel import THREADS_MAX
-from mangrove.local.parquet import count_rows
+from mangrove.local.parquet import count_rows, encode_parquet
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_changes import (
     check_constraints,
@@ -151,6 +152,10 @@ class LocalReader:
     def count_rows(self, store: Store, file: DataFile) -> int:
         """Return the number of rows of a data file by reading it."""
         return count_rows(store, file)
+
+    def encode_rows(self, file: DataFile) -> bytes:
+        """Return the inline rows of an entry as a data file."""
+        return encode_parquet(InlineRowsReader(file).rows)
 
     def have_rows_changed(
         self,

@@ -6,6 +6,7 @@ rows, is the same in all deltas of a table, so that compression of the tree node
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -38,26 +39,32 @@ class InlineRowsReader:
         copy = pa.BufferOutputStream()
         copy.write(file.inline_rows)
         try:
-            self._rows = pa.ipc.open_stream(copy.getvalue()).read_all()
-            self._rows.validate(full=True)
+            self.rows = pa.ipc.open_stream(copy.getvalue()).read_all()
+            self.rows.validate(full=True)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(
                 f"the inline rows of {file.location} are damaged: {error}. Run `mangrove check`"
             ) from error
-        if self._rows.num_rows != file.row_count:
+        if self.rows.num_rows != file.row_count:
             raise FormatError(
-                f"{file.location} has {self._rows.num_rows} inline rows, but its manifest says {file.row_count}"
+                f"{file.location} has {self.rows.num_rows} inline rows, but its manifest says {file.row_count}"
             )
         self.row_count = file.row_count
 
     def read_all(self, columns: Sequence[Column]) -> pa.Table:
         """Return all rows with these columns; a column that the rows lack is null."""
-        return conform_rows(self._rows, Schema(tuple(columns)), match_by_id, is_checked=False)
+        return conform_rows(self.rows, _build_schema(tuple(columns)), match_by_id, is_checked=False)
 
     def read_row_group(self, number: int, columns: Sequence[Column]) -> pa.Table:
         """Return all rows: they are the row group 0."""
         assert number == 0
         return self.read_all(columns)
+
+
+@lru_cache(maxsize=64)
+def _build_schema(columns: tuple[Column, ...]) -> Schema:
+    """Return the schema of requested columns; a scan requests the same of many entries."""
+    return Schema(columns)
 
 
 def _strip_metadata(field: Any) -> Any:

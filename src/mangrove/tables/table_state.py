@@ -83,8 +83,8 @@ class TableState:
     """Whether logs were pruned because they have no matching rows."""
     path_bytes_max: int = SEGMENT_BYTES_MAX
     """The maximum size of the path of a data file."""
-    allows_inline_rows: bool = False
-    """Whether manifests may contain rows: not in a strict tree, and not if DeltaCAT must read them."""
+    inline_rows_default: int | None = None
+    """The maximum size of inline rows unless a property sets it; None in a strict tree, or if DeltaCAT reads it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logs", tuple(self.logs))
@@ -197,8 +197,13 @@ def load_opened_table_state(
         opened.properties,
         is_part=requested is not None or opened.target.partition_id is not None,
         path_bytes_max=min(SEGMENT_BYTES_MAX, reading.settings.file_path_max_size_bytes),
-        allows_inline_rows=reading.settings.allows_inline_rows,
+        inline_rows_default=_inline_rows_default_of(reading),
     )
+
+
+def _inline_rows_default_of(reading: CatalogReader) -> int | None:
+    snapshot = reading.snapshot if isinstance(reading, Workspace) else reading
+    return snapshot.inline_rows_default if reading.settings.allows_inline_rows else None
 
 
 def record_rows_read(reading: CatalogReader, target: TableLocator | TableTarget, predicate: Predicate | None) -> None:

@@ -205,15 +205,19 @@ def delete_mode_of(state: TableState) -> DeleteMode:
 
 
 INLINE_ROWS: Final = "write.inline-rows-max-bytes"
-"""The table property with the maximum encoded size of rows that a delta contains itself; 0 (default) for none."""
+"""The table property with the maximum encoded size of rows that a delta contains itself; 0 for none.
+
+Default: 2,000 in trees, unless they are strict, and 0 in the DeltaCAT layouts.
+"""
 
 
 def inline_rows_max_bytes_of(state: TableState) -> int:
     """Return the maximum encoded size of the inline rows of a delta."""
-    text = state.properties.get(INLINE_ROWS, "0")
+    default = state.inline_rows_default
+    text = state.properties.get(INLINE_ROWS, str(default or 0))
     if not text.isdecimal():
         raise InvalidInputError(f"invalid {INLINE_ROWS} {text!r} of {state.name}; expected a number of bytes from 0")
-    return int(text) if state.allows_inline_rows else 0
+    return 0 if default is None else int(text)
 
 
 _INVERTIBLE_TRANSFORMS: Final = (Identity, Years, Months, Days, Hours)

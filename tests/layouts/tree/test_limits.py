@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.support.table_properties import DATA_FILES_ONLY
 
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
@@ -58,7 +59,8 @@ def test_the_smallest_path_limit_is_sufficient(effects: Effects, layout: str, *,
     lake = create_on_store(effects, layout=layout, strict=strict, settings=SMALLEST, engines=LocalEngines)
     lake.create_namespace("a-namespace-with-a-long-name")
     for number in range(6):
-        table = lake.create_table(f"a-namespace-with-a-long-name.`{number}-{'long' * 20}`", "id int, day string")
+        name = f"a-namespace-with-a-long-name.`{number}-{'long' * 20}`"
+        table = lake.create_table(name, "id int, day string", properties=DATA_FILES_ONLY)
         table.append([{"id": number, "day": "today"}])
     lake.create_view("a-namespace-with-a-long-name.view", "select 1 as x")
     lake.rollback(to=lake.version - 1)

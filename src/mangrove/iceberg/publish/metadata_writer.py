@@ -383,19 +383,22 @@ def _choose_operation(data: EntriesDiff, deletes: EntriesDiff) -> Operation:
 
 def _write_inline_rows(store: Store, state: TableState, scans: Sequence[FileScan]) -> list[FileScan]:
     """Write inline rows as data files at their locations, unless these exist; return the scans of files only."""
-    return [
-        replace(scan, file=_write_inline_file(store, state, scan.file)) if scan.file.is_inline else scan
-        for scan in scans
-    ]
+    inline = [scan.file for scan in scans if scan.file.is_inline]
+    folders = {posixpath.dirname(file.path) + "/" for file in inline}
+    listed = (entry for folder in folders for entry in store.list(folder))
+    sizes = {entry.path: entry.size for entry in listed if isinstance(entry, ObjectInfo)}
+    missing = {
+        file.path: encode_parquet(read_columns(store, file, state.schema.columns))
+        for file in inline
+        if file.path not in sizes
+    }
+    store.put_many(missing)
+    sizes |= {path: len(data) for path, data in missing.items()}
+    return [replace(scan, file=_to_stored_file(scan.file, sizes)) if scan.file.is_inline else scan for scan in scans]
 
 
-def _write_inline_file(store: Store, state: TableState, file: DataFile) -> DataFile:
-    size = store.size(file.path)
-    if size is None:
-        data = encode_parquet(read_columns(store, file, state.schema.columns))
-        store.put(file.path, data)
-        size = len(data)
-    return replace(file, size_bytes=size, content_type=PARQUET, inline_rows=None)
+def _to_stored_file(file: DataFile, sizes: Mapping[str, int]) -> DataFile:
+    return replace(file, size_bytes=sizes[file.path], content_type=PARQUET, inline_rows=None)
 
 
 def _write_position_deletes(

@@ -51,6 +51,7 @@ class DeltaCatSnapshot:
     """A version, pinned for reading."""
 
     nests_tables_in_namespaces = True
+    inline_rows_default = 0
 
     def __init__(self, files: DeltaCatFiles, guard: Guard) -> None:
         self.files = files

@@ -24,6 +24,8 @@ class TreeSnapshot:
     """A version, pinned for reading."""
 
     nests_tables_in_namespaces = False
+    inline_rows_default = 2_000
+    """With statistics and the usual sizes of a tree, the definition of such a delta is in a root."""
 
     def __init__(self, files: TreeFiles, root: Root) -> None:
         self.files = files

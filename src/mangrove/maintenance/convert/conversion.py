@@ -12,7 +12,7 @@ files and continues after the last committed version.
 """
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -34,10 +34,11 @@ from mangrove.maintenance.convert.survey import Survey, survey_versions
 from mangrove.maintenance.copy import copy_files, find_missing_copies
 from mangrove.maintenance.progress import ProgressCallback, format_bytes, ignore_progress
 from mangrove.metastore import Problem
+from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.paths import is_uri
 from mangrove.storage.port import Store
 
-__all__ = ["ConvertReport", "CopyFiles", "DataMode", "HistoryMode", "convert_lakehouse"]
+__all__ = ["ConvertReport", "CopyFiles", "DataMode", "EncodeRows", "HistoryMode", "convert_lakehouse"]
 
 
 class HistoryMode(enum.Enum):
@@ -53,6 +54,10 @@ class DataMode(enum.Enum):
     COPY = "copy"
     REFERENCE = "reference"
     """Data files stay in the source, which must then not be vacuumed."""
+
+
+EncodeRows = Callable[[DataFile], bytes]
+"""Returns the inline rows of an entry as a data file."""
 
 
 class CopyFiles(Protocol):
@@ -114,16 +119,18 @@ def convert_lakehouse(
     data: DataMode = DataMode.COPY,
     copier: CopyFiles = copy_files,
     count_rows: CountRowsOfMany | None = None,
+    encode_rows: EncodeRows | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> ConvertReport:
     """Convert a lakehouse; repeating the call resumes an interrupted conversion.
 
-    If the source has new versions, a repeated call adds them.
+    If the source has new versions, a repeated call adds them. Without `encode_rows`, inline
+    rows can only be converted to a layout that has them.
     """
     _check_place(source.store, place.store)
     record = _record(source, place, history, data)
     versions = _versions(source, record)
-    conversion_mapping = _build_mapping(versions, history, place)
+    conversion_mapping = _build_mapping(versions, history, place, encode_rows)
     survey = survey_versions(source, versions, conversion_mapping, ids_without_dots=place.ids_without_dots, watch=watch)
     sizes = {} if data is DataMode.REFERENCE else survey.sizes(source.store)
     conversion_mapping = _map_locations(source, conversion_mapping, survey, data)
@@ -156,6 +163,22 @@ def convert_lakehouse(
     )
 
 
+class _InlineRowsWriter:
+    """Writes inline rows as data files in the destination, each once."""
+
+    def __init__(self, store: Store, encode: EncodeRows) -> None:
+        self._store = store
+        self._encode = encode
+        self._sizes: dict[str, int] = {}
+
+    def __call__(self, file: DataFile) -> DataFile:
+        if file.location not in self._sizes:
+            data = self._encode(file)
+            self._store.put(file.path, data)
+            self._sizes[file.location] = len(data)
+        return replace(file, size_bytes=self._sizes[file.location], content_type=PARQUET, inline_rows=None)
+
+
 class _LocationMap:
     """The locations of data files in the destination."""
 
@@ -185,7 +208,9 @@ def _map_locations(
     return replace(mapping, relocate=_LocationMap(paths, prefix, survey.inline_locations), path_bytes_min=longest)
 
 
-def _build_mapping(versions: Sequence[int], history: HistoryMode, place: ConversionTarget) -> ConversionMapping:
+def _build_mapping(
+    versions: Sequence[int], history: HistoryMode, place: ConversionTarget, encode_rows: EncodeRows | None
+) -> ConversionMapping:
     numbers = {version: number for number, version in enumerate(versions)}
     return ConversionMapping(
         numbers,
@@ -193,6 +218,7 @@ def _build_mapping(versions: Sequence[int], history: HistoryMode, place: Convers
         keeps_shared=history is HistoryMode.ALL,
         dropped_properties=place.unknown_properties,
         strict=place.strict,
+        store_rows=None if encode_rows is None or place.inlines_rows else _InlineRowsWriter(place.store, encode_rows),
     )
 
 

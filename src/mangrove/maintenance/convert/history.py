@@ -18,6 +18,7 @@ from mangrove.model.settings import STRICT_TREE, LakehouseSettings
 __all__ = [
     "ConversionMapping",
     "Relocate",
+    "StoreRows",
     "VersionStep",
     "build_step_changes",
     "describe_dropped_settings",
@@ -27,6 +28,8 @@ __all__ = [
 
 Relocate = Callable[[str], str]
 """Maps a data file location of the source to one of the destination."""
+StoreRows = Callable[[DataFile], DataFile]
+"""Writes the inline rows of an entry as a data file, and returns the entry of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class ConversionMapping:
     """Whether the destination is a strict tree."""
     path_bytes_min: int = 0
     """The size of the longest path in the destination, which its limit must allow."""
+    store_rows: StoreRows | None = None
+    """Writes inline rows as data files; None if the destination has inline rows too."""
 
     def object(self, value: Object) -> Object | None:
         """Return the object for the destination, or None if it is not converted."""
@@ -100,6 +105,8 @@ class ConversionMapping:
         return replace(delta, manifest=replace(delta.manifest, entries=entries), replaced_locations=replaced)
 
     def _file(self, file: DataFile) -> DataFile:
+        if file.is_inline:
+            return file if self.store_rows is None else self.store_rows(file)
         applies_to = None if file.applies_to is None else self.relocate(file.applies_to)
         location = self.relocate(file.location)
         if (location, applies_to) == (file.location, file.applies_to):

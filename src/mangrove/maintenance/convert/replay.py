@@ -102,6 +102,8 @@ class ConversionTarget:
     """Lakehouse properties that the layout does not support."""
     strict: bool
     """Whether the destination is a strict tree."""
+    inlines_rows: bool
+    """Whether rows are inline by default; otherwise inline rows are written as data files."""
     make: Callable[[Effects, LakehouseSettings, Changes], MaintainedMetastore]
     open: Callable[[Effects], MaintainedMetastore | None]
     """Returns the existing lakehouse, or None."""

@@ -138,6 +138,8 @@ def _survey_step(
         where = f"{one.locator.kind.word} {one.locator} in version {step.after.version}"
         try:
             _check(one.locator, value, settings, ids_without_dots=ids_without_dots)
+            if not settings.allows_inline_rows and conversion_mapping.store_rows is None:
+                _check_no_inline_rows(value)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"{where} is not supported by the destination: {error}. To convert without it, remove it from the "
@@ -156,9 +158,14 @@ def _check(locator: Locator, value: Object, settings: LakehouseSettings, *, ids_
     """Raise an error for an object that the destination layout does not support."""
     if locator.kind in _NAMED:
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
-    has_inline_rows = isinstance(value, Delta) and any(entry.is_inline for entry in value.manifest.entries)
-    if has_inline_rows and not settings.allows_inline_rows:
-        raise InvalidInputError("it has inline rows, which the format of a strict tree does not describe")
     object_id = getattr(value, "id", None)
     if ids_without_dots and isinstance(object_id, str) and "." in object_id:
         raise InvalidInputError(f"its id {object_id!r} contains a dot, which DeltaCAT does not support")
+
+
+def _check_no_inline_rows(value: Object) -> None:
+    if isinstance(value, Delta) and any(entry.is_inline for entry in value.manifest.entries):
+        raise InvalidInputError(
+            "it has inline rows, which the format of a strict tree does not describe, and there is no engine that "
+            "writes them as data files; open the lakehouse with mangrove.open"
+        )
