@@ -1,7 +1,7 @@
 """Schemas as SQL text."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError
@@ -158,6 +158,7 @@ def test_a_new_column_is_numbered_after_the_existing_ones() -> None:
 
 
 @given(st.text(st.sampled_from("ab`'\"\\<>(),:=1 \n") | st.characters(exclude_categories=["Cs"]), max_size=30))
+@example("ELSE")
 def test_arbitrary_text_causes_only_input_errors(text: str) -> None:
     try:
         parse_schema(text)

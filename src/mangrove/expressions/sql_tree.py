@@ -278,6 +278,8 @@ def parse_sql_tree(sql: SqlText, into: type[exp.Expr] = exp.Condition) -> Any:
         raise _translate_error(sql, error, is_at_end=not parser._curr) from error
     except RecursionError as error:
         raise sql.error_too_deep() from error
+    if not trees:  # the text begins with ELSE, which ends the statements of a block
+        raise sql.error_at(tokens[0].start, tokens[0].end + 1, "a name or a value")
     return trees[0]
 
 
