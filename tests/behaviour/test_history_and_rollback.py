@@ -10,7 +10,7 @@ from mangrove.lakehouse.diff import ChangeKind
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import Delta, DeltaType
-from mangrove.transaction.compare import scan_all_objects
+from mangrove.transaction.version_diff import scan_all_objects
 
 _NUMBERS = iter(range(10**6))
 

@@ -149,8 +149,8 @@ def test_renamed_and_added_columns_apply_to_inline_rows(lake: Lakehouse) -> None
 @pytest.fixture
 def early_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few inline rows be enough to move them into a data file."""
-    monkeypatch.setattr("mangrove.tables.compaction._INLINE_FILES_MAX", 4)
-    monkeypatch.setattr("mangrove.tables.compaction._FLUSH_CHECK_INTERVAL", 1)
+    monkeypatch.setattr("mangrove.tables.inline_flush._INLINE_FILES_MAX", 4)
+    monkeypatch.setattr("mangrove.tables.inline_flush._FLUSH_CHECK_INTERVAL", 1)
 
 
 def count_flushes(lake: Lakehouse) -> int:

@@ -87,7 +87,14 @@ def test_an_output_without_unicode_loses_nothing_and_json_stays_valid(lake: str)
 
 
 @pytest.mark.parametrize(
-    "words", [["history"], ["read", "sales.orders"], ["show", "sales.orders", "--json"]], ids=" ".join
+    "words",
+    [
+        ["history"],
+        ["read", "sales.orders"],
+        ["show", "sales.orders", "--json"],
+        ["sql", "select * from range(0, 100000)", "--engine", "duckdb", "--format", "ndjson"],
+    ],
+    ids=lambda words: words[0],
 )
 def test_a_pipe_that_closes_early_causes_no_error_message(lake: str, words: list[str]) -> None:
     line = " ".join(["exec", '"$@"', "|", "head", "-c", "1"])

@@ -268,7 +268,7 @@ def test_a_request_for_another_table_than_its_address_is_refused(http: TestClien
     other = {"identifier": {"namespace": ["shop"], "name": "b"}, "requirements": [], "updates": []}
     answer = http.post("/v1/namespaces/shop/tables/a", json=other)
     assert answer.status_code == 400
-    assert "is another table's" in answer.json()["error"]["message"]
+    assert "names another table" in answer.json()["error"]["message"]
 
 
 def test_setting_and_removing_the_same_property_is_rejected(shop: Lakehouse, http: TestClient) -> None:

@@ -138,7 +138,7 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
 @contextmanager
 def _flush_early() -> Iterator[None]:
     """Let few inline rows be enough to move them into a data file."""
-    name = "mangrove.tables.compaction"
+    name = "mangrove.tables.inline_flush"
     with patch(f"{name}._INLINE_FILES_MAX", 3), patch(f"{name}._FLUSH_CHECK_INTERVAL", 2):
         yield
 

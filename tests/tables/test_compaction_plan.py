@@ -18,10 +18,10 @@ from mangrove.tables.compaction import (
     auto_compaction_bounds_of,
     is_compaction_due,
     plan_compaction,
-    plan_inline_flushes,
     plan_table_compaction,
     resolve_clustering_columns,
 )
+from mangrove.tables.inline_flush import plan_inline_flushes
 from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import build_append_delta, build_delete_delta, build_upsert_delta, plan_write

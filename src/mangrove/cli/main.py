@@ -4,6 +4,7 @@ Exit codes: 0 success, 1 a problem was found or the operation failed, 2 invalid 
 or input.
 """
 
+import atexit
 import difflib
 import gc
 import importlib
@@ -207,6 +208,8 @@ def _reduce_start_up() -> None:
     """Reduce the CPU time that a process of its own needs until its command runs."""
     # `get_command` enables it again.
     gc.disable()
+    # A query that a closed pipe interrupts leaves cycles, and DuckDB prints a report about objects that remain at exit.
+    atexit.register(gc.collect)
     # numpy, which Arrow imports, starts threads for linear algebra. They use more CPU time than most commands.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 

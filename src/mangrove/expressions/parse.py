@@ -453,7 +453,7 @@ class ConditionToken(NamedTuple):
 
     @property
     def is_mark(self) -> bool:
-        """Whether it is neither a name nor a value."""
+        """Whether the token is punctuation: neither a name nor a value."""
         return not self.is_name and len(self.value) == 1
 
 

@@ -15,9 +15,9 @@ from mangrove.tables.compaction import plan_table_compaction
 from mangrove.tables.scan_plan import FileScan, ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState, load_table_state
 from mangrove.tables.write_plan import FILE_SIZE_BYTES
-from mangrove.transaction.compare import scan_table_history
 from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.history import history_entry_of
+from mangrove.transaction.version_diff import scan_table_history
 
 __all__ = ["FilePoint", "LiveFileLine", "TableFilesInfo", "load_table_files_info"]
 

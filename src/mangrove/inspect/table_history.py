@@ -24,9 +24,9 @@ from mangrove.model.schema_text import format_type
 from mangrove.storage.port import Store
 from mangrove.tables.change_feed import plan_changed_files
 from mangrove.tables.table_state import TableState, load_table_state
-from mangrove.transaction.compare import scan_table_changes
 from mangrove.transaction.deltas import TableTarget
 from mangrove.transaction.history import history_entry_of
+from mangrove.transaction.version_diff import scan_table_changes
 
 __all__ = [
     "ChangedRow",

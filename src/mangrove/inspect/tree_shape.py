@@ -38,7 +38,7 @@ class DrawableTree:
 
 
 def format_tree_key(key: str, encoding: KeyEncoding, sizes: NameSizes) -> str:
-    """Return a tree key as its kind and parts; a key of other name sizes unparsed, without its padding."""
+    """Return a tree key as its kind and parts; a key with other name sizes is only stripped of padding."""
     try:
         kind, parts = encoding.parts_of(key, sizes)
     except FormatError:

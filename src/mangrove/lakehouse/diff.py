@@ -10,7 +10,7 @@ from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdenti
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import AliasEntry, Delta, NamespaceEntry, TableEntry, ViewEntry
 from mangrove.transaction.catalog import load_table_names
-from mangrove.transaction.compare import diff_snapshots
+from mangrove.transaction.version_diff import diff_snapshots
 
 __all__ = ["ChangeKind", "Diff", "ObjectChange", "RowChange", "build_diff", "summarize_differences"]
 

@@ -51,8 +51,8 @@ from mangrove.model.paths import is_uri
 from mangrove.model.settings import READABLE_BY_DELTACAT, LakehouseSettings
 from mangrove.storage.opening import is_same_storage, open_store
 from mangrove.storage.port import Store
-from mangrove.transaction.compare import SupportsRollback
 from mangrove.transaction.transaction import commit_deadline_millis
+from mangrove.transaction.version_diff import SupportsRollback
 
 if TYPE_CHECKING:
     import os

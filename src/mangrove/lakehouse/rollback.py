@@ -9,15 +9,15 @@ from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot
 from mangrove.model.locators import TableIdentity
 from mangrove.transaction.catalog import load_table_names
-from mangrove.transaction.compare import (
+from mangrove.transaction.history import ROLLED_BACK_TO
+from mangrove.transaction.transaction import commit_deadline_millis
+from mangrove.transaction.version_diff import (
     SupportsRollback,
     build_restore_changes,
     check_undoable,
     diff_snapshots,
     select_undone,
 )
-from mangrove.transaction.history import ROLLED_BACK_TO
-from mangrove.transaction.transaction import commit_deadline_millis
 
 __all__ = ["LakeRollback"]
 

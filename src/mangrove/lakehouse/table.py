@@ -55,11 +55,10 @@ from mangrove.tables.compaction import (
     auto_compaction_bounds_of,
     is_auto_compaction_enabled,
     is_compaction_due,
-    is_flush_check_due,
-    plan_inline_flushes,
     sum_log_bytes,
 )
 from mangrove.tables.copy_on_write import is_append_only, plan_copy_on_write
+from mangrove.tables.inline_flush import is_flush_check_due, plan_inline_flushes
 from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
     evolve_schema,

@@ -56,7 +56,6 @@ from mangrove.tables.stored_files import load_live_files
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import identity_of
-from mangrove.transaction.compare import scan_table_history
 from mangrove.transaction.deltas import (
     OpenTable,
     TableTarget,
@@ -68,6 +67,7 @@ from mangrove.transaction.history import HistoryEntry
 from mangrove.transaction.table_versions import (
     load_table_versions,
 )
+from mangrove.transaction.version_diff import scan_table_history
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:

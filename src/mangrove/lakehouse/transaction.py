@@ -156,7 +156,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         fixed = changed.keys() - _CHANGEABLE
         if fixed:
             raise InvalidInputError(
-                f"{min(fixed)} of a lakehouse cannot be changed: these can, {', '.join(sorted(_CHANGEABLE))}"
+                f"the setting {min(fixed)} cannot be changed; these can: {', '.join(sorted(_CHANGEABLE))}"
             )
         properties = update_properties(
             workspace.settings.properties, put, validate_texts(remove, "the properties to remove")

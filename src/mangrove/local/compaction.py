@@ -15,7 +15,8 @@ from mangrove.local.scan import get_column, run_scan, stream_scan
 from mangrove.maintenance.compaction import ReportFraction
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
-from mangrove.tables.compaction import Compaction, InlineFlush, resolve_clustering_columns, resolve_clustering_property
+from mangrove.tables.compaction import Compaction, resolve_clustering_columns, resolve_clustering_property
+from mangrove.tables.inline_flush import InlineFlush
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import build_delete_delta, group_files_by_log
 

@@ -41,7 +41,7 @@ from mangrove.local.row_changes import (
     read_target_rows,
     set_column_values,
 )
-from mangrove.local.row_comparison import have_rows_changed
+from mangrove.local.row_conflict_detection import have_rows_changed
 from mangrove.local.scan import (
     RowMaskCache,
     count_matching_rows,
@@ -67,9 +67,9 @@ from mangrove.tables.compaction import (
     UNBOUNDED,
     CompactionBounds,
     PlannedCompaction,
-    plan_inline_flushes,
     plan_table_compaction,
 )
+from mangrove.tables.inline_flush import plan_inline_flushes
 from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.stored_files import NewFile, build_stored_file_path

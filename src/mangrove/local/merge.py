@@ -294,7 +294,7 @@ def _check_keys(
         taken = filter_keys_in(new, rows, state.key_columns)
         if taken.num_rows:
             raise InvalidInputError(
-                f"the merge gives {taken.num_rows} row(s) of {state.name} keys that other rows have, for example "
+                f"the merge would create duplicate keys in {taken.num_rows} row(s) of {state.name}, for example "
                 f"{to_python_rows(taken.slice(0, _EXAMPLES_MAX))}: give each row keys of its own"
             )
 

@@ -176,7 +176,7 @@ def handle_commit_table(requested: RestRequest) -> Response:
     document = requested.document()
     locator = TableLocator(parse_namespace_path(requested).name, requested.path_parameters["table"])
     if document.get("identifier") is not None and parse_table_identifier(document["identifier"]) != locator:
-        raise InvalidInputError(f"the path is that of {locator}, but the identifier in the request is another table's")
+        raise InvalidInputError(f"the path names {locator}, but the identifier in the request names another table")
     try:
         published = commit_tables(requested.served.lake, [_parse_commit(locator, document)])[locator]
     except StorageError as error:

@@ -210,7 +210,7 @@ class CloudStore:
                 last = error
             else:
                 return True
-            held = self._read_back_lost_answer(path)
+            held = self._read_back_lost_response(path)
             if held is not None:
                 return held == data
         assert last is not None
@@ -272,7 +272,7 @@ class CloudStore:
                 return b""
             raise build_storage_error(error, "read", path, self.uri) from error
 
-    def _read_back_lost_answer(self, path: str) -> bytes | None:
+    def _read_back_lost_response(self, path: str) -> bytes | None:
         try:
             return self._read_whole(path)
         except StorageError as error:

@@ -37,7 +37,7 @@ class PinnedRoot:
         return self._descriptor is not None
 
     def check(self) -> None:
-        """Pin the folder when it first exists; raise an error if it is later missing or another one."""
+        """Pin the folder when it first exists; raise an error if it is missing or replaced later."""
         if self._descriptor is None:
             self._remember()
         elif not self._is_the_same(self._descriptor):
@@ -81,7 +81,7 @@ if sys.platform == "darwin":
     import fcntl
 
     def fsync_descriptor(descriptor: int) -> None:
-        """Return when the file's bytes are on the disk itself; plain fsync stops at the drive's cache there."""
+        """Wait until the file's bytes are on the disk itself; plain fsync stops at the drive's cache there."""
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
 else:
 

@@ -57,7 +57,7 @@ __all__ = [
 
 INTENTS_FOLDER: Final = "data/intents/"
 VERSIONS_MAX: Final = 32
-"""An intent may be committed into the next so many versions after its base."""
+"""The number of versions after its base into which an intent may be committed."""
 _FORM: Final = 1
 _BYTES_MAX: Final = 64 * 1024
 _OBJECTS_MAX: Final = 256
@@ -78,7 +78,7 @@ _PAUSES: Final = 3
 """About as many requests follow the put of an intent until its leader has created the version."""
 _VERSIONS_MISSED_MAX: Final = 2
 _LEADS_QUIET_MAX: Final = 8
-"""A leader that met no intent so often in a row tries the next version directly again."""
+"""A leader that finds no intent this many times in a row tries the next version directly again."""
 _COMMITS_PER_LISTING: Final = 32
 """A writer that never loses a race looks for intents every so many commits: the others may never win one."""
 _NAME: Final = re.compile(rf"{INTENTS_FOLDER}\d{{15}}-(\d{{1,20}})-[0-9a-f-]{{36}}\.intent")

@@ -57,10 +57,10 @@ from mangrove.model.objects import (
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.rebase import assign_positions, build_conflict_error, check_default_versions, describe_object
 from mangrove.transaction.catalog import CatalogReader, load_table_names
-from mangrove.transaction.compare import diff_snapshots, find_changing_commit
 from mangrove.transaction.deltas import REWRITING_TYPES
 from mangrove.transaction.group_commit import detect_conflicts, find_written_rows
 from mangrove.transaction.transaction import commit_deadline_millis, name_conflicting_tables
+from mangrove.transaction.version_diff import diff_snapshots, find_changing_commit
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [

@@ -159,7 +159,7 @@ def alter_table_version(
     removed: Sequence[str] = (),
     description: str | None = None,
 ) -> None:
-    """Set or remove own properties of a table version, or change its description.
+    """Set or remove properties of a table version itself, or change its description.
 
     Nothing is written if nothing changes. Concurrent writes of rows do not conflict.
     """

@@ -46,7 +46,7 @@ class _Drawing:
 
 
 def render_lineage_page(info: LineageInfo, api_address: str) -> bytes:
-    """Return the page."""
+    """Return the HTML of the lineage page."""
     drawing = _build_drawing(info, Links(info.seen.requested)) if info.nodes else None
     return render_page("lineage.html", info, api_address, drawing=drawing)
 

@@ -34,7 +34,7 @@ _DIGITS: Final = re.compile(r"\d+")
 
 
 def render_overview_page(info: OverviewInfo, api_address: str) -> bytes:
-    """Return the page."""
+    """Return the HTML of the overview page."""
     return render_page(
         "overview.html",
         info,

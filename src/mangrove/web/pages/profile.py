@@ -11,7 +11,7 @@ __all__ = ["render_profile_page"]
 
 
 def render_profile_page(info: TableProfileInfo, api_address: str) -> bytes:
-    """Return the page."""
+    """Return the HTML of the profile page."""
     profiles = [(one, *_format_counts(one), _build_chart(one)) for one in info.columns]
     return render_page("profile.html", info, api_address, profiles=profiles)
 

@@ -10,7 +10,7 @@ __all__ = ["render_storage_page"]
 
 
 def render_storage_page(info: StorageInfo, api_address: str) -> bytes:
-    """Return the page."""
+    """Return the HTML of the storage page."""
     return render_page(
         "storage.html", info, api_address, kinds=_build_bars(info), plots=_build_plots(info, Links(info.seen.requested))
     )

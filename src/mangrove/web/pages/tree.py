@@ -59,7 +59,7 @@ class _Drawing:
 
 
 def render_tree_page(info: TreeInfo, api_address: str) -> bytes:
-    """Return the page."""
+    """Return the HTML of the tree page."""
     drawing = _build_drawing(info, Links(info.seen.requested)) if info.is_tree else None
     return render_page("tree.html", info, api_address, drawing=drawing)
 
