@@ -249,3 +249,54 @@ def test_locators_of_all_kinds_round_trip_with_awkward_names_and_values(space: s
         found = lake.resolve(str(locator))
         assert (parse_locator(str(locator)), found.locator) == (locator, locator)
         assert lake.resolve(found.canonical).locator == locator
+
+
+@pytest.mark.parametrize("layout", ["tree", "deltacat", "deltacat-2"])
+def test_a_handle_by_an_alias_follows_its_table_through_renames(layout: str) -> None:
+    lake = mangrove.create(f"memory://handles-alias-{next(_NUMBERS)}/", layout=layout)
+    lake.create_namespace("shop")
+    lake.create_namespace("archive")
+    lake.create_table("shop.orders", "id bigint not null", keys=["id"]).append([{"id": 1}])
+    lake.create_alias("shop.bought", "shop.orders")
+    lake.create_alias("store", "shop")
+    handles = [lake.table(name) for name in ("shop.bought", "shop.bought.version_1", "shop|bought|1", "store.orders")]
+    lake.rename_table("shop.orders", "archive.sales")
+    other = lake.create_table("shop.orders", "id bigint not null", keys=["id"])
+    for number, handle in enumerate(handles, start=2):
+        handle.append([{"id": number}])
+    with lake.transaction() as transaction:
+        handle = transaction.table("shop.bought")
+        transaction.rename_table("archive.sales", "shop.sales")
+        handle.append([{"id": 6}])
+    assert (read_ids(lake.table("shop.sales")), other.count()) == ([1, 2, 3, 4, 5, 6], 0)
+
+
+def test_the_changes_of_a_renamed_table_include_those_under_its_old_name(shop: Lakehouse) -> None:
+    before = shop.version
+    shop.table("shop.orders").append([{"id": 2, "kind": "c"}])
+    shop.rename_table("shop.orders", "archive.orders")
+    assert shop.table("archive.orders").changes(before)["id"].to_pylist() == [2]
+
+
+def test_an_author_is_a_name(shop: Lakehouse) -> None:
+    author: object = 5
+    with pytest.raises(InvalidInputError, match="invalid author 5"):
+        shop.table("shop.orders").append([ROW], author=author)  # type: ignore[arg-type]
+
+
+def test_a_table_version_without_the_column_of_an_inherited_check_is_refused(shop: Lakehouse) -> None:
+    table = shop.create_table("shop.prices", "id bigint not null, price int", keys=["id"], checks={"pos": "price > 0"})
+    version = shop.version
+    with pytest.raises(NotFoundError, match=r"the check 'pos'.* there is no column 'price'"):
+        table.create_version("id bigint not null", keys=["id"])
+    assert (shop.version, len(table.versions())) == (version, 1)
+    assert table.create_version("id bigint not null, price bigint", keys=["id"]).checks == {"pos": "price > 0"}
+
+
+def test_a_delete_by_keys_ignores_the_other_columns_of_its_rows(shop: Lakehouse) -> None:
+    table = shop.create_table("shop.prices", "id bigint not null, price int", keys=["id"])
+    table.append([{"id": 1}, {"id": 2}])
+    table.delete_keys([{"id": 1, "price": None}])
+    assert read_ids(table) == [2]
+    with pytest.raises(InvalidInputError, match="'other' is not in the table"):
+        table.delete_keys([{"id": 2, "other": 1}])

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, StorageError
 from mangrove.lakehouse.maintenance import build_conversion_target
@@ -368,3 +370,16 @@ class _CrashingAt(FaultyStore):
                 self.fail_next(operation, "crash")  # type: ignore[arg-type]
             self._left -= 1
         super()._meet(operation, path, effect)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layout", ["deltacat", "deltacat-2"])
+def test_a_table_that_moved_to_another_namespace_is_converted_without_a_difference(layout: str, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "source", layout=layout)
+    lake.create_namespace("shop")
+    lake.create_namespace("archive")
+    lake.create_table("shop.orders", "id bigint").append([{"id": 1}])
+    lake.rename_table("shop.orders", "archive.orders")
+    lake.table("archive.orders").append([{"id": 2}])
+    converted = lake.maintenance.convert(str(tmp_path / "tree"), layout="tree")
+    assert converted.comparison.differences == ()
+    assert mangrove.open(tmp_path / "tree").table("archive.orders").count() == 2

@@ -197,7 +197,11 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         """
         reading = self.reading()
         target = resolve_target(reading, name, version, stream_id)
-        return self._table_handle(*find_table(reading, target.locator)).bind(target)
+        locator, table = find_table(reading, target.locator)
+        if locator != target.locator:
+            # An alias follows its table through renames.
+            target = replace(target, table_id=table.id)
+        return self._table_handle(locator, table).bind(target)
 
     def views(
         self,

@@ -456,7 +456,7 @@ class Table(TableSnapshot):
                 checks=checks, version=version, state=state, stream_id=stream_id,
             )  # fmt: skip
             create_table_version(workspace, self.target, planned, stream)
-            if checks and self.catalog.engines is not None:
+            if self.catalog.engines is not None and not schemaless:
                 target = replace(self.target, version=planned.version)
                 validate_new_checks(self.catalog.engines, transaction, target)
             locator, table = find_target_table(workspace, self.target)

@@ -455,7 +455,9 @@ class TableSnapshot:
                 f"the changes of {self.locator} from version {first.version} to {last.version} are in reverse order; "
                 "give the earlier one first"
             )
-        before, after = load_table_state(first, self.target), load_table_state(last, self.target)
+        # The table can have had another name.
+        target = replace(self.target, table_id=find_target_table(self.catalog.reading(), self.target)[1].id)
+        before, after = load_table_state(first, target), load_table_state(last, target)
         chosen: Engine = self._engines().spark() if engine == SPARK else self._engines().local()
         return chosen.changes(before, after)
 

@@ -243,7 +243,9 @@ class LocalEngine(LocalReader):
             return plan_overwrite(self._files, state, parse_condition(what, state.schema), None)
         keys = state.checked_keys("a delete by keys")
         only_keys = Schema(keys, state.schema.schema_id, state.schema.last_column_id)
+        others = {column.name.casefold() for column in state.schema.columns if column not in keys}
         given = to_arrow_table(what, only_keys)
+        given = given.drop_columns([name for name in given.column_names if name.casefold() in others])
         check_rows_fit(f"the keys of {state.name}", only_keys, given)
         deleted = deduplicate_keys(conform_rows(given, only_keys, match_by_name, is_checked=True), keys)
         by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}

@@ -398,6 +398,8 @@ def describe_deltas(
     """Return a function that gives the deltas of a write properties, an author and a chosen stream position."""
     if position is not None and (type(position) is not int or not 1 <= position <= _POSITION_MAX):
         raise InvalidInputError(f"invalid stream position {position!r}; expected an integer from 1 to {_POSITION_MAX}")
+    if not isinstance(author, str | Author | None):
+        raise InvalidInputError(f"invalid author {author!r}; expected a name or an Author")
     by = Author(author) if isinstance(author, str) else author
     given = Properties(properties)
 

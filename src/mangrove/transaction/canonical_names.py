@@ -112,8 +112,9 @@ def _resolve_target(reading: CatalogReader, name: str | Locator | TableIdentity)
         name = parse_locator(name)
     if isinstance(name, LocatorById):
         return replace(build_table_target(resolve_locator(reading, name).name), table_id=name.table_id)
-    if isinstance(name, str) and _BAR in name:
-        resolved = resolve_name(reading, parse_canonical(name))
+    given = parse_canonical(name) if isinstance(name, str) and _BAR in name else None
+    if given is not None:
+        resolved = resolve_name(reading, given)
     elif isinstance(name, Locator):
         resolved = resolve_locator(reading, name)
     else:
@@ -122,7 +123,8 @@ def _resolve_target(reading: CatalogReader, name: str | Locator | TableIdentity)
         raise InvalidInputError(
             f"{resolved.name} is a {resolved.kind.word}; expected a table, table version, stream, partition or delta"
         )
-    return build_table_target(resolved.name)
+    target = build_table_target(resolved.name)
+    return target if given is None else replace(target, locator=build_table_target(given).locator)
 
 
 def resolve_name(reading: CatalogReader, name: CanonicalName) -> ResolvedObject:

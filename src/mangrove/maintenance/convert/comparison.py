@@ -12,7 +12,14 @@ from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.convert.history import VersionStep, iterate_steps
 from mangrove.maintenance.progress import Progress, ProgressCallback, format_quantity, ignore_progress
 from mangrove.metastore import Commit
-from mangrove.model.locators import Kind, Locator
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    PartitionLocator,
+    StreamLocator,
+    TableVersionLocator,
+)
 from mangrove.model.objects import Delta, Object
 from mangrove.model.settings import LakehouseSettings
 
@@ -97,13 +104,23 @@ def _compare_lines(expected: Commit, found: Commit, where: str, log: _Difference
 def _changed_objects(
     lake: MaintenanceContext, step: VersionStep, expected: Callable[[Object], Object | None]
 ) -> dict[Locator, Object | None]:
-    changed: dict[Locator, Object | None] = {}
+    before: dict[Locator, Object | None] = {}
+    after: dict[Locator, Object | None] = {}
     for one in step.differences(lake):
-        before = None if one.before is None else expected(_without_locator_fields(one.before))
-        after = None if one.after is None else expected(_without_locator_fields(one.after))
-        if before != after:
-            changed[one.locator] = after
-    return changed
+        # A table that moves to another namespace is removed and added in the DeltaCAT layout.
+        locator = _without_namespace_id(one.locator)
+        if one.before is not None:
+            before[locator] = expected(_without_locator_fields(one.before))
+        if one.after is not None:
+            after[locator] = expected(_without_locator_fields(one.after))
+    locators = before.keys() | after.keys()
+    return {locator: after.get(locator) for locator in locators if before.get(locator) != after.get(locator)}
+
+
+def _without_namespace_id(locator: Locator) -> Locator:
+    """Return the locator without the namespace id, which differs between layouts after a move."""
+    parts = TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator
+    return replace(locator, namespace_id="any") if isinstance(locator, parts) else locator
 
 
 def _without_locator_fields(value: Object) -> Object:
@@ -147,4 +164,4 @@ def _objects(
     for locator, value in entries:
         converted = expected(_without_locator_fields(value))
         if converted is not None:
-            yield locator, converted
+            yield _without_namespace_id(locator), converted
