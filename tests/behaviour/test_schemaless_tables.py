@@ -11,6 +11,7 @@ import pytest
 import mangrove
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.settings import LakehouseSettings
 
 PNG = b"\x89PNG\r\n\x1a\n not really"
 _NUMBERS = iter(range(10**6))
@@ -249,3 +250,12 @@ def test_files_are_removed_where_deltacat_reads_the_lakehouse() -> None:
     assert [delta.type.value for _, delta in table.deltas()] == ["append"]
     table.remove_files(table.files())
     assert table.files() == []
+
+
+def test_the_name_of_a_file_is_cut_to_the_limit_of_paths(layout: str) -> None:
+    settings = LakehouseSettings(file_path_max_size_bytes=120)
+    lake = mangrove.create(f"memory://schemaless-{layout}-{next(_NUMBERS)}/", layout=layout, settings=settings)
+    lake.create_namespace("shop")
+    (file,) = lake.create_table("shop.raw", schemaless=True).add_files({f"{'long ' * 30}.csv": b"id\n1\n"})
+    assert (len(file.location) <= 120, file.location[-4:]) == (True, ".csv")
+    assert lake.maintenance.check().problems == ()

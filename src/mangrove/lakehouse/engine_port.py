@@ -224,7 +224,7 @@ class RowReader(Protocol):
 class LocalRowEngine(RowReader, Engine, Protocol):
     """Engine that runs in this process and exchanges rows with other libraries in it."""
 
-    def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
+    def add_files(self, table_id: str, files: Sequence[NewFile], path_bytes_max: int) -> list[DataFile]:
         """Write files unchanged to the store, without a commit."""
         ...
 

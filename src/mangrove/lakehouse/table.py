@@ -202,7 +202,8 @@ class Table(TableSnapshot):
                 )
             if not added:
                 # A repeated attempt commits the files of the first one.
-                added.extend(self._engines().local().add_files(opened.table.id, given))
+                path_bytes_max = transaction.workspace.settings.file_path_max_size_bytes
+                added.extend(self._engines().local().add_files(opened.table.id, given, path_bytes_max))
             write = describe(PlannedWrite((PlannedDelta((), Delta(DeltaType.APPEND, Manifest(tuple(added)))),)))
             additions = [(planned.log_values, planned.delta) for planned in write.deltas]
             add_deltas(transaction.workspace, opened, additions, transaction.id)
@@ -456,7 +457,7 @@ class Table(TableSnapshot):
                 checks=checks, version=version, state=state, stream_id=stream_id,
             )  # fmt: skip
             create_table_version(workspace, self.target, planned, stream)
-            if self.catalog.engines is not None and not schemaless:
+            if self.catalog.engines is not None and planned.schema is not None:
                 target = replace(self.target, version=planned.version)
                 validate_new_checks(self.catalog.engines, transaction, target)
             locator, table = find_target_table(workspace, self.target)

@@ -186,12 +186,12 @@ class LocalEngine(LocalReader):
         threads = min(pa.cpu_count(), THREADS_MAX)
         self._files = FileWriter(store, new_id, file_size_bytes, threads, self._vectors, is_inlining=True)
 
-    def add_files(self, table_id: str, files: Sequence[NewFile]) -> list[DataFile]:
-        """Write files unchanged, under new names, without a commit."""
+    def add_files(self, table_id: str, files: Sequence[NewFile], path_bytes_max: int) -> list[DataFile]:
+        """Write files unchanged, under new names of a limited size, without a commit."""
         added: dict[str, tuple[DataFile, bytes]] = {}
         for file in files:
             content_type, encoding, rows = describe_new_file(file)
-            path = build_stored_file_path(table_id, self._files.new_id(), file.name)
+            path = build_stored_file_path(table_id, self._files.new_id(), file.name, path_bytes_max)
             stored = DataFile(path, len(file.data), rows, content_type=content_type, content_encoding=encoding)
             added[path] = (stored, file.data)
         self._store.put_many({path: data for path, (_, data) in added.items()})

@@ -11,10 +11,9 @@ from mangrove.model.manifests import PARQUET, DataFile, FileKind
 from mangrove.model.objects import Delta
 from mangrove.model.paths import is_uri
 from mangrove.model.values import Value
-from mangrove.tables.compaction import build_rewrite_delta
 from mangrove.tables.scan_plan import LiveFile, ScanPlan, list_live_files, plan_scan
 from mangrove.tables.table_state import TableState
-from mangrove.tables.write_plan import PlannedWrite
+from mangrove.tables.write_plan import PlannedWrite, build_rewrite_delta
 
 __all__ = ["InlineFlush", "is_flush_check_due", "plan_inline_flushes"]
 

@@ -74,13 +74,15 @@ def detect_content_type(name: str) -> tuple[str, str]:
     return _CONTENT_TYPES.get(last, BINARY) if before else BINARY, IDENTITY_ENCODING
 
 
-def build_stored_file_path(table_id: str, file_id: str, name: str) -> str:
-    """Return the path of a new file of a table, with the end of its name for readability.
+def build_stored_file_path(table_id: str, file_id: str, name: str, path_bytes_max: int) -> str:
+    """Return the path of a new file of a table, with as much of the end of its name as the limit of paths allows.
 
-    >>> build_stored_file_path("t1", "f1", "my photo.png")
-    'data/t1/f1-my-photo.png'
+    >>> build_stored_file_path("t1", "f1", "my photo.png", 200), build_stored_file_path("t1", "f1", "my photo.png", 15)
+    ('data/t1/f1-my-photo.png', 'data/t1/f1-.png')
     """
-    return f"data/{table_id}/{file_id}-{_NOT_IN_PATHS.sub('-', name)[-_NAME_CHARACTERS_MAX:]}"
+    path = f"data/{table_id}/{file_id}-"
+    count = min(_NAME_CHARACTERS_MAX, path_bytes_max - len(path.encode()))
+    return path + _NOT_IN_PATHS.sub("-", name)[-count:] if count > 0 else path.removesuffix("-")
 
 
 def load_live_files(reading: CatalogReader, opened: OpenTable) -> list[tuple[PartitionLog, list[DataFile]]]:
