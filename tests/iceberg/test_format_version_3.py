@@ -15,10 +15,11 @@ from pyiceberg.table.snapshots import Snapshot
 from tests.iceberg.iceberg_client import Client
 
 import mangrove
-from mangrove.errors import InvalidInputError
+from mangrove.errors import ConflictError, FormatError, InvalidInputError
 from mangrove.iceberg.deletion_vectors import decode_deletion_vector, encode_deletion_vector
 from mangrove.iceberg.publish.metadata_writer import find_next_row_id
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.tables.iceberg_names import PARTS_SUFFIX
 
 V3 = {"format-version": "3", "write.delete-mode": "position"}
 
@@ -221,3 +222,45 @@ def test_the_metadata_file_is_that_of_format_version_3(lake: Lakehouse) -> None:
     )  # fmt: skip
     alone = StaticTable.from_metadata(lake.table("shop.sales").iceberg())
     assert alone.scan().count() == 2
+
+
+def test_a_commit_based_on_row_ids_from_before_a_rollback_is_a_conflict(lake: Lakehouse) -> None:
+    append(lake, 1, 2)
+    before = lake.version
+    client = Client(lake, "shop.sales")
+    request = client.request([client.rows([{"id": 3, "what": "client"}])])
+    append(lake, 4)
+    Client(lake, "shop.sales")
+    lake.rollback(before)
+    with pytest.raises(ConflictError, match="first row id 2, but the next one is 3"):
+        client.send(request)
+    client.load()
+    client.commit([client.rows([{"id": 3, "what": "client"}])])
+    assert row_ids(client) == {1: 0, 2: 1, 3: 3}
+
+
+def test_a_vacuum_keeps_the_deletion_vectors_of_listed_snapshots(lake: Lakehouse) -> None:
+    append(lake, *range(5))
+    lake.table("shop.sales").delete("id = 1")
+    client = Client(lake, "shop.sales")
+    before = row_ids(client)
+    folder = f"data/{lake.table('shop.sales').state().table_id}/metadata/"
+    written = {one.path for one in lake.effects.store.list(folder)}
+    lake.maintenance.vacuum(alone=True)
+    assert {one.path for one in lake.effects.store.list(folder)} == written
+    lake.table("shop.sales").delete("id = 2")
+    assert client.seen_ids() == [0, 3, 4]
+    assert row_ids(client).items() <= before.items()
+
+
+def test_a_damaged_record_of_row_ids_is_reported(lake: Lakehouse) -> None:
+    append(lake, 1)
+    client = Client(lake, "shop.sales")
+    folder = f"data/{lake.table('shop.sales').state().table_id}/metadata/"
+    (path,) = [one.path for one in lake.effects.store.list(folder) if one.path.endswith(PARTS_SUFFIX)]
+    lake.effects.store.put(path, lake.effects.store.read(path) + b"\nmany data/x")
+    append(lake, 2)
+    with pytest.raises(FormatError, match="delete it, which assigns new row ids"):
+        client.load()
+    lake.effects.store.delete_many([path])
+    assert client.seen_ids() == [1, 2]

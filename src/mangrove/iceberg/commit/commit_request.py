@@ -128,13 +128,19 @@ def check_requirements(request: TableCommitRequest, published: TableMetadata | N
             requirement.validate(published)
     except CommitFailedException as error:
         raise ConflictError(f"{error}; reload the table and retry") from error
+    added = [one.snapshot for one in request.updates if isinstance(one, AddSnapshotUpdate)]
+    if added and isinstance(published, TableMetadataV3) and (added[0].first_row_id or 0) < (published.next_row_id or 0):
+        # The branch is the same again after a rollback, but row ids are not used again.
+        raise ConflictError(
+            f"snapshot {added[0].snapshot_id} has first row id {added[0].first_row_id}, but the next one is "
+            f"{published.next_row_id}; reload the table and retry"
+        )
     if published is None or request.replaces:
         return
     # A request without a requirement on the branch still depends on the parent of its first snapshot.
     has_requirement = any(
         isinstance(one, AssertRefSnapshotId) and one.ref == MAIN_BRANCH for one in request.requirements
     )
-    added = [one.snapshot for one in request.updates if isinstance(one, AddSnapshotUpdate)]
     if added and not has_requirement and added[0].parent_snapshot_id != published.current_snapshot_id:
         raise ConflictError(
             f"snapshot {added[0].snapshot_id} has parent {added[0].parent_snapshot_id}, but the current snapshot is "

@@ -22,6 +22,7 @@ from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry, Summary
 
+from mangrove.errors import FormatError
 from mangrove.iceberg.locations import FileLocations
 from mangrove.iceberg.publish.metadata_writer import (
     PublishedMetadata,
@@ -124,8 +125,12 @@ def _load_row_ids(store: Store, files: SnapshotFiles, snapshot: Snapshot | None)
     if snapshot is None or format_version_of(files.state.properties) == 2:
         return {}
     name = posixpath.basename(snapshot.manifest_list).removesuffix(LIST_SUFFIX) + PARTS_SUFFIX
-    (data,) = store.read_many([published_folder_of(files.state.table_id) + name])
-    return {} if data is None else decode_first_row_ids(data.decode())
+    path = published_folder_of(files.state.table_id) + name
+    (data,) = store.read_many([path])
+    try:
+        return {} if data is None else decode_first_row_ids(data.decode())
+    except ValueError as error:
+        raise FormatError(f"{path} is damaged; delete it, which assigns new row ids") from error
 
 
 def _find_last_published(
