@@ -1,7 +1,7 @@
 """OAuth token endpoint for Iceberg clients.
 
-The server has one token, set at its start. The client secret is that token, and the
-endpoint returns it unchanged.
+The client secret is the server's token or that of a principal, and the endpoint returns it
+unchanged.
 """
 
 import base64
@@ -38,7 +38,7 @@ def handle_token(requested: RestRequest) -> Response:
         return _respond_token(_NOT_NEEDED)
     secret = fields.get("client_secret") or _secret_of_header(requested.headers)
     if secret is None or not requested.served.is_secret(secret):
-        return _respond_oauth_error(401, "invalid_client", "the client secret is not the token of this server")
+        return _respond_oauth_error(401, "invalid_client", "the client secret is not a token of this server")
     return _respond_token(secret)
 
 
