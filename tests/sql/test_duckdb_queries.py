@@ -126,6 +126,9 @@ def test_statements_not_known_to_agree_require_spark(session: SqlSession, query:
     ("query", "message"),
     [
         ("select nope from shop.orders", "column `nope` does not exist; did you mean"),
+        ("select pric from shop.orders", r"column `pric` does not exist; did you mean `price`\?"),
+        ("selct 1", r"syntax error near 'selct'; did you mean SELECT\?"),
+        (".tables", r"syntax error near '\.'"),
         ("select count(*), id from shop.orders", "neither in GROUP BY nor in an aggregate"),
         ("select id from shop.orders o join shop.orders p on o.id = p.id", "id is ambiguous"),
         ("select id from shop.orders order by 5", "position 5"),
