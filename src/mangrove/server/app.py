@@ -15,6 +15,7 @@ from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.access import AccessRules, Rights, load_rules
 from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_error
+from mangrove.rest.settings import RestSettings
 from mangrove.rest.unavailable import build_unavailable_routes
 from mangrove.server.access import (
     Access,
@@ -45,6 +46,7 @@ def build_app(
     others: Sequence[BaseRoute] = (),
     counted: Sequence[CountingStore] | None = None,
     wrong_tokens_max: int | None = None,
+    rest_settings: RestSettings | None = None,
 ) -> ASGIApp:
     """Return the ASGI application for a lakehouse; `others` are additional routes.
 
@@ -62,7 +64,7 @@ def build_app(
         Route("/readyz", _ready(Readiness(lake.effects))),
         Route("/metrics", _metrics(metrics)),
         *others,
-        *_iceberg(lake, access, select_lake),
+        *_iceberg(lake, access, select_lake, rest_settings),
         *build_explorer_routes(lake, _build_session_opener(access, select_lake), _build_iceberg_endpoint(access)),
     ]
     inner = Starlette(
@@ -107,7 +109,9 @@ def has_iceberg() -> bool:
     return importlib.util.find_spec("pyiceberg") is not None
 
 
-def _iceberg(lake: Lakehouse, access: Access, select_lake: _SelectLake) -> list[BaseRoute]:
+def _iceberg(
+    lake: Lakehouse, access: Access, select_lake: _SelectLake, settings: RestSettings | None
+) -> list[BaseRoute]:
     """Return the Iceberg REST routes; without the extra, routes that respond with what to install."""
     if not has_iceberg():
         return build_unavailable_routes()
@@ -115,8 +119,13 @@ def _iceberg(lake: Lakehouse, access: Access, select_lake: _SelectLake) -> list[
     def is_token(text: str) -> bool:
         return find_token_owner(access, text, _load_recent_rules(lake)) is not None
 
-    is_secret = None if access.token is None else is_token
-    return build_iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret, select_lake=select_lake)
+    return build_iceberg_routes(
+        lake,
+        is_writable=access.is_writable,
+        is_secret=None if access.token is None else is_token,
+        settings=settings,
+        select_lake=select_lake,
+    )
 
 
 def _build_iceberg_endpoint(access: Access) -> IcebergEndpoint | None:
