@@ -7,11 +7,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, NoSuchTableError, OAuthError
+from starlette.testclient import TestClient
 from tests.rest.conftest import TOKEN, counted, request_info, served
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.rest.delegation import build_delegation
+from mangrove.rest.settings import RestSettings
 from mangrove.server.access import Access
+from mangrove.server.app import build_app
 
 WRITABLE = Access("127.0.0.1", TOKEN, is_writable=True)
 ROWS = pa.table({"id": [1]})
@@ -125,3 +129,38 @@ def test_a_dropped_table_that_a_principal_could_not_read_is_not_registered_again
         )
     assert answer.status_code in (400, 404), answer.text
     assert [str(table) for table in lake.tables("sales")] == ["sales.orders"]
+
+
+OPTIONS = {"access_key_id": "id", "secret_access_key": "secret", "region": "eu-west-1"}
+
+
+def test_scans_and_signatures_need_the_right_to_read_the_table(lake: Lakehouse, token: str) -> None:
+    settings = RestSettings(delegation=build_delegation("remote-signing", "s3://bucket/lake", OPTIONS, {}))
+    app = build_app(counted(lake), WRITABLE, rest_settings=settings)
+    headers = {"Authorization": f"Bearer {token}"}
+    with TestClient(app, base_url="http://127.0.0.1/iceberg", headers=headers) as client:
+        hidden = "v1/namespaces/staff/tables/salaries"
+        answers = [client.post(f"{hidden}/{path}", json={}) for path in ("plan", "tasks", "sign")]
+        assert [answer.status_code for answer in answers] == [404, 404, 404]
+        assert client.post("v1/namespaces/shared/tables/rates/plan", json={}).json()["status"] == "completed"
+
+        def sign(method: str, name: str) -> int:
+            namespace, table = name.split(".")
+            uri = f"https://bucket.s3.amazonaws.com/lake/data/{lake.table(name).id}/data/a.parquet"
+            request = {"method": method, "region": "eu-west-1", "uri": uri, "headers": {}}
+            return client.post(f"v1/namespaces/{namespace}/tables/{table}/sign", json=request).status_code
+
+        assert [sign("GET", "shared.rates"), sign("PUT", "shared.rates")] == [200, 403]
+        assert [sign("GET", "sales.orders"), sign("PUT", "sales.orders")] == [200, 200]
+
+
+def test_keys_of_the_server_are_given_only_to_those_who_may_do_everything(lake: Lakehouse, token: str) -> None:
+    settings = RestSettings(delegation=build_delegation("static", "s3://bucket/lake", OPTIONS, {}))
+    app = build_app(counted(lake), WRITABLE, rest_settings=settings)
+    with TestClient(app, base_url="http://127.0.0.1/iceberg") as client:
+
+        def has_keys(secret: str) -> bool:
+            headers = {"Authorization": f"Bearer {secret}", "X-Iceberg-Access-Delegation": "vended-credentials"}
+            return bool(client.get("v1/namespaces/sales/tables/orders", headers=headers).json()["config"])
+
+        assert (has_keys(TOKEN), has_keys(token)) == (True, False)

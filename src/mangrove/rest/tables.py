@@ -28,6 +28,7 @@ from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.metadata_writer import PublishedTable
 from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.model.access import Privilege
 from mangrove.model.locators import TableLocator
 from mangrove.rest.delegation import SignRequest
 from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
@@ -44,6 +45,7 @@ from mangrove.rest.request import (
     require_text,
 )
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, published_folder_of
+from mangrove.transaction.authorization import AuthorizedMetastore
 
 __all__ = [
     "handle_commit_table",
@@ -139,16 +141,30 @@ def respond_load_table(
 def _build_table_access(requested: RestRequest, locator: TableLocator, folder: str) -> dict[str, Any]:
     """Return the fields of a response that give a client access to the files of a table."""
     delegation = requested.served.settings.delegation
-    if delegation is None:
+    if delegation is None or (delegation.mode == "static" and _has_limited_rights(requested)):
         return {}
     prefix = "".join(f"{one}/" for one in (requested.path_parameters.get("prefix"),) if one)
     return delegation.build_table_access(
         requested.headers.get("x-iceberg-access-delegation", ""),
         _relative_folder_of(folder),
         f"v1/{prefix}namespaces/{quote(locator.namespace, '')}/tables/{quote(locator.name, '')}/sign",
-        is_writable=requested.is_writable,
+        is_writable=_may_write(requested, locator, posixpath.basename(folder)),
         at=_now(requested),
     )
+
+
+def _has_limited_rights(requested: RestRequest) -> bool:
+    """Return whether the sender may not open all files of the lakehouse, as the keys of the server can."""
+    metastore = requested.served.lake.metastore
+    return isinstance(metastore, AuthorizedMetastore) and metastore.load_rights().lakehouse < Privilege.MANAGE
+
+
+def _may_write(requested: RestRequest, locator: TableLocator, table_id: str) -> bool:
+    """Return whether the sender may write files of a table."""
+    metastore = requested.served.lake.metastore
+    if not isinstance(metastore, AuthorizedMetastore):
+        return requested.is_writable
+    return requested.is_writable and metastore.find_privilege(locator.namespace, table_id) >= Privilege.WRITE
 
 
 def handle_sign_request(requested: RestRequest) -> Response:
@@ -156,9 +172,10 @@ def handle_sign_request(requested: RestRequest) -> Response:
     delegation = requested.served.settings.delegation
     if delegation is None or delegation.mode != "remote-signing":
         return respond_iceberg_error(406, "this server does not sign requests", UNSUPPORTED)
-    _, entry = find_table(requested.open_snapshot(), requested)
+    locator, entry = find_table(requested.open_snapshot(), requested)
     request = SignRequest.parse(requested.document())
-    refusal = delegation.find_refusal(request, _relative_folder_of(entry.id), is_writable=requested.is_writable)
+    is_writable = _may_write(requested, locator, entry.id)
+    refusal = delegation.find_refusal(request, _relative_folder_of(entry.id), is_writable=is_writable)
     if refusal is not None:
         return respond_iceberg_error(403, refusal)
     response = respond_json(delegation.sign(request, _now(requested)))
