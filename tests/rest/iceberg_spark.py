@@ -2,7 +2,7 @@
 
     python iceberg_spark.py JAR ADDRESS TOKEN VERSION
 
-The catalog `lake` is the newest state, `past` that of the version.
+The catalog `lake` is the newest state, `past` that of the version. The server plans the scans of `planned`.
 """
 
 import json
@@ -21,7 +21,8 @@ def main(jar: str, address: str, token: str, version: str) -> None:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
-    for name, warehouse in (("lake", ""), ("past", version)):
+    settings["spark.sql.catalog.planned.scan-planning-mode"] = "server"
+    for name, warehouse in (("lake", ""), ("past", version), ("planned", "")):
         catalog = f"spark.sql.catalog.{name}"
         settings |= {catalog: "org.apache.iceberg.spark.SparkCatalog", f"{catalog}.type": "rest"}
         settings |= {f"{catalog}.uri": address, f"{catalog}.token": token, f"{catalog}.warehouse": warehouse}

@@ -147,3 +147,19 @@ def test_iceberg_java_replaces_partitions_identifies_and_registers_tables(ask: P
     ask(f"call lake.system.register_table(table => 'shapes.t', metadata_file => '{address}')")
     assert ask("select * from lake.shapes.t") == [["5", "x"]]
     assert java_lake.maintenance.check().problems == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select * from {}.sales.orders order by id",
+        "select id from {}.sales.orders where id < 7 and amount >= 5.00 order by id",
+        "select id, note from {}.sales.orders where customer = 'new' or note is not null order by id",
+        "select id from {}.sales.months where day in (date'2026-02-01', date'2026-03-01') order by id",
+        "select count(*) from {}.sales.orders version as of 'opening'",
+    ],
+)
+def test_scans_that_the_server_plans_find_the_same_rows(ask: PeerQuery, query: str) -> None:
+    rows = ask(query.format("planned"))
+    assert rows
+    assert rows == ask(query.format("lake"))

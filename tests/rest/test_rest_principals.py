@@ -158,3 +158,11 @@ def test_requests_to_the_bucket_are_signed_with_the_rights_on_the_table(lake: La
         assert (sign(client, "GET", "sales.orders"), sign(client, "PUT", "sales.orders")) == (200, 200)
         assert (sign(client, "GET", "shared.rates"), sign(client, "PUT", "shared.rates")) == (200, 403)
         assert sign(client, "GET", "staff.salaries") == 404
+
+
+def test_a_table_that_a_principal_may_not_read_has_no_plans_and_no_signatures(lake: Lakehouse, token: str) -> None:
+    with delegating(lake, "remote-signing", token) as client:
+        hidden = "/v1/namespaces/staff/tables/salaries"
+        answers = [client.post(f"{hidden}/{path}", json={}) for path in ("plan", "tasks", "sign")]
+        assert [answer.status_code for answer in answers] == [404, 404, 404]
+        assert client.post("/v1/namespaces/shared/tables/rates/plan", json={}).json()["status"] == "completed"

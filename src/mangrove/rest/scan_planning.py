@@ -16,10 +16,13 @@ from pyiceberg.types import IcebergType, PrimitiveType
 from starlette.responses import Response
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.iceberg.deletion_vectors import BLOB_OFFSET
 from mangrove.iceberg.filters import to_pruning_predicate
 from mangrove.iceberg.partition_specs import list_published_specs
+from mangrove.iceberg.publish.history_writer import load_snapshot_files
 from mangrove.iceberg.publish.manifest_plan import ManifestFileEntry
-from mangrove.iceberg.publish.metadata_writer import SnapshotFiles, list_published_files, plan_snapshot_files
+from mangrove.iceberg.publish.metadata_writer import SnapshotFiles, list_published_files
+from mangrove.iceberg.publish.position_deletes import vector_size_of
 from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.model.schema import Schema
@@ -27,7 +30,7 @@ from mangrove.rest.errors import NO_SUCH_PLAN, NO_SUCH_PLAN_TASK, respond_iceber
 from mangrove.rest.namespaces import respond_json, respond_no_content
 from mangrove.rest.request import RestRequest, decode_token, encode_token, find_table
 from mangrove.rest.tables import publish_table_at
-from mangrove.tables.iceberg_names import VERSION_KEY, compute_published_name
+from mangrove.tables.iceberg_names import VERSION_KEY
 from mangrove.tables.scan_plan import build_pruning_test
 
 __all__ = ["handle_cancel_plan", "handle_fetch_plan", "handle_fetch_tasks", "handle_plan_scan"]
@@ -154,8 +157,7 @@ def _load_files(requested: RestRequest, scan: _Scan) -> tuple[SnapshotFiles | No
                 raise NotFoundError(f"snapshot {snapshot_id} of table {locator} belongs to an expired version")
             state = revision.state
         store = served.lake.effects.store
-        name = compute_published_name(state, store.uri)
-        files = plan_snapshot_files(store, state, name, list_published_files(store, state))
+        files = load_snapshot_files(store, state, metadata, listed, list_published_files(store, state))
         served.snapshot_files.put(key, files, 1 + len(files.data))
     return files, files.state.schema if scan.uses_snapshot_schema else table.newest.state.schema
 
@@ -211,4 +213,10 @@ def _encode_file(one: ManifestFileEntry, types: Mapping[int, Sequence[IcebergTyp
         "file-size-in-bytes": one.file.size_bytes,
         "record-count": one.file.row_count,
     }
-    return encoded if one.is_data else {**encoded, "referenced-data-file": one.data_file.address}
+    if one.is_data:
+        row_ids = {"first-row-id": one.first_row_id, "data-sequence-number": one.sequence_number}
+        return encoded if one.first_row_id is None else encoded | row_ids
+    vector_size = vector_size_of(one.file.location)
+    if vector_size is not None:
+        encoded |= {"file-format": "puffin", "content-offset": BLOB_OFFSET, "content-size-in-bytes": vector_size}
+    return {**encoded, "referenced-data-file": one.data_file.address}

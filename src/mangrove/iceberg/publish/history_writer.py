@@ -52,8 +52,9 @@ from mangrove.tables.iceberg_names import (
     published_folder_of,
 )
 from mangrove.tables.scan_plan import list_live_files
+from mangrove.tables.table_state import TableState
 
-__all__ = ["publish_history"]
+__all__ = ["load_snapshot_files", "publish_history"]
 
 _HISTORY: Final = re.compile(r".*-v(\d+)(?:-[0-9a-f]+)?" + re.escape(METADATA_SUFFIX))
 
@@ -114,10 +115,20 @@ def _resume_list(
     store: Store, base: TableRevision, last: PublishedMetadata, existing: Mapping[str, ObjectInfo]
 ) -> _Listed:
     """Return the list of a metadata file, with the files of its last snapshot and their row ids."""
-    files = plan_snapshot_files(store, base.state, compute_published_name(base.state, store.uri), existing)
-    next_row_id = find_next_row_id(last)
-    files = assign_row_ids(files, _load_row_ids(store, files, last.current_snapshot()), next_row_id)
-    return _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files, next_row_id)
+    files = load_snapshot_files(store, base.state, last, last.current_snapshot(), existing)
+    return _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files, find_next_row_id(last))
+
+
+def load_snapshot_files(
+    store: Store,
+    state: TableState,
+    metadata: PublishedMetadata,
+    snapshot: Snapshot | None,
+    existing: Mapping[str, ObjectInfo],
+) -> SnapshotFiles:
+    """Return the files of a state, with the row ids that its snapshot in published metadata assigned."""
+    files = plan_snapshot_files(store, state, compute_published_name(state, store.uri), existing)
+    return assign_row_ids(files, _load_row_ids(store, files, snapshot), find_next_row_id(metadata))
 
 
 def _load_row_ids(store: Store, files: SnapshotFiles, snapshot: Snapshot | None) -> dict[str, int]:
