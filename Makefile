@@ -20,6 +20,9 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
+# Where bytecode is not written, each test process would rewrite the assertions of all test modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate mutants bench bench-quick bench-peers iceberg-clients serve lock clean
 
 help:
@@ -36,7 +39,7 @@ demo: $(READY) ## the guided tour, in about two minutes
 test: test-fast test-slow test-docs ## everything that runs as a test
 
 test-fast: $(READY) ## the quick suite: no network, no Java
-	$(PYTEST) -n $(JOBS) --dist loadgroup -m "not slow and not interop"
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "not slow and not interop"
 
 test-slow: $(READY) ## the suites that take long or talk to a real peer
 	$(PYTEST) -n $(JOBS) --dist loadgroup -m "slow or interop"

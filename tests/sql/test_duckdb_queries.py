@@ -113,6 +113,7 @@ def test_a_query_has_the_result_that_spark_computes(session: SqlSession, query: 
         ("select cast(price as binary) from shop.orders", "price"),
         ("select round(cast(id as double), 2) from shop.orders", "round"),
         ("select id from shop.orders tablesample (1 rows)", "id"),
+        ("declare variable v int", "declare"),
         ("select id from shop.orders group by id with rollup", "id"),
     ],
 )

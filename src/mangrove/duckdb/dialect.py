@@ -18,10 +18,12 @@ _QUERY_STARTS: Final = frozenset(
 )
 
 _STATEMENTS: Final = (
-    "ALTER", "BEGIN", "CALL", "COMMIT", "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "FROM", "INSERT", "MERGE",
-    "ROLLBACK", "SELECT", "SHOW", "TABLE", "TRUNCATE", "UPDATE", "USE", "VALUES", "WITH",
+    "ADD", "ALTER", "ANALYZE", "BEGIN", "CACHE", "CALL", "CLEAR", "COMMENT", "COMMIT", "CREATE", "DECLARE", "DELETE",
+    "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "FROM", "GRANT", "INSERT", "LIST", "LOAD", "MERGE", "MSCK",
+    "REFRESH", "REPAIR", "RESET", "REVOKE", "ROLLBACK", "SELECT", "SET", "SHOW", "TABLE", "TRUNCATE", "UNCACHE",
+    "UPDATE", "USE", "VALUES", "WITH",
 )  # fmt: skip
-"""The first words of common statements."""
+"""The first words of Spark's statements."""
 _SYNTAX: Final = ("CAST", "EXTRACT", "SUBSTRING", "TRIM", "TRY_CAST")
 """The functions whose arguments have a syntax of their own."""
 
