@@ -1,6 +1,6 @@
 """DuckDB as a client: it reads what the lakehouse holds, and the lakehouse what it commits.
 
-It needs a Python that has DuckDB 1.5 and the packages of its extensions: `MANGROVE_ICEBERG_PYTHON` names it.
+`make test-peers` installs DuckDB and the packages of its extensions.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, filled, served
-from tests.rest.peer_process import PeerQuery, Rows, has_module, peer
+from tests.rest.peer_process import PeerQuery, Rows, needs_iceberg_duckdb, peer
 from tests.support.servers import run_seaweedfs
 
 import mangrove
@@ -19,10 +19,7 @@ from mangrove.web.pages.connect import IcebergConnection, render_snippets
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not has_module("duckdb_extension_iceberg"),
-        reason="MANGROVE_ICEBERG_PYTHON names no Python with DuckDB's extensions",
-    ),
+    needs_iceberg_duckdb,
 ]
 
 

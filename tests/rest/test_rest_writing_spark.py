@@ -1,22 +1,21 @@
 """Spark with Iceberg's own JAR writes through the REST catalog: what it commits is what our readers find.
 
-It needs a Python that has PySpark 4.1, since the JAR is made for that: `MANGROVE_ICEBERG_PYTHON` names it.
+`make test-peers` installs it.
 """
 
 from pathlib import Path
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, served
-from tests.rest.peer_process import has_module, peer
+from tests.rest.peer_process import ICEBERG_JAR, needs_iceberg_spark, peer
 
 import mangrove
 from mangrove.server.access import Access
-from mangrove.web.pages.connect import SPARK_PACKAGE
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("iceberg-java"),
-    pytest.mark.skipif(not has_module("pyspark"), reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1"),
+    needs_iceberg_spark,
 ]
 
 BY_NUMBERS = ", ".join(f"'write.{verb}.mode' = 'merge-on-read'" for verb in ("delete", "update", "merge"))
@@ -34,7 +33,7 @@ def test_spark_writes_deletion_vectors_and_row_ids_of_format_version_3(tmp_path:
     ours.upsert([{"id": 1, "name": "upserted"}])
     with (
         served(counted(lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
-        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, str(lake.version)) as ask,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, str(lake.version)) as ask,
     ):
         for statement in (
             "use lake",
@@ -67,7 +66,7 @@ def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None
     access = Access("127.0.0.1", TOKEN, is_writable=True)
     with (
         served(counted(lake), access) as address,
-        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, str(lake.version)) as ask,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, str(lake.version)) as ask,
     ):
         *_, deleted_rows, shown, replaced, view = [
             ask(statement)

@@ -53,7 +53,7 @@ from mangrove.tables.iceberg_names import (
 )
 from mangrove.tables.scan_plan import list_live_files
 
-__all__ = ["publish_history"]
+__all__ = ["load_row_ids", "publish_history"]
 
 _HISTORY: Final = re.compile(r".*-v(\d+)(?:-[0-9a-f]+)?" + re.escape(METADATA_SUFFIX))
 
@@ -116,11 +116,11 @@ def _resume_list(
     """Return the list of a metadata file, with the files of its last snapshot and their row ids."""
     files = plan_snapshot_files(store, base.state, compute_published_name(base.state, store.uri), existing)
     next_row_id = find_next_row_id(last)
-    files = assign_row_ids(files, _load_row_ids(store, files, last.current_snapshot()), next_row_id)
+    files = assign_row_ids(files, load_row_ids(store, files, last.current_snapshot()), next_row_id)
     return _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files, next_row_id)
 
 
-def _load_row_ids(store: Store, files: SnapshotFiles, snapshot: Snapshot | None) -> dict[str, int]:
+def load_row_ids(store: Store, files: SnapshotFiles, snapshot: Snapshot | None) -> dict[str, int]:
     """Return the first row ids of data files that a published snapshot assigned; none in format version 2."""
     if snapshot is None or format_version_of(files.state.properties) == 2:
         return {}
@@ -171,7 +171,7 @@ def _append_revision(
     files = plan_snapshot_files(store, state, name, existing)
     restored = next((one for one in listed.snapshots if one.snapshot_id == name.snapshot_id), None)
     known = {} if listed.files is None else listed.files.first_row_ids
-    files = assign_row_ids(files, {**known, **_load_row_ids(store, files, restored)}, listed.next_row_id)
+    files = assign_row_ids(files, {**known, **load_row_ids(store, files, restored)}, listed.next_row_id)
     if listed.files is not None:
         files = replace(files, name=name.after(parent_id, number, files.first_row_ids))
     at_millis = max(revision.at_millis, *(one.timestamp_ms for one in listed.log), 0)
