@@ -3,6 +3,7 @@
 import datetime
 import decimal
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,23 @@ def test_a_scan_without_a_filter_has_every_file_and_its_deletes(client: TestClie
     assert (file["content"], file["record-count"]) == ("position-deletes", 1)
     assert file["referenced-data-file"] == deleted["data-file"]["file-path"]
     assert deleted["delete-file-references"] == [0]
+
+
+def test_deletion_vectors_and_row_ids_of_format_version_3_are_planned(lake: Lakehouse, catalog_of: Opening) -> None:
+    orders = lake.table("sales.orders")
+    orders.alter({"format-version": "3"})
+    with request_info(counted(lake)) as client:
+        found = plan(client)
+    (file,) = found["delete-files"]
+    assert (file["file-format"], file["content-offset"]) == ("puffin", 4)
+    assert 0 < file["content-size-in-bytes"] < file["file-size-in-bytes"]
+    starts = sorted(
+        (one["data-file"]["first-row-id"], one["data-file"]["record-count"]) for one in found["file-scan-tasks"]
+    )
+    assert all(first + count == following for (first, count), (following, _) in pairwise(starts))
+    with served(counted(lake)) as address:
+        by_server = catalog_of(address, **{"scan-planning-mode": "server"}).load_table("sales.orders")
+        assert by_server.scan().to_arrow().num_rows == orders.to_arrow().num_rows == 25
 
 
 @pytest.mark.parametrize(
