@@ -154,16 +154,16 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     ) -> LakehouseSettings:
         """Set or remove properties of the lakehouse, or change the retention of its versions."""
         workspace, remove = self.reading(), validate_texts(remove, "the properties to remove")
-        if ACCESS_PROPERTY in (*put, *remove):
-            raise InvalidInputError(
-                f"{ACCESS_PROPERTY} contains the access rules; change them with lake.access or GRANT"
-            )
         fixed = changed.keys() - _CHANGEABLE
         if fixed:
             raise InvalidInputError(
                 f"the setting {min(fixed)} cannot be changed; these can: {', '.join(sorted(_CHANGEABLE))}"
             )
         properties = update_properties(workspace.settings.properties, put, remove)
+        if properties.get(ACCESS_PROPERTY) != workspace.settings.properties.get(ACCESS_PROPERTY):
+            raise InvalidInputError(
+                f"{ACCESS_PROPERTY} contains the access rules; change them with lake.access or GRANT"
+            )
         altered = replace(workspace.settings, properties=properties, **changed)  # type: ignore[arg-type]
         time_limit_millis(altered)
         workspace.settings = altered
