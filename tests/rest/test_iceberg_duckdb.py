@@ -63,6 +63,20 @@ def test_duckdb_reads_the_newest_and_earlier_versions(query_duckdb: PeerQuery) -
         query_duckdb("INSERT INTO past.sales.orders VALUES (9, 'x')")
 
 
+def test_duckdb_changes_tables_of_format_version_3(query_duckdb: PeerQuery, duck_lake: Lakehouse) -> None:
+    orders = duck_lake.table("sales.orders")
+    orders.alter({"format-version": "3"})
+    assert query_duckdb("SELECT id, customer FROM lake.sales.orders ORDER BY id") == [
+        ["2", "bea"], ["3", "cy"], ["4", "None"],
+    ]  # fmt: skip
+    query_duckdb("INSERT INTO lake.sales.orders VALUES (9, 'duck')")
+    query_duckdb("DELETE FROM lake.sales.orders WHERE id = 2")
+    query_duckdb("UPDATE lake.sales.orders SET customer = 'changed' WHERE id = 3")
+    found = [["3", "changed"], ["4", "None"], ["9", "duck"]]
+    assert query_duckdb("SELECT id, customer FROM lake.sales.orders ORDER BY id") == found
+    assert sorted([str(row["id"]), str(row["customer"])] for row in orders.to_arrow().to_pylist()) == found
+
+
 def test_duckdb_reads_earlier_snapshots_by_id_and_time(query_duckdb: PeerQuery, duck_lake: Lakehouse) -> None:
     listed = query_duckdb("SELECT snapshot_id FROM iceberg_snapshots(lake.sales.orders) ORDER BY sequence_number")
     versions = [entry.version for entry in duck_lake.table("sales.orders").history()][::-1]

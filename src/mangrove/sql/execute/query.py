@@ -13,7 +13,7 @@ from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.sql_port import Arguments, Frame, PositionedText, SqlEngine, SqlErrorInfo
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.names import check_name, join_name, quote_name
+from mangrove.model.names import check_name, find_closest_name, join_name, quote_name
 from mangrove.model.objects import TableEntry, TableType, ViewEntry
 from mangrove.model.values import Value
 from mangrove.sql.errors import build_statement_error
@@ -55,6 +55,7 @@ from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
 from mangrove.transaction.aliases import locate_namespace, locate_table, locate_view
+from mangrove.transaction.authorization import AuthorizedSnapshot
 from mangrove.transaction.catalog import VIEW_NAMESPACE
 from mangrove.transaction.deltas import TableTarget, open_table, split_version
 
@@ -343,7 +344,7 @@ class QueryBinder:
         start = None if refusal.start is None else refusal.start - piece.start
         place = next((number for number, token in enumerate(tokens) if token.start == start), None)
         if place is None or any(splice.start == start for splice in replacements):
-            raise build_statement_error(refusal, whole)
+            raise build_statement_error(self._suggest_column(refusal), whole)
         if refusal.condition == "TABLE_OR_VIEW_NOT_FOUND":
             parts, after = find_unresolved_name(refusal, tokens, place)
             table_ref = parse_table_ref(tokens, parts, place, after)
@@ -357,7 +358,19 @@ class QueryBinder:
             )
         if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in TABLE_FUNCTIONS:
             return self._replace_function(tokens, place, piece, whole)
-        raise build_statement_error(refusal, whole)
+        raise build_statement_error(self._suggest_column(refusal), whole)
+
+    def _suggest_column(self, refusal: SqlErrorInfo) -> SqlErrorInfo:
+        """Return the error with the most similar column of the tables; the engine knows only the columns it reads."""
+        if not refusal.condition.startswith("UNRESOLVED_COLUMN"):
+            return refusal
+        unknown = refusal.parameters.get("objectName", "").rpartition(".")[2].strip("`")
+        columns = [column.name for scan in self.scans for column in scan.state.schema.columns]
+        closest = find_closest_name(unknown, columns)
+        if closest is None:
+            return refusal
+        parameters = {**refusal.parameters, "proposal": f"`{closest}`"}
+        return replace(refusal, condition="UNRESOLVED_COLUMN.WITH_SUGGESTION", parameters=parameters)
 
     def _replace_function(self, tokens: list[SqlToken], place: int, piece: SqlFragment, whole: str) -> TextReplacement:
         with locate_errors_at(whole, piece.start + tokens[place].start):
@@ -574,8 +587,10 @@ def _identity(instead: Frame | str) -> object:
 
 
 def _version_of(catalog: Catalog) -> int | None:
-    """Return the fixed version of a catalog, or None if it may still change."""
-    return catalog.version if isinstance(catalog, Snapshot) else None
+    """Return the fixed version of a catalog, or None if it may still change, as what a principal may read does."""
+    if not isinstance(catalog, Snapshot) or isinstance(catalog.snapshot, AuthorizedSnapshot):
+        return None
+    return catalog.version
 
 
 def evaluate_constant(piece: SqlFragment, binder: QueryBinder, whole: str) -> object:
