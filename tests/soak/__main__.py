@@ -46,6 +46,8 @@ __all__ = ["main", "run_soak"]
 
 _ROLES: Final = ("writer", "writer", "writer", "compaction", "cleaner", "exporter", "reader", "reader")
 _ROUND_SECONDS_MAX: Final = 30.0
+_PATIENCE_SECONDS: Final = 90.0
+"""How much longer a round takes on a busy machine, until each process has done something."""
 _STEPS: Final[Mapping[str, Any]] = {kind.__name__: kind for kind in (Append, Write, ReadList, ReadRegister)}
 
 
@@ -56,21 +58,21 @@ class _Process:
     configuration: Configuration
     running: subprocess.Popen[bytes] = field(init=False)
     stopped_until: float = 0.0
-    _logged_before: int = 0
+    _results_before: int = 0
 
     def __post_init__(self) -> None:
         Path(self.configuration.log).touch()
         self.start()
 
     def start(self) -> None:
-        self._logged_before = Path(self.configuration.log).stat().st_size
+        self._results_before = _count_results(self.configuration)
         command = [sys.executable, "-m", "tests.soak.roles", json.dumps(asdict(self.configuration))]
         self.running = subprocess.Popen(command)
 
     @property
     def has_worked(self) -> bool:
-        """Whether it has logged something since it was started: a process that is killed earlier proves little."""
-        return Path(self.configuration.log).stat().st_size > self._logged_before
+        """Whether it has done something since it was started: a process that is killed earlier proves little."""
+        return _count_results(self.configuration) > self._results_before
 
     def kill(self) -> None:
         self.running.kill()
@@ -139,7 +141,9 @@ def _disturb(configurations: Sequence[Configuration], seconds: float) -> Counter
     processes = [_Process(configuration) for configuration in configurations]
     end = time.monotonic() + seconds
     try:
-        while time.monotonic() < end or not all(map(_has_results, configurations)):
+        while (now := time.monotonic()) < end or (
+            now < end + _PATIENCE_SECONDS and not all(map(_count_results, configurations))
+        ):
             time.sleep(chance.uniform(0.1, 0.6))
             for process in processes:
                 if process.stopped_until and time.monotonic() > process.stopped_until:
@@ -162,10 +166,10 @@ def _disturb(configurations: Sequence[Configuration], seconds: float) -> Counter
     return done
 
 
-def _has_results(configuration: Configuration) -> bool:
-    """Whether a process has logged more than plans and errors; at a writer, that a transaction was committed."""
+def _count_results(configuration: Configuration) -> int:
+    """Return how often a process did something; for a writer, how many transactions it committed."""
     lines = _read_lines(Path(configuration.log))
-    return any(not line.startswith(('{"plan"', '{"error"', '{"done": false', '{"done": null')) for line in lines)
+    return sum(not line.startswith(('{"plan"', '{"error"', '{"done": false', '{"done": null')) for line in lines)
 
 
 def _check_round(lake: Lakehouse, logs: Path, isolation: str) -> Counter[str]:

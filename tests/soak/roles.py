@@ -7,6 +7,7 @@ a check fails.
 """
 
 import json
+import os
 import random
 import shutil
 import sys
@@ -179,10 +180,12 @@ _ROLES: Final[Mapping[str, Callable[[Lakehouse, Configuration, random.Random, Lo
 def main(text: str) -> None:
     """Do the work of a configuration; start again after an error of storage or a conflict."""
     configuration = Configuration(**json.loads(text))
-    chance = random.SystemRandom()
+    chance, parent = random.SystemRandom(), os.getppid()
     with Path(configuration.log).open("a", encoding="utf-8", buffering=1) as file:
 
         def log(**fields: Any) -> None:
+            if os.getppid() != parent:
+                sys.exit("the process that started the soak has ended")
             file.write(json.dumps(fields) + "\n")
 
         commit_millis_max = patch("mangrove.transaction.transaction._COMMIT_MILLIS_MAX", STOPPED_MILLIS_MAX + 2_000)

@@ -216,7 +216,10 @@ def _parse_number(written: str) -> LiteralValue:
         raise InvalidInputError(
             f"a number in the expression has more than {_DIGITS_MAX} digits; use an exponent, as in 1e40"
         )
-    return int(written) if written.isdigit() else decimal.Decimal(written)
+    try:
+        return int(written) if written.isdigit() else decimal.Decimal(written)
+    except decimal.InvalidOperation as error:
+        raise InvalidInputError(f"{written!r} in the expression is not a number") from error
 
 
 def _parse_typed_literal(word: str, written: str) -> LiteralValue:

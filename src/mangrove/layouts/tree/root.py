@@ -8,7 +8,7 @@ from mangrove.betree.node import Message, Node, NodeLimits
 from mangrove.errors import FormatError
 from mangrove.layouts.tree.keys import KeyNames
 from mangrove.layouts.tree.node_file import decode_node, encode_node
-from mangrove.layouts.tree.paths import RootNames
+from mangrove.layouts.tree.paths import ROOT_DIGITS_KNOWN, RootNames
 from mangrove.layouts.tree.revision import (
     CREATED_AT_MILLIS,
     LAKEHOUSE_DEFINITION,
@@ -199,6 +199,10 @@ def shape_of(settings: LakehouseSettings, revision: TreeRevision) -> NodeLimits:
 
 def _roots_named_like(revision: TreeRevision, path: str) -> RootNames:
     digits = len(path.removeprefix(revision.roots.before).removesuffix(revision.roots.after))
+    if digits not in ROOT_DIGITS_KNOWN:
+        raise FormatError(
+            f"{path} has the columns of the format revision {revision.name}, whose roots have other names"
+        )
     return RootNames(digits, revision.roots.before, revision.roots.after)
 
 
