@@ -20,14 +20,14 @@ Change: TypeAlias = Callable[[Lakehouse | mangrove.Transaction], object]
 
 @pytest.fixture(params=LAYOUTS)
 def layout(request: pytest.FixtureRequest) -> str:
-    """Return a layout; a strict tree has no aliases."""
+    """Return a layout; the older tree is strict."""
     assert isinstance(request.param, str)
     return request.param
 
 
 @pytest.fixture
 def shop(layout: str) -> Lakehouse:
-    lake = mangrove.create(f"memory://aliases-{layout}-{next(_NUMBERS)}/", layout=layout, strict=False)
+    lake = mangrove.create(f"memory://aliases-{layout}-{next(_NUMBERS)}/", layout=layout)
     lake.create_namespace("shop")
     lake.create_table("shop.orders", "id bigint not null, amount bigint", keys=["id"])
     return lake
@@ -302,7 +302,7 @@ def test_an_export_and_a_conversion_keep_aliases(shop: Lakehouse, layout: str) -
     assert converted.layout != layout
     assert converted.table("store.purchases").to_arrow().to_pylist() == ROWS
     back = f"memory://aliases-back-{layout}/"
-    converted.maintenance.convert(back, layout, strict=False)
+    converted.maintenance.convert(back, layout)
     assert name_aliases(mangrove.open(back)) == kept
     assert [name_aliases_at(mangrove.open(back), version) for version in range(shop.version + 1)] == [
         name_aliases_at(shop, version) for version in range(shop.version + 1)

@@ -16,7 +16,7 @@ _NUMBERS = iter(range(10**6))
 
 @pytest.fixture
 def shop(layout: str) -> Lakehouse:
-    lake = mangrove.create(f"memory://canonical-{layout}-{next(_NUMBERS)}/", layout=layout, strict=False)
+    lake = mangrove.create(f"memory://canonical-{layout}-{next(_NUMBERS)}/", layout=layout)
     lake.create_namespace("shop")
     lake.create_table("shop.orders", "id bigint, kind string, day date", partition_by=["kind", "days(day)"])
     lake.table("shop.orders").append([{"id": 1, "kind": "a|b", "day": datetime.date(2026, 11, 16)}])

@@ -75,9 +75,12 @@ def test_a_handle_by_ids_follows_its_table_and_never_writes_to_another_of_its_na
     assert [read_ids(one) for one in (shop.table(new_name), handles[0])] == [[1, 2, 3, 4, 5, 6, 7]] * 2
     assert read_ids(other) == []
     assert all(str(one.opened().locator) == new_name for one in handles)
+    assert {str(one.locator) for one in handles} == {new_name}
+    assert {str(one).partition(".version")[0] for one in handles} == {new_name}
+    assert shop.history(limit=1)[0].message.startswith(f"append to {new_name}")
     shop.drop_table(new_name)
     for handle in handles:
-        with pytest.raises(NotFoundError, match=r"the table with the id .*, which was shop.orders, does not exist"):
+        with pytest.raises(NotFoundError, match=f"the table with the id .*, which was {new_name}, does not exist"):
             handle.append([ROW])
     assert read_ids(other) == []
 
@@ -158,11 +161,14 @@ def test_a_handle_by_ids_is_pickled_with_its_id(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("shop")
     table = lake.create_table("shop.orders", "id bigint")
-    sent = pickle.dumps(lake.table(table.identity))
+    lake.create_alias("store", "shop")
+    sent, space = pickle.dumps(lake.table(table.identity)), pickle.dumps(lake.namespace("store"))
     table.rename("shop.sales")
     lake.create_table("shop.orders", "id bigint")
     pickle.loads(sent).append([{"id": 1}])
     assert read_ids(table) == [1]
+    lake.rename_namespace("shop", "market")
+    assert str(pickle.loads(space)) == "market"
 
 
 # Locators.
@@ -251,7 +257,7 @@ def test_locators_of_all_kinds_round_trip_with_awkward_names_and_values(space: s
         assert lake.resolve(found.canonical).locator == locator
 
 
-@pytest.mark.parametrize("layout", ["tree", "deltacat", "deltacat-2"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_handle_by_an_alias_follows_its_table_through_renames(layout: str) -> None:
     lake = mangrove.create(f"memory://handles-alias-{next(_NUMBERS)}/", layout=layout)
     lake.create_namespace("shop")
@@ -269,6 +275,41 @@ def test_a_handle_by_an_alias_follows_its_table_through_renames(layout: str) -> 
         transaction.rename_table("archive.sales", "shop.sales")
         handle.append([{"id": 6}])
     assert (read_ids(lake.table("shop.sales")), other.count()) == ([1, 2, 3, 4, 5, 6], 0)
+
+
+def test_a_namespace_and_its_views_that_an_alias_names_are_followed_through_renames(shop: Lakehouse) -> None:
+    shop.create_alias("store", "shop")
+    space, listed = shop.namespace("store"), shop.namespace("store")
+    view = None
+    if not shop.settings.is_readable_by_deltacat:
+        shop.create_view("shop.every", "select * from shop.orders", reads=["shop.orders"])
+        view = shop.view("store.every")
+    shop.rename_namespace("shop", "market")
+    shop.create_namespace("shop")
+    if view is not None:
+        shop.create_view("shop.every", "select 1", reads=[])
+        assert (str(view.alter(description="mine")), str(view)) == ("market.every", "market.every")
+        assert shop.view("shop.every").description is None
+        view.drop()
+        assert [one.name for one in shop.views("market")] == []
+    assert (str(space), space.name, str(space.locator), repr(space)) == ("market",) * 3 + ("<namespace market>",)
+    assert [str(one) for one in listed.tables()] == ["market.orders"]
+    orders = listed["orders"]
+    assert str(space.alter({"owner": "ana"})) == "market"
+    assert (shop.namespace("shop").properties, shop.namespace("market").properties) == ({}, {"owner": "ana"})
+    with shop.transaction() as transaction:
+        inside = transaction.namespace("store")
+        transaction.rename_namespace("market", "bazaar")
+        transaction.create_namespace("market")
+        assert (str(inside), [one.name for one in inside.tables()]) == ("bazaar", ["orders"])
+    assert (read_ids(orders), str(orders)) == ([1], "bazaar.orders")
+    assert str(space.rename("mall")) == str(space) == "mall"
+    assert listed.aliases == ("store",)
+    space.drop(cascade=True)
+    assert [one.name for one in shop.namespaces()] == ["archive", "market", "shop"]
+    with pytest.raises(NotFoundError, match=r"the namespace with the id .*, which was mall, was dropped"):
+        listed.tables()
+    assert str(listed) == "mall"
 
 
 def test_the_changes_of_a_renamed_table_include_those_under_its_old_name(shop: Lakehouse) -> None:

@@ -44,6 +44,7 @@ def shell_on(session: CommandContext, lake: str) -> Shell:
         ("select 1; select 2", False),
         ("\\d", True),
         ("quit", True),
+        (".tables", True),
         ("begin select 1;", False),
         ("begin select 1; end;", True),
         ("begin;", True),
@@ -57,6 +58,20 @@ def test_return_ends_the_input_only_where_a_statement_ends(text: str, whole: boo
 def test_the_error_for_an_unknown_meta_command_refers_to_the_list() -> None:
     with pytest.raises(InvalidInputError, match=r"\\\? lists"):
         parse_meta_command("\\nosuch")
+    with pytest.raises(InvalidInputError, match=r"unknown command \.nosuch"):
+        parse_meta_command(".nosuch")
+
+
+def test_commands_have_the_names_of_other_shells_too() -> None:
+    named = [parse_meta_command(text) for text in (".tables shop", "\\dt", ".help", ".quit", ".read a.sql", ".output")]
+    assert [one and (one.name, one.argument) for one in named] == [
+        ("\\t", "shop"),
+        ("\\t", ""),
+        ("\\?", ""),
+        ("\\q", ""),
+        ("\\i", "a.sql"),
+        ("\\o", ""),
+    ]
 
 
 def test_completion_offers_names_columns_of_named_tables_and_keywords() -> None:

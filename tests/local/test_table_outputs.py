@@ -2,6 +2,7 @@
 
 import decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -10,7 +11,9 @@ import pytest
 import mangrove
 from mangrove import Expr, col, expr, lit
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.local.conform import Matching, conform_rows
 from mangrove.tables.write_plan import RowCounts
 
 
@@ -87,6 +90,20 @@ def test_a_thousand_columns_and_nested_ones_are_updated_and_merged(lake: Lakehou
         {"id": 2, "place": place, "c500": None, "c999": None},
         {"id": 3, "place": {"city": None, "at": []}, "c500": None, "c999": None},
     ]
+
+
+def test_columns_are_matched_by_one_key_of_each_field_and_column() -> None:
+    keys: list[str] = []
+
+    def note_key(named: Any) -> str:
+        keys.append(named.name)
+        return str(named.name)
+
+    schema = parse_schema(", ".join(f"c{number} int" for number in range(100)))
+    rows = pa.table({f"c{number}": [number] for number in reversed(range(100))})
+    conformed = conform_rows(rows, schema, Matching(note_key, note_key), is_checked=True)
+    assert conformed.to_pylist() == [{f"c{number}": number for number in range(100)}]
+    assert len(keys) == 200
 
 
 def test_empty_frames_change_nothing(lake: Lakehouse) -> None:

@@ -59,7 +59,10 @@ def _opened(store: MemoryStore, layout: str) -> MaintenanceContext:
         ("deltacat-2", "tree-strict"),
     ],
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+# Each history is converted twice and compared, so a tenth of what simpler properties get, in each direction.
+@settings(
+    max_examples=settings().max_examples // 10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(data=st.data())
 def test_a_history_that_is_converted_and_converted_back_is_the_same(
     layout: str, between: str, data: st.DataObject
@@ -67,8 +70,7 @@ def test_a_history_that_is_converted_and_converted_back_is_the_same(
     first, second, third = (MemoryStore(f"memory://{name}/") for name in ("first", "second", "third"))
     effects = build_deterministic_effects(first)
     made: MaintainedMetastore = MAKERS[layout](effects, SETTINGS, Changes("made", message="create lakehouse"))
-    is_strict = {"tree-strict", "tree-older"} & {layout, between}
-    data.draw(draw_history(first, made, effects.new_id, with_aliases=not is_strict))
+    data.draw(draw_history(first, made, effects.new_id))
     source = MaintenanceContext(effects, made, made)
 
     report = convert_lakehouse(source, _target(second, between))

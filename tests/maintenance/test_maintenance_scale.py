@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from types import FrameType
 
 import pytest
@@ -40,14 +41,20 @@ def count_calls(work: Callable[[], object]) -> int:
     return calls
 
 
-def costs(layout: str, count: int, work: Callable[[Lakehouse], object]) -> tuple[int, int]:
-    """Return the calls and the requests of some work in a lakehouse of so many tables, each in its own namespace."""
+@cache
+def build_store(layout: str, count: int) -> MemoryStore:
+    """Return the store of a lakehouse of so many tables, each in its own namespace; no work changes it."""
     store = MemoryStore()
     lake = create_on_store(build_deterministic_effects(store), layout=layout)
     for number in range(count):
         lake.create_namespace(f"shop{number:04}")
         lake.create_table(f"shop{number:04}.orders", "id long")
-    counting = CountingStore(store)
+    return store
+
+
+def costs(layout: str, count: int, work: Callable[[Lakehouse], object]) -> tuple[int, int]:
+    """Return the calls and the requests of some work in a lakehouse of so many tables."""
+    counting = CountingStore(build_store(layout, count))
     fresh = open_on_store(build_deterministic_effects(counting, first_id=10**9))
     before = counting.requests
     calls = count_calls(lambda: work(fresh))

@@ -113,6 +113,7 @@ def test_a_query_has_the_result_that_spark_computes(session: SqlSession, query: 
         ("select cast(price as binary) from shop.orders", "price"),
         ("select round(cast(id as double), 2) from shop.orders", "round"),
         ("select id from shop.orders tablesample (1 rows)", "id"),
+        ("declare variable v int", "declare"),
         ("select id from shop.orders group by id with rollup", "id"),
     ],
 )
@@ -126,6 +127,9 @@ def test_statements_not_known_to_agree_require_spark(session: SqlSession, query:
     ("query", "message"),
     [
         ("select nope from shop.orders", "column `nope` does not exist; did you mean"),
+        ("select pric from shop.orders", r"column `pric` does not exist; did you mean `price`\?"),
+        ("selct 1", r"syntax error near 'selct'; did you mean SELECT\?"),
+        (".tables", r"syntax error near '\.'"),
         ("select count(*), id from shop.orders", "neither in GROUP BY nor in an aggregate"),
         ("select id from shop.orders o join shop.orders p on o.id = p.id", "id is ambiguous"),
         ("select id from shop.orders order by 5", "position 5"),

@@ -1,7 +1,11 @@
 """A lakehouse with something of every kind in it, and a visitor to its explorer."""
 
-from collections.abc import Iterator
+import html
+import re
+from collections import deque
+from collections.abc import Collection, Iterator
 from datetime import date
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -98,6 +102,29 @@ def visitor(lake: Lakehouse, access: Access | None = None) -> TestClient:
     """Return somebody who visits the explorer from this machine."""
     app = build_app(lake, access or Access("127.0.0.1"))
     return TestClient(app, base_url="http://127.0.0.1", follow_redirects=False, raise_server_exceptions=False)
+
+
+def crawl(client: TestClient, *starts: str, versions: Collection[str] = (), pages_max: int = 3_000) -> list[str]:
+    """Follow all links, assert that each leads to a page, and return the addresses.
+
+    The links of a page at an earlier version are followed only if `versions` lists that version.
+    Other orders of rows and the JSON twins of pages are left out.
+    """
+    waiting, seen = deque(starts or ("/",)), set[str]()
+    broken: list[str] = []
+    while waiting and len(seen) < pages_max:
+        address = waiting.popleft()
+        if address in seen:
+            continue
+        seen.add(address)
+        answer = client.get(address)
+        if answer.status_code != 200:
+            broken.append(f"{address}: {answer.status_code} {answer.text[-300:]}")
+        if set(parse_qs(urlsplit(address).query).get("version", [])) <= set(versions):
+            found = map(html.unescape, re.findall(r'href="(/(?!api/|static/)[^"#]*)', answer.text))
+            waiting += (link for link in found if "sort=" not in link)
+    assert not broken, "\n".join(broken[:10])
+    return sorted(seen)
 
 
 @pytest.fixture

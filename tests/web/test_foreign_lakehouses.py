@@ -1,11 +1,9 @@
 """Lakehouses that other programs wrote can be explored from end to end."""
 
-import html
-import re
 from pathlib import Path
 
 import pytest
-from tests.web.conftest import visitor
+from tests.web.conftest import crawl, visitor
 
 import mangrove
 
@@ -15,15 +13,7 @@ PAGES_MAX = 60
 
 @pytest.mark.parametrize("name", ["deltacat-2", "olympia-java", "trinitylake-java"])
 def test_every_linked_page_can_be_displayed(name: str) -> None:
-    waiting = ["/", "/tree", "/storage", "/history", "/namespaces"]
-    seen: set[str] = set()
     with visitor(mangrove.open(FIXTURES / name)) as client:
-        while waiting and len(seen) < PAGES_MAX:
-            address = waiting.pop(0)
-            if address in seen:
-                continue
-            seen.add(address)
-            answer = client.get(address)
-            assert answer.status_code == 200, f"{address}: {answer.text}"
-            waiting += map(html.unescape, re.findall(r'href="(/[^"#]*)', answer.text))
+        starts = ("/", "/tree", "/storage", "/history", "/namespaces")
+        seen = crawl(client, *starts, versions=[str(number) for number in range(1_000)], pages_max=PAGES_MAX)
     assert any(address.startswith("/tables/") for address in seen)

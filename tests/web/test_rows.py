@@ -226,7 +226,7 @@ def test_a_stream_that_is_not_served_has_the_pages_of_the_served_one(shop: Lakeh
     for number in (7, 8):
         staged.append([{"id": number, "customer": "staged"}])
     stream = find_link(reader, TABLE, "stream=reload")
-    assert "shop.orders, stream reload" in get(reader, stream)
+    assert "shop.orders, table version 1, stream reload" in get(reader, stream)
     partition = find_link(reader, stream, "/partitions/")
     delta = find_link(reader, partition, "/deltas/1[?]")
     assert "Written by" in get(reader, delta)

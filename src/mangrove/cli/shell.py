@@ -53,7 +53,7 @@ SHELL_HELP = (
     ("\\copy TABLE from FILE", "append the rows of a csv, jsonl or parquet file to a table"),
     ("\\pager", "turn the pager of long results on or off"),
     ("\\timing", "turn the timing of statements on or off"),
-    ("\\?", "show this help"),
+    ("\\?", "show this help, like .help"),
     ("\\q", "quit, like Ctrl-D"),
 )
 """The meta-commands with their descriptions."""
@@ -67,8 +67,13 @@ _KEYWORDS = (
     "USING", "VALUES", "VERSION AS OF", "VIEW", "WHEN", "WHERE", "WITH",
 )  # fmt: skip
 _WORD = re.compile(r"[\w.`]*$")
-_META_PREFIXES = ("\\", ".mode")
-_QUIT_COMMANDS = frozenset({"exit", "quit", "\\q"})
+_META_PREFIXES = ("\\", ".")
+_SYNONYMS = {
+    "exit": "\\q", "quit": "\\q", ".exit": "\\q", ".quit": "\\q", ".help": "\\?", "\\dt": "\\t", ".tables": "\\t",
+    ".read": "\\i", ".output": "\\o",
+}  # fmt: skip
+"""What other shells call the meta-commands."""
+_QUIT_WORDS = frozenset({"exit", "quit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +95,13 @@ def parse_meta_command(text: str) -> MetaCommand | None:
     words = text.strip().rstrip(";").split(maxsplit=1)
     if not words:
         return None
-    if words[0].lower() in _QUIT_COMMANDS and len(words) == 1:
-        return MetaCommand("\\q")
-    if not words[0].startswith(_META_PREFIXES):
+    is_quit = words[0].lower() in _QUIT_WORDS and len(words) == 1
+    if not is_quit and not words[0].startswith(_META_PREFIXES):
         return None
-    known = {name.split()[0] for name, _ in SHELL_HELP}
-    if words[0] not in known:
+    name = _SYNONYMS.get(words[0].lower(), words[0])
+    if name not in {usage.split()[0] for usage, _ in SHELL_HELP}:
         raise InvalidInputError(f"unknown command {words[0]}; \\? lists all commands")
-    return MetaCommand(words[0], words[1].strip() if len(words) == 2 else "")
+    return MetaCommand(name, words[1].strip() if len(words) == 2 else "")
 
 
 def is_input_complete(text: str) -> bool:
@@ -107,7 +111,7 @@ def is_input_complete(text: str) -> bool:
     [False, True, False, True, True]
     """
     stripped = text.strip()
-    if not stripped or stripped.startswith(_META_PREFIXES) or stripped.lower() in _QUIT_COMMANDS:
+    if not stripped or stripped.startswith(_META_PREFIXES) or stripped.lower() in _QUIT_WORDS:
         return True
     try:
         tokens = [token for token in tokenize(stripped) if token.kind is not SqlTokenKind.END]

@@ -186,9 +186,9 @@ def _read_statements(session: CommandContext, statements: str | None, file: str 
     if file is not None:
         path, data = session.file(file)
         return _decode_text(path, data)
-    if statements is not None:
+    if statements is not None and statements != "-":
         text = statements
-    elif sys.stdin.isatty():
+    elif statements is None and sys.stdin.isatty():
         raise InvalidInputError("no statement given; give SQL, use --file, or start `mangrove shell`")
     else:
         text = _decode_text("the input", sys.stdin.buffer.read())

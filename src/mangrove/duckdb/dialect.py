@@ -9,6 +9,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from mangrove.duckdb.typed_sql import NeedsSparkError, SqlAnalysisError
+from mangrove.model.names import find_closest_name
 
 __all__ = ["find_position", "parse_spark_sql"]
 
@@ -16,6 +17,13 @@ _QUERY_STARTS: Final = frozenset(
     {TokenType.FROM, TokenType.L_PAREN, TokenType.SELECT, TokenType.TABLE, TokenType.VALUES, TokenType.WITH}
 )
 
+_STATEMENTS: Final = (
+    "ADD", "ALTER", "ANALYZE", "BEGIN", "CACHE", "CALL", "CLEAR", "COMMENT", "COMMIT", "CREATE", "DECLARE", "DELETE",
+    "DESC", "DESCRIBE", "DROP", "EXECUTE", "EXPLAIN", "FROM", "GRANT", "INSERT", "LIST", "LOAD", "MERGE", "MSCK",
+    "REFRESH", "REPAIR", "RESET", "REVOKE", "ROLLBACK", "SELECT", "SET", "SHOW", "TABLE", "TRUNCATE", "UNCACHE",
+    "UPDATE", "USE", "VALUES", "WITH",
+)  # fmt: skip
+"""The first words of Spark's statements."""
 _SYNTAX: Final = ("CAST", "EXTRACT", "SUBSTRING", "TRIM", "TRY_CAST")
 """The functions whose arguments have a syntax of their own."""
 
@@ -55,7 +63,7 @@ def parse_spark_sql(text: str) -> Any:
         if any(token.token_type is TokenType.STRING and "\\" in text[token.start : token.end + 1] for token in tokens):
             raise NeedsSparkError("a string with a backslash")
         if not tokens or tokens[0].token_type not in _QUERY_STARTS:
-            raise NeedsSparkError(f"the statement {tokens[0].text.upper() if tokens else ''}")
+            raise _build_unknown_statement_error(tokens[0].text if tokens else "")
         return sqlglot.parse_one(text, dialect=_SparkSql)
     except SqlglotError as error:
         errors = getattr(error, "errors", None)
@@ -63,6 +71,15 @@ def parse_spark_sql(text: str) -> Any:
         raise SqlAnalysisError(f"cannot parse the query{where}, or it needs Spark") from error
     except RecursionError as error:
         raise NeedsSparkError("a query that is nested so deeply") from error
+
+
+def _build_unknown_statement_error(first: str) -> SqlAnalysisError:
+    """Return the error for a text that begins with no query: a word with a typing error, or a statement of Spark."""
+    closest = find_closest_name(first, _STATEMENTS)
+    if first.isidentifier() and (closest is None or closest == first.upper()):
+        return NeedsSparkError(f"the statement {first.upper()}")
+    hint = "" if closest is None else f"; did you mean {closest}?"
+    return SqlAnalysisError("", condition="PARSE_SYNTAX_ERROR", parameters={"error": repr(first), "hint": hint})
 
 
 def find_position(node: Any) -> tuple[int | None, int | None]:

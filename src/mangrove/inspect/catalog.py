@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError
-from mangrove.inspect.lineage import find_reading_views
+from mangrove.inspect.lineage import find_reading_views, find_source_kind
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, VersionComparer
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, TableVersionLocator, parse_view_name
@@ -98,6 +98,8 @@ class ViewInfo:
     sql: str
     dialect: str
     reads: tuple[str, ...]
+    read_kinds: tuple[str | None, ...]
+    """Whether each of them is a table, a table version or a view; None if it does not exist in this version."""
     read_by: tuple[str, ...]
     """The views that read this one."""
     description: str | None
@@ -154,6 +156,7 @@ def load_view_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewInfo:
         view.sql,
         view.value.dialect,
         view.reads,
+        tuple(find_source_kind(pinned, name) for name in view.reads),
         find_reading_views(pinned, locator),
         view.description,
         tuple(view.properties.items()),

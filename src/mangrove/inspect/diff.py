@@ -46,7 +46,7 @@ class DiffEntry:
     kind: str
     name: str
     table: str | None
-    """The name of the table that the object is or belongs to, in either version."""
+    """The name of the table that the object is or belongs to: of a removed object in the version before."""
     fields: tuple[FieldChange, ...]
 
 
@@ -56,7 +56,11 @@ def diff_versions(
     """Return the changes from `before` to `after` up to a bound, and whether there are more."""
     differences = list(islice(compared.differences(before, after), _CHANGES_MAX + 1))
     page = differences[:_CHANGES_MAX]
-    names = _Names(_table_names(compared, (after, before), page), _partition_names((after, before), page))
+    names = _Names(
+        _table_names(compared, (after, before), page),
+        _table_names(compared, (before,), [one for one in page if one.after is None]),
+        _partition_names((after, before), page),
+    )
     removed = _find_removed(page)
     renamed = {removed[key].locator for one in page if (key := _added_key(one)) in removed}
     changes = (_build_entry(one, names, removed) for one in page if one.locator not in renamed)
@@ -69,9 +73,10 @@ _Named = NamespaceEntry | TableEntry | ViewEntry | AliasEntry
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The names of tables by id, and of partitions by locator."""
+    """The names of tables by id, also in the version before, and of partitions by locator."""
 
     tables: dict[str, TableLocator]
+    tables_before: dict[str, TableLocator]
     partitions: dict[PartitionLocator, str]
 
 
@@ -122,7 +127,7 @@ def _table_names(
 
 
 def _build_entry(one: Difference, names: _Names, removed: dict[tuple[Kind, str], Difference]) -> DiffEntry:
-    name, table = _name(one.locator, names)
+    name, table = _name(one.locator, names, names.tables_before if one.after is None else names.tables)
     key = _added_key(one)
     origin = None if key is None else removed.get(key)
     before = one.before if origin is None else origin.before
@@ -134,12 +139,12 @@ def _build_entry(one: Difference, names: _Names, removed: dict[tuple[Kind, str],
     return DiffEntry(action, one.locator.kind.word, name, None if table is None else str(table), fields)
 
 
-def _name(locator: Locator, names: _Names) -> tuple[str, TableLocator | None]:
+def _name(locator: Locator, names: _Names, tables: dict[str, TableLocator]) -> tuple[str, TableLocator | None]:
     if isinstance(locator, TableLocator):
         return str(locator), locator
     if not isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator | DeltaLocator):
         return str(locator), None
-    table = names.tables.get(locator.table_id)
+    table = tables.get(locator.table_id)
     within = str(table or f"table {locator.table_id}")
     match locator:
         case TableVersionLocator():

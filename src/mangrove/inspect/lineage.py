@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse, version_comparer_of
 from mangrove.model.locators import Kind, TableLocator, ViewLocator, parse_table_name
 from mangrove.model.objects import ViewEntry
 
-__all__ = ["LineageInfo", "LineageNode", "find_reading_views", "load_lineage_info"]
+__all__ = ["LineageInfo", "LineageNode", "find_reading_views", "find_source_kind", "load_lineage_info"]
 
 _VIEWS_MAX: Final = 2_000
 _DRAWN_VIEWS_MAX: Final = 60
@@ -21,7 +21,8 @@ class LineageNode:
     """A view, or a table or name that a view reads."""
 
     name: str
-    is_view: bool
+    kind: str | None
+    """What the name names: a table, table version or view; None if it does not exist in this version."""
     level: int
     """0 if it reads nothing, else one more than the highest level that it reads."""
     reads: tuple[str, ...] = ()
@@ -41,8 +42,19 @@ def load_lineage_info(pinned: PinnedLakehouse, requested: PageRequest) -> Lineag
     views = dict(islice(_iterate_views(pinned), _DRAWN_VIEWS_MAX + 1))
     drawn = dict(list(views.items())[:_DRAWN_VIEWS_MAX])
     levels = sorted(_compute_levels(drawn).items(), key=lambda item: (item[1], item[0]))
-    nodes = tuple(LineageNode(name, name in drawn, level, drawn.get(name, ())) for name, level in levels)
+    nodes = tuple(
+        LineageNode(name, find_source_kind(pinned, name), level, drawn.get(name, ())) for name, level in levels
+    )
     return LineageInfo(pinned.seen, nodes, len(views) == len(drawn))
+
+
+def find_source_kind(pinned: PinnedLakehouse, name: str) -> str | None:
+    """Return the kind of what a view reads; None for a name of another catalog, or one that does not exist."""
+    try:
+        kind = pinned.lake_snapshot.resolve(name).kind
+    except (InvalidInputError, NotFoundError):
+        return None
+    return kind.word if kind in (Kind.TABLE, Kind.TABLE_VERSION, Kind.VIEW) else None
 
 
 def find_reading_views(pinned: PinnedLakehouse, locator: TableLocator | ViewLocator) -> tuple[str, ...]:

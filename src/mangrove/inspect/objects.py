@@ -4,13 +4,14 @@ import json
 from dataclasses import dataclass
 from itertools import islice
 
+from mangrove.errors import InvalidInputError
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.summary import CHILDREN_MAX
 from mangrove.model.canonical import CanonicalName
 from mangrove.model.json_codec import to_json
 from mangrove.model.locators import Kind
 from mangrove.transaction.canonical_names import list_children
-from mangrove.transaction.deltas import TableTarget, build_table_target
+from mangrove.transaction.deltas import TableTarget, build_table_target, open_table
 
 __all__ = ["CanonicalObjectInfo", "load_object_info"]
 
@@ -33,6 +34,8 @@ class CanonicalObjectInfo:
     fields: tuple[tuple[str, str], ...] = ()
     children: tuple[str, ...] = ()
     """The canonical strings of the first streams, partitions or deltas in it."""
+    is_readable: bool = True
+    """False in a deleted table version: the page of the table version says so."""
 
 
 def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> CanonicalObjectInfo:
@@ -43,6 +46,7 @@ def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> Canonic
     found = pinned.lake_snapshot.resolve(name)
     stored = to_json(found.value)
     fields = stored.items() if isinstance(stored, dict) else ()
+    target = None if found.kind in (Kind.NAMESPACE, Kind.VIEW) else build_table_target(found.name)
     return CanonicalObjectInfo(
         pinned.seen,
         name,
@@ -51,11 +55,20 @@ def load_object_info(pinned: PinnedLakehouse, requested: PageRequest) -> Canonic
         str(found.locator),
         found.name.namespace,
         found.name.table,
-        None if found.kind in (Kind.NAMESPACE, Kind.VIEW) else build_table_target(found.name),
+        target,
         tuple(_list_ancestors(found.name)),
         tuple((key, json.dumps(value, ensure_ascii=False)) for key, value in fields),
         tuple(map(str, islice(list_children(pinned.snapshot, found), CHILDREN_MAX))),
+        target is None or _is_readable(pinned, target),
     )
+
+
+def _is_readable(pinned: PinnedLakehouse, target: TableTarget) -> bool:
+    try:
+        open_table(pinned.snapshot, target)
+    except InvalidInputError:
+        return False
+    return True
 
 
 def _list_ancestors(name: CanonicalName) -> list[str]:

@@ -146,6 +146,9 @@ class TableInfo:
     target: TableTarget
     """The table version and stream that the page chose; None for the default ones."""
     streams: tuple[StreamInfo, ...]
+    """The streams of `table_version`."""
+    table_version: int | None
+    """The table version that the page shows, which can be the default; None if it cannot be read."""
     partitions: tuple[PartitionLine, ...]
     next_after: str | None
     aliases: tuple[str, ...]
@@ -186,6 +189,7 @@ def load_table_info(pinned: PinnedLakehouse, requested: PageRequest) -> TableInf
         table_versions=tuple(_table_versions(pinned.snapshot, table)),
         target=table.target,
         streams=() if opened is None else tuple(table.streams()),
+        table_version=None if opened is None else opened.version.version,
         partitions=partitions,
         next_after=next_after,
         aliases=table.aliases,

@@ -1,7 +1,7 @@
 """Live data files of a table, their number over time, and what a compaction would merge."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -123,14 +123,14 @@ def _list_stored_files(pinned: PinnedLakehouse, table: TableSnapshot) -> TableFi
 
 def _iterate_points(pinned: PinnedLakehouse, table: TableSnapshot) -> Iterator[FilePoint]:
     """Yield the number of live files after each of the last versions that changed the table, newest first."""
-    metastore = pinned.lake.metastore
+    metastore, target = pinned.lake.metastore, replace(table.target, table_id=table.id)
     commits = islice(metastore.history(before=pinned.snapshot.version + 1), _VERSIONS_MAX)
     changed = scan_table_history(metastore, map(history_entry_of, commits), table.value)
     for entry in islice(changed, _POINTS_MAX):
         try:
-            plan = plan_scan(load_table_state(metastore.at_version(entry.version), table.target))
+            plan = plan_scan(load_table_state(metastore.at_version(entry.version), target))
         except (InvalidInputError, NotFoundError):
-            # The table had another name then, or no schema.
+            # The table version did not exist then, or could not be read.
             return
         yield FilePoint(entry.version, len(plan.scans), _sum_bytes(plan))
 

@@ -1,11 +1,11 @@
 """Versions that changed a table, and the rows that differ between two of them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
-from mangrove.errors import NotFoundError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.page import (
     PageRequest,
     PageVersion,
@@ -17,14 +17,16 @@ from mangrove.inspect.page import (
 from mangrove.inspect.rows import COLUMNS_MAX, RowColumn, bound_value
 from mangrove.inspect.table import find_requested_table
 from mangrove.lakehouse.diff import RowChange, summarize_differences
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.local.change_feed import CHANGE_TYPE, compute_changed_rows
 from mangrove.local.python_rows import to_python_rows
-from mangrove.metastore import Difference
+from mangrove.metastore import Difference, MetastoreSnapshot
 from mangrove.model.schema_text import format_type
+from mangrove.model.types import Column
 from mangrove.storage.port import Store
 from mangrove.tables.change_feed import plan_changed_files
 from mangrove.tables.table_state import TableState, load_table_state
-from mangrove.transaction.deltas import TableTarget
+from mangrove.transaction.deltas import TableTarget, find_target_table, open_table
 from mangrove.transaction.history import history_entry_of
 from mangrove.transaction.version_diff import scan_table_changes
 
@@ -49,6 +51,8 @@ class TableHistoryLine:
 
     version: VersionInfo
     rows: RowChange
+    target: TableTarget | None
+    """The table under its name in this version; None if it cannot be read there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,28 @@ def load_table_history_info(pinned: PinnedLakehouse, requested: PageRequest) -> 
     compared = {commit.version: commit for commit in commits[:_VERSIONS_MAX]}
     entries = (history_entry_of(commit) for commit in compared.values())
     lines = tuple(
-        TableHistoryLine(build_version_info(compared[entry.version]), _sum_rows(differences))
+        TableHistoryLine(
+            build_version_info(compared[entry.version]),
+            _sum_rows(differences),
+            _find_readable(pinned.lake.metastore.at_version(entry.version), _follow(table)),
+        )
         for entry, differences in scan_table_changes(pinned.lake.metastore, entries, table.value)
     )
     next_before = min(compared) if len(commits) > _VERSIONS_MAX else None
     return TableHistoryInfo(pinned.seen, table.locator.namespace, table.name, table.target, lines, next_before)
+
+
+def _follow(table: TableSnapshot) -> TableTarget:
+    """Return the target that is found in every version, under any name."""
+    return replace(table.target, table_id=table.id)
+
+
+def _find_readable(snapshot: MetastoreSnapshot, target: TableTarget) -> TableTarget | None:
+    """Return the target under its name in a version, or None if the version cannot read it."""
+    try:
+        return replace(open_table(snapshot, target).target, table_id=None)
+    except (InvalidInputError, NotFoundError):
+        return None
 
 
 def _sum_rows(differences: Iterable[Difference]) -> RowChange:
@@ -123,15 +144,15 @@ def load_row_changes_info(pinned: PinnedLakehouse, requested: PageRequest) -> Ro
     after = pinned.snapshot if to_version is None else resolve_snapshot(pinned.lake, to_version)
     from_version = requested.text("from") or str(max(0, after.version - 1))
     before = resolve_snapshot(pinned.lake, from_version)
-    new = load_table_state(after, table.target)
     rows: list[ChangedRow] = []
+    columns: tuple[Column, ...] = ()
     message: str | None
     try:
-        old = load_table_state(before, table.target)
-    except NotFoundError:
-        message = f"The table does not exist in version {before.version}."
-    else:
+        old, new = (_load_state(one, _follow(table)) for one in (before, after))
+        columns = new.schema.columns[:COLUMNS_MAX]
         rows, message = _compare_rows(pinned.lake.effects.store, old, new)
+    except InvalidInputError as error:
+        message = str(error)
     offset = requested.number("offset") or 0
     changes = [row.change for row in rows]
     return RowChangesInfo(
@@ -141,13 +162,25 @@ def load_row_changes_info(pinned: PinnedLakehouse, requested: PageRequest) -> Ro
         table.target,
         before.version,
         after.version,
-        tuple(RowColumn(column.name, format_type(column.type)) for column in new.schema.columns[:COLUMNS_MAX]),
+        tuple(RowColumn(column.name, format_type(column.type)) for column in columns),
         tuple(rows[offset : offset + _PAGE_ROWS]),
         tuple((change, changes.count(change)) for change in dict.fromkeys(changes)),
         offset,
         offset + _PAGE_ROWS if len(rows) > offset + _PAGE_ROWS else None,
         message,
     )
+
+
+def _load_state(snapshot: MetastoreSnapshot, target: TableTarget) -> TableState:
+    """Return the state of a table in a version; raise `InvalidInputError` with the reason if it has no rows there."""
+    try:
+        find_target_table(snapshot, target)
+    except NotFoundError:
+        raise InvalidInputError(f"The table does not exist in version {snapshot.version}.") from None
+    try:
+        return load_table_state(snapshot, target)
+    except (InvalidInputError, NotFoundError) as error:
+        raise InvalidInputError(f"In version {snapshot.version} there are no rows to compare: {error}.") from error
 
 
 def _compare_rows(store: Store, before: TableState, after: TableState) -> tuple[list[ChangedRow], str | None]:

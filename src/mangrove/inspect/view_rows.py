@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.query import QueryLimits, QueryRunner
 from mangrove.inspect.rows import RowColumn, RowPage
@@ -25,6 +25,8 @@ class ViewRowsInfo:
     offset: int
     columns: tuple[RowColumn, ...]
     page: RowPage
+    note: str | None = None
+    """Why the rows cannot be computed, for example because a table was renamed."""
 
 
 def load_view_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> ViewRowsInfo:
@@ -37,7 +39,10 @@ def load_view_rows_info(pinned: PinnedLakehouse, requested: PageRequest) -> View
         )
     version = pinned.snapshot.version
     text = f"SELECT * FROM {locator} LIMIT {_PAGE_ROWS + 1} OFFSET {offset} AT LAKE VERSION {version}"  # noqa: S608 - names are quoted
-    answer = QueryRunner(pinned.lake, QueryLimits(rows_max=_PAGE_ROWS)).run("view", text)
-    next_offset = offset + _PAGE_ROWS if answer.has_more else None
-    page = RowPage(answer.rows, next_offset, 0)
+    try:
+        answer = QueryRunner(pinned.lake, QueryLimits(rows_max=_PAGE_ROWS)).run("view", text)
+    except (InvalidInputError, NotFoundError) as error:
+        none = RowPage((), None, 0)
+        return ViewRowsInfo(pinned.seen, locator.namespace, locator.name, offset, (), none, str(error))
+    page = RowPage(answer.rows, offset + _PAGE_ROWS if answer.has_more else None, 0)
     return ViewRowsInfo(pinned.seen, locator.namespace, locator.name, offset, answer.columns, page)

@@ -47,11 +47,11 @@ from mangrove.transaction.aliases import (
     locate_namespace,
     locate_parent,
     locate_table,
-    locate_view,
 )
 from mangrove.transaction.canonical_names import ResolvedObject, resolve_locator, resolve_target, resolve_text
 from mangrove.transaction.catalog import (
     CatalogReader,
+    NamedById,
     alter_namespace,
     alter_table,
     alter_view,
@@ -86,8 +86,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Catalog",
     "CompactOptions",
+    "NamespaceName",
     "ReadableCatalog",
     "TableName",
+    "ViewName",
     "WritableCatalog",
     "compact_tables",
     "list_managed_tables",
@@ -104,6 +106,10 @@ _ALIASED: Final[Mapping[str, Callable[[Any], object]]] = {
 }
 TableName: TypeAlias = str | TableLocator | TableIdentity | TableTarget
 """What names a table: its name or canonical string, a locator or the string of one, or what a handle opened."""
+NamespaceName: TypeAlias = str | NamespaceLocator | NamedById[NamespaceLocator]
+"""What names a namespace: its name or locator, or what a handle opened."""
+ViewName: TypeAlias = str | ViewLocator | NamedById[ViewLocator]
+"""What names a view: its name or locator, or what a handle opened."""
 T = TypeVar("T")
 NamespaceT_co = TypeVar("NamespaceT_co", bound=NamespaceSnapshot, covariant=True)
 TableT_co = TypeVar("TableT_co", bound=TableSnapshot, covariant=True)
@@ -123,13 +129,15 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         """Return the catalog state that reads currently use."""
 
     @abstractmethod
-    def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceT_co: ...
+    def _namespace_handle(
+        self, locator: NamespaceLocator, value: NamespaceEntry, follows_id: bool = False
+    ) -> NamespaceT_co: ...
 
     @abstractmethod
     def _table_handle(self, locator: TableLocator, value: TableEntry | LoadObject) -> TableT_co: ...
 
     @abstractmethod
-    def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> ViewT_co: ...
+    def _view_handle(self, locator: ViewLocator, value: ViewEntry, follows_id: bool = False) -> ViewT_co: ...
 
     def __getitem__(self, name: str) -> TableT_co:
         """Return a table by name: `lake["shop.orders"]`."""
@@ -160,12 +168,14 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             yield self._namespace_handle(locator, value)
 
     def namespace(self, name: str | NamespaceLocator) -> NamespaceT_co:
-        """Return a namespace by name."""
-        return self._namespace_handle(*find_namespace(self.reading(), parse_namespace_argument(name)))
+        """Return a namespace by name; one that an alias names is followed through renames."""
+        given = parse_namespace_argument(name)
+        own, value = find_namespace(self.reading(), given)
+        return self._namespace_handle(own, value, own != given)
 
     def tables(
         self,
-        namespace: str | NamespaceLocator,
+        namespace: NamespaceName,
         prefix: str = "",
         *,
         after: str | None = None,
@@ -173,7 +183,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     ) -> Listing[TableT_co]:
         """Return the tables of a namespace in order of their names."""
         reading = self.reading()
-        parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
+        parent, _ = find_namespace(reading, _parse_namespace(namespace))
         following = None if after is None else TableLocator(parent.name, after)
         found = reading.list_children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
         return Listing(self._table_handles(islice(found, validate_limit(limit))), _DESCRIBED)
@@ -205,7 +215,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
 
     def views(
         self,
-        namespace: str | NamespaceLocator,
+        namespace: NamespaceName,
         prefix: str = "",
         *,
         after: str | None = None,
@@ -213,7 +223,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     ) -> Listing[ViewT_co]:
         """Return the views of a namespace in order of their names."""
         reading = self.reading()
-        parent, _ = find_namespace(reading, parse_namespace_argument(namespace))
+        parent, _ = find_namespace(reading, _parse_namespace(namespace))
         following = None if after is None else ViewLocator(parent.name, after)
         found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
         return Listing(self._view_handles(islice(found, validate_limit(limit))), _DESCRIBED)
@@ -225,8 +235,10 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
             yield self._view_handle(locator, value)
 
     def view(self, name: str | ViewLocator) -> ViewT_co:
-        """Return a view by name."""
-        return self._view_handle(*find_view(self.reading(), parse_view_argument(name)))
+        """Return a view by name; one that an alias of its namespace names is followed through renames."""
+        given = parse_view_argument(name)
+        own, value = find_view(self.reading(), given)
+        return self._view_handle(own, value, own != given)
 
     def resolve(self, name: str | Locator | TableIdentity) -> ResolvedObject:
         """Return the object with a canonical string, a dotted name or a locator, of any of the six kinds.
@@ -290,7 +302,7 @@ class WritableCatalog(ABC):
 
         def tables(
             self,
-            namespace: str | NamespaceLocator,
+            namespace: NamespaceName,
             prefix: str = "",
             *,
             after: str | None = None,
@@ -300,7 +312,7 @@ class WritableCatalog(ABC):
 
         def views(
             self,
-            namespace: str | NamespaceLocator,
+            namespace: NamespaceName,
             prefix: str = "",
             *,
             after: str | None = None,
@@ -308,14 +320,16 @@ class WritableCatalog(ABC):
         ) -> Listing[View]:
             """Return the views of a namespace in order of their names."""
 
-    def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> Namespace:
-        return Namespace(self, locator, value)
+    def _namespace_handle(
+        self, locator: NamespaceLocator, value: NamespaceEntry, follows_id: bool = False
+    ) -> Namespace:
+        return Namespace(self, locator, value, follows_id)
 
     def _table_handle(self, locator: TableLocator, value: TableEntry | LoadObject) -> Table:
         return Table(self, locator, value)
 
-    def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> View:
-        return View(self, locator, value)
+    def _view_handle(self, locator: ViewLocator, value: ViewEntry, follows_id: bool = False) -> View:
+        return View(self, locator, value, follows_id)
 
     def create_namespace(
         self,
@@ -342,25 +356,25 @@ class WritableCatalog(ABC):
 
     def alter_namespace(
         self,
-        name: str | NamespaceLocator,
+        name: NamespaceName,
         put: Mapping[str, str] = NO_PROPERTIES,
         remove: Iterable[str] | None = (),
         *,
         description: str | None = None,
     ) -> Namespace:
         """Set or remove properties of a namespace, or change its description."""
-        locator, gone = parse_namespace_argument(name), validate_texts(remove, "the properties to remove")
+        locator, gone = _parse_namespace(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: StagedTransaction) -> Namespace:
             workspace = transaction.workspace
             alter_namespace(workspace, locator, put=put, removed=gone, description=description)
-            return Namespace(self, *find_namespace(workspace, locator))
+            return Namespace(self, *find_namespace(workspace, locator), isinstance(locator, NamedById))
 
         return self.change(statement, f"alter namespace {locator}")
 
-    def rename_namespace(self, name: str | NamespaceLocator, to: str | NamespaceLocator) -> Namespace:
+    def rename_namespace(self, name: NamespaceName, to: str | NamespaceLocator) -> Namespace:
         """Rename a namespace; its tables and views keep their ids and data."""
-        old, new = parse_namespace_argument(name), parse_namespace_argument(to)
+        old, new = _parse_namespace(name), parse_namespace_argument(to)
 
         def statement(transaction: StagedTransaction) -> Namespace:
             rename_namespace(transaction.workspace, old, new)
@@ -368,12 +382,12 @@ class WritableCatalog(ABC):
 
         return self.change(statement, f"rename namespace {old} to {new}")
 
-    def drop_namespace(self, name: str | NamespaceLocator, *, cascade: bool = False, if_exists: bool = False) -> None:
+    def drop_namespace(self, name: NamespaceName, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop an empty namespace, or with `cascade` a namespace and everything in it."""
-        locator = parse_namespace_argument(name)
+        locator = _parse_namespace(name)
 
         def statement(transaction: StagedTransaction) -> None:
-            if not if_exists or locate_namespace(transaction.workspace, locator)[1] is not None:
+            with suppress(NotFoundError) if if_exists else nullcontext():
                 drop_namespace(transaction.workspace, locator, cascade=cascade)
 
         self.change(statement, f"drop namespace {locator}")
@@ -529,24 +543,24 @@ class WritableCatalog(ABC):
 
     def alter_view(
         self,
-        name: str | ViewLocator,
+        name: ViewName,
         put: Mapping[str, str] = NO_PROPERTIES,
         remove: Iterable[str] | None = (),
         *,
         description: str | None = None,
     ) -> View:
         """Set or remove properties of a view, or change its description."""
-        locator, gone = parse_view_argument(name), validate_texts(remove, "the properties to remove")
+        locator, gone = _parse_view(name), validate_texts(remove, "the properties to remove")
 
         def statement(transaction: StagedTransaction) -> View:
             alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
-            return View(self, *find_view(transaction.workspace, locator))
+            return View(self, *find_view(transaction.workspace, locator), isinstance(locator, NamedById))
 
         return self.change(statement, f"alter view {locator}")
 
-    def rename_view(self, name: str | ViewLocator, to: str | ViewLocator) -> View:
+    def rename_view(self, name: ViewName, to: str | ViewLocator) -> View:
         """Rename a view, within its namespace or into another."""
-        old, new = parse_view_argument(name), parse_view_argument(to)
+        old, new = _parse_view(name), parse_view_argument(to)
 
         def statement(transaction: StagedTransaction) -> View:
             rename_view(transaction.workspace, old, new)
@@ -554,12 +568,12 @@ class WritableCatalog(ABC):
 
         return self.change(statement, f"rename view {old} to {new}")
 
-    def drop_view(self, name: str | ViewLocator, *, if_exists: bool = False) -> None:
+    def drop_view(self, name: ViewName, *, if_exists: bool = False) -> None:
         """Drop a view; the tables and views that it reads remain."""
-        locator = parse_view_argument(name)
+        locator = _parse_view(name)
 
         def statement(transaction: StagedTransaction) -> None:
-            if not if_exists or locate_view(transaction.workspace, locator)[1] is not None:
+            with suppress(NotFoundError) if if_exists else nullcontext():
                 drop_view(transaction.workspace, locator)
 
         self.change(statement, f"drop view {locator}")
@@ -598,6 +612,14 @@ class WritableCatalog(ABC):
                 drop_alias(transaction.workspace, alias)
 
         self.change(statement, f"drop alias {alias}")
+
+
+def _parse_namespace(name: NamespaceName) -> NamespaceLocator | NamedById[NamespaceLocator]:
+    return name if isinstance(name, NamedById) else parse_namespace_argument(name)
+
+
+def _parse_view(name: ViewName) -> ViewLocator | NamedById[ViewLocator]:
+    return name if isinstance(name, NamedById) else parse_view_argument(name)
 
 
 class CompactOptions(TypedDict, total=False):

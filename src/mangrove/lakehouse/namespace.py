@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mangrove.errors import NotFoundError
 from mangrove.lakehouse.listing import SHOWN_MAX, Listing, render_html
-from mangrove.model.locators import AliasLocator, NamespaceLocator, TableLocator
+from mangrove.model.locators import AliasLocator, NamespaceLocator, TableIdentity, TableLocator
 from mangrove.model.objects import NamespaceEntry
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.transaction.aliases import list_aliases
+from mangrove.transaction.catalog import NamedById, find_namespace
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
@@ -28,29 +31,40 @@ class NamespaceReader(Protocol):
         """Return the catalog state that reads currently use."""
         ...
 
-    def tables(self, namespace: str | NamespaceLocator, prefix: str = "") -> Listing[TableSnapshot]:
+    def tables(
+        self, namespace: str | NamespaceLocator | NamedById[NamespaceLocator], prefix: str = ""
+    ) -> Listing[TableSnapshot]:
         """Return the tables of a namespace."""
         ...
 
-    def views(self, namespace: str | NamespaceLocator, prefix: str = "") -> Listing[ViewSnapshot]:
+    def views(
+        self, namespace: str | NamespaceLocator | NamedById[NamespaceLocator], prefix: str = ""
+    ) -> Listing[ViewSnapshot]:
         """Return the views of a namespace."""
         ...
 
-    def table(self, name: str | TableLocator) -> TableSnapshot:
-        """Return a table by name."""
+    def table(self, name: str | TableLocator | TableIdentity) -> TableSnapshot:
+        """Return a table by name or ids."""
         ...
 
 
 class NamespaceSnapshot:
-    """A read-only namespace, with the properties as of the lookup."""
+    """A read-only namespace, with the properties as of the lookup.
 
-    def __init__(self, catalog: NamespaceReader, locator: NamespaceLocator, value: NamespaceEntry) -> None:
+    A namespace that was looked up by its name is the one that has the name at each use. One
+    that was looked up by an alias stays the same through renames: its `follows_id` is true.
+    """
+
+    def __init__(
+        self, catalog: NamespaceReader, locator: NamespaceLocator, value: NamespaceEntry, follows_id: bool = False
+    ) -> None:
         self.catalog = catalog
-        self.locator = locator
         self.value = value
+        self._locator = locator
+        self._follows_id = follows_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.catalog, self.locator, self.value)
+        return type(self), (self.catalog, self._locator, self.value, self._follows_id)
 
     def __str__(self) -> str:
         return str(self.locator)
@@ -66,7 +80,20 @@ class NamespaceSnapshot:
 
     def __getitem__(self, name: str) -> TableSnapshot:
         """Return a table of the namespace by name: `shop["orders"]`."""
-        return self.catalog.table(TableLocator(self.name, name))
+        table = self.catalog.table(TableLocator(self.name, name))
+        return self.catalog.table(table.identity) if self._follows_id else table
+
+    @property
+    def locator(self) -> NamespaceLocator:
+        """Locator of the namespace: the name that was looked up, or the current one after a lookup by an alias."""
+        if self._follows_id:
+            with suppress(NotFoundError):
+                self._locator, self.value = find_namespace(self.catalog.reading(), self._reference)
+        return self._locator
+
+    @property
+    def _reference(self) -> NamespaceLocator | NamedById[NamespaceLocator]:
+        return NamedById(self._locator, self.id) if self._follows_id else self._locator
 
     @property
     def name(self) -> str:
@@ -95,11 +122,11 @@ class NamespaceSnapshot:
 
     def tables(self, prefix: str = "") -> Listing[TableSnapshot]:
         """Return the tables of the namespace in order of their names."""
-        return self.catalog.tables(self.locator, prefix=prefix)
+        return self.catalog.tables(self._reference, prefix=prefix)
 
     def views(self, prefix: str = "") -> Listing[ViewSnapshot]:
         """Return the views of the namespace in order of their names."""
-        return self.catalog.views(self.locator, prefix=prefix)
+        return self.catalog.views(self._reference, prefix=prefix)
 
 
 class Namespace(NamespaceSnapshot):
@@ -107,33 +134,37 @@ class Namespace(NamespaceSnapshot):
 
     catalog: WritableCatalog
 
-    def __init__(self, catalog: WritableCatalog, locator: NamespaceLocator, value: NamespaceEntry) -> None:
-        super().__init__(catalog, locator, value)
+    def __init__(
+        self, catalog: WritableCatalog, locator: NamespaceLocator, value: NamespaceEntry, follows_id: bool = False
+    ) -> None:
+        super().__init__(catalog, locator, value, follows_id)
 
-    def __getitem__(self, name: str) -> Table:
-        """Return a table of the namespace by name: `shop["orders"]`."""
-        return self.catalog.table(TableLocator(self.name, name))
+    if TYPE_CHECKING:
+        # The tables of a writable catalog are writable.
+
+        def __getitem__(self, name: str) -> Table:
+            """Return a table of the namespace by name: `shop["orders"]`."""
 
     def tables(self, prefix: str = "") -> Listing[Table]:
         """Return the tables of the namespace in order of their names."""
-        return self.catalog.tables(self.locator, prefix=prefix)
+        return self.catalog.tables(self._reference, prefix=prefix)
 
     def views(self, prefix: str = "") -> Listing[View]:
         """Return the views of the namespace in order of their names."""
-        return self.catalog.views(self.locator, prefix=prefix)
+        return self.catalog.views(self._reference, prefix=prefix)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> Namespace:
         """Set or remove properties, or change the description."""
-        return self.catalog.alter_namespace(self.locator, put, remove, description=description)
+        return self.catalog.alter_namespace(self._reference, put, remove, description=description)
 
     def rename(self, name: str) -> Namespace:
         """Rename the namespace; this object then has the new name."""
-        renamed = self.catalog.rename_namespace(self.locator, NamespaceLocator(name))
-        self.locator, self.value = renamed.locator, renamed.value
+        renamed = self.catalog.rename_namespace(self._reference, NamespaceLocator(name))
+        self._locator, self.value = renamed.locator, renamed.value
         return renamed
 
     def drop(self, *, cascade: bool = False) -> None:
         """Drop the namespace if it is empty; with `cascade`, drop it and everything in it."""
-        self.catalog.drop_namespace(self.locator, cascade=cascade)
+        self.catalog.drop_namespace(self._reference, cascade=cascade)

@@ -80,11 +80,13 @@ class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
         """Return the version."""
         return self.snapshot
 
-    def _namespace_handle(self, locator: NamespaceLocator, value: NamespaceEntry) -> NamespaceSnapshot:
-        return NamespaceSnapshot(self, locator, value)
+    def _namespace_handle(
+        self, locator: NamespaceLocator, value: NamespaceEntry, follows_id: bool = False
+    ) -> NamespaceSnapshot:
+        return NamespaceSnapshot(self, locator, value, follows_id)
 
     def _table_handle(self, locator: TableLocator, value: TableEntry | LoadObject) -> TableSnapshot:
         return TableSnapshot(self, locator, value)
 
-    def _view_handle(self, locator: ViewLocator, value: ViewEntry) -> ViewSnapshot:
-        return ViewSnapshot(self, locator, value)
+    def _view_handle(self, locator: ViewLocator, value: ViewEntry, follows_id: bool = False) -> ViewSnapshot:
+        return ViewSnapshot(self, locator, value, follows_id)

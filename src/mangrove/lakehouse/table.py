@@ -171,7 +171,7 @@ class Table(TableSnapshot):
             stage_write(workspace, self.target, write, transaction.id)
             return write, state
 
-        return self._count_and_maintain(*self.catalog.change(statement, f"append to {self.target}"))
+        return self._count_and_maintain(*self.catalog.change(statement, f"append to {self}"))
 
     def add_files(
         self,
@@ -197,9 +197,7 @@ class Table(TableSnapshot):
         def statement(transaction: StagedTransaction) -> None:
             opened = open_table(transaction.workspace, self.target)
             if opened.version.schema is not None:
-                raise InvalidInputError(
-                    f"{self.target} has a schema, so files cannot be added as they are: append their rows"
-                )
+                raise InvalidInputError(f"{self} has a schema, so files cannot be added as they are: append their rows")
             if not added:
                 # A repeated attempt commits the files of the first one.
                 path_bytes_max = transaction.workspace.settings.file_path_max_size_bytes
@@ -208,7 +206,7 @@ class Table(TableSnapshot):
             additions = [(planned.log_values, planned.delta) for planned in write.deltas]
             add_deltas(transaction.workspace, opened, additions, transaction.id)
 
-        self.catalog.change(statement, f"add files to {self.target}")
+        self.catalog.change(statement, f"add files to {self}")
         return added
 
     def remove_files(self, files: Iterable[str | DataFile]) -> list[DataFile]:
@@ -228,12 +226,12 @@ class Table(TableSnapshot):
             workspace = transaction.workspace
             opened = open_table(workspace, self.target)
             if opened.version.schema is not None:
-                raise InvalidInputError(f"{self.target} has a schema, so files cannot be removed: delete rows")
+                raise InvalidInputError(f"{self} has a schema, so files cannot be removed: delete rows")
             write, removed = plan_file_removal(load_live_files(workspace, opened), locations, str(self.target))
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return removed
 
-        return self.catalog.change(statement, f"remove files from {self.target}")
+        return self.catalog.change(statement, f"remove files from {self}")
 
     def upsert(
         self,
@@ -383,7 +381,7 @@ class Table(TableSnapshot):
             if version != state.version:
                 put_table_version(workspace, self.target, version, stops_writers=False)
 
-        self.catalog.change(statement, f"evolve {self.target}")
+        self.catalog.change(statement, f"evolve {self}")
 
     def fill(self, transaction: StagedTransaction, rows: object) -> None:
         """Write the initial rows of a table in the transaction that creates it."""
@@ -410,13 +408,13 @@ class Table(TableSnapshot):
             alter_table_version(transaction.workspace, self.target, put=put, removed=gone, description=description)
             return self
 
-        return self.catalog.change(statement, f"alter {self.target}")
+        return self.catalog.change(statement, f"alter {self}")
 
     def rename(self, name: str | TableLocator) -> Table:
         """Rename the table, within its namespace or into another; this object then has the new name."""
         self._check_target("rename", Kind.TABLE)
         renamed = self.catalog.rename_table(self._table_target, name)
-        self.locator, self._value = renamed.locator, renamed.value
+        self._locator, self._value = renamed.locator, renamed.value
         self._target = replace(self.target, locator=renamed.locator)
         return renamed
 
@@ -501,21 +499,19 @@ class Table(TableSnapshot):
             lambda transaction: create_stream(transaction.workspace, self.target, new_id, stream_format),
             f"create stream {new_id} of {self.locator}",
         )
-        return Table(self.catalog, self.locator, self.value, replace(self.target, stream_id=new_id))
+        return Table(self.catalog, self._locator, self.value, replace(self.target, stream_id=new_id))
 
     def commit_stream(self) -> None:
         """Make this stream the current one of its table version; the previous one becomes deprecated."""
         self._check_target("commit_stream", Kind.STREAM)
         self._check_chosen_stream("commit")
-        self.catalog.change(
-            lambda transaction: commit_stream(transaction.workspace, self.target), f"commit {self.target}"
-        )
+        self.catalog.change(lambda transaction: commit_stream(transaction.workspace, self.target), f"commit {self}")
 
     def drop_stream(self) -> None:
         """Drop this stream, which must be staged or replaced, with its rows."""
         self._check_target("drop_stream", Kind.STREAM)
         self._check_chosen_stream("drop")
-        self.catalog.change(lambda transaction: drop_stream(transaction.workspace, self.target), f"drop {self.target}")
+        self.catalog.change(lambda transaction: drop_stream(transaction.workspace, self.target), f"drop {self}")
 
     def create_partition(self, values: Sequence[Value | None], partition_id: str) -> PartitionLocator:
         """Create a partition with a chosen id, to which all rows with these partition values are written."""
@@ -523,7 +519,7 @@ class Table(TableSnapshot):
         check_id(partition_id, "partition id")
         return self.catalog.change(
             lambda transaction: create_partition(transaction.workspace, self.target, values, partition_id),
-            f"create partition {partition_id} of {self.target}",
+            f"create partition {partition_id} of {self}",
         )
 
     @property
@@ -537,7 +533,7 @@ class Table(TableSnapshot):
         if kind > smallest:
             accepted = [one.word for one in (Kind.TABLE, Kind.TABLE_VERSION, Kind.STREAM) if one <= smallest]
             raise InvalidInputError(
-                f"{self.target} is a {kind.word}, a part of the table {self.locator}; {operation} is for a "
+                f"{self} is a {kind.word}, a part of the table {self.locator}; {operation} is for a "
                 f"{' or '.join(accepted)}"
             )
 
@@ -551,7 +547,7 @@ class Table(TableSnapshot):
 
     def _check_chosen_stream(self, purpose: str) -> None:
         if self.target.stream_id is None:
-            raise InvalidInputError(f"choose a stream of {self.target} to {purpose}, by its id or canonical string")
+            raise InvalidInputError(f"choose a stream of {self} to {purpose}, by its id or canonical string")
 
     def _write(
         self,
@@ -575,7 +571,7 @@ class Table(TableSnapshot):
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return write, state
 
-        write, state = self.catalog.change(statement, f"{verb} {self.target}", is_blind=with_logs is not True)
+        write, state = self.catalog.change(statement, f"{verb} {self}", is_blind=with_logs is not True)
         return write.counts if verb in (_COMPACT, _FLUSH) else self._count_and_maintain(write, state)
 
     def _count_and_maintain(self, write: PlannedWrite, state: TableState) -> RowCounts:
@@ -600,7 +596,7 @@ class Table(TableSnapshot):
         repeat their write and duplicate rows, so other errors of Mangrove are only logged.
         """
         try:
-            Table(lake, self.locator, self._value, self._target)._maintain_if_due()
+            Table(lake, self._locator, self._value, self._target)._maintain_if_due()
         except (ConflictError, NotFoundError):
             return  # a transaction can drop a table to which it wrote
         except MangroveError as error:

@@ -6,12 +6,13 @@ Rows are read in this process, or by Spark with `to_spark`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.parse import bind_predicate
 from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr, to_condition
@@ -138,7 +139,7 @@ class TableSnapshot:
     """A read-only table. Its catalog entry is as of the lookup; columns and rows are read from its catalog.
 
     A table that was looked up by its name is the one that has the name at each use. A table
-    that was looked up by ids, as in a locator, stays the same through renames.
+    that was looked up by an alias or by ids, as in a locator, stays the same through renames.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class TableSnapshot:
         target: TableTarget | None = None,
     ) -> None:
         self.catalog = catalog
-        self.locator = locator
+        self._locator = locator
         self._value = value
         self._target = target
 
@@ -163,18 +164,30 @@ class TableSnapshot:
         return self._value
 
     @property
+    def locator(self) -> TableLocator:
+        """Locator of the table: the name that was looked up, or the current one after a lookup by an alias or ids."""
+        target = self._target
+        if target is not None and target.table_id is not None:
+            with suppress(NotFoundError):
+                locator, table = find_target_table(self.catalog.reading(), target)
+                if locator != self._locator:
+                    self._locator, self._value = locator, table
+                    self._target = replace(target, locator=locator)
+        return self._locator
+
+    @property
     def target(self) -> TableTarget:
         """The table version and stream to read and write: the default, or a chosen one."""
-        return self._target or TableTarget(self.locator)
+        return self._target or TableTarget(self._locator)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.catalog, self.locator, self.value, self.target)
+        return type(self), (self.catalog, self._locator, self.value, self.target)
 
     def __str__(self) -> str:
-        return str(self.target)
+        return str(replace(self.target, locator=self.locator))
 
     def __repr__(self) -> str:
-        return f"<{self.value.table_type.value} table {self.target}>"
+        return f"<{self.value.table_type.value} table {self}>"
 
     def _repr_html_(self) -> str:
         schema = self.schema
@@ -182,7 +195,7 @@ class TableSnapshot:
         rows = [(one.name, format_type(one.type), "" if one.nullable else "not null", one.comment) for one in columns]
         note = f"keys: {', '.join(self.keys)}" if self.keys else ""
         notes = "; ".join(filter(None, (self.description, note)))
-        return render_html(f"table {self.target}", ("column", "type", "", "comment") if rows else (), rows, note=notes)
+        return render_html(f"table {self}", ("column", "type", "", "comment") if rows else (), rows, note=notes)
 
     @property
     def name(self) -> str:
@@ -283,7 +296,7 @@ class TableSnapshot:
     def bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
-        return type(self)(self.catalog, self.locator, chosen.value, replace(target, locator=self.locator))
+        return type(self)(self.catalog, self._locator, chosen.value, replace(target, locator=self._locator))
 
     def streams(self) -> list[StreamInfo]:
         """Return the streams of the table version, with their formats and states."""

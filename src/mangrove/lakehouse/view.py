@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mangrove.errors import NotFoundError
 from mangrove.model.locators import ViewLocator
 from mangrove.model.objects import ViewEntry
 from mangrove.model.properties import NO_PROPERTIES
+from mangrove.transaction.catalog import NamedById, find_view
 
 if TYPE_CHECKING:
     from mangrove.lakehouse.catalog import WritableCatalog
@@ -25,21 +28,38 @@ class ViewReader(Protocol):
 
 
 class ViewSnapshot:
-    """A read-only view, as of the lookup."""
+    """A read-only view, as of the lookup.
 
-    def __init__(self, catalog: ViewReader, locator: ViewLocator, value: ViewEntry) -> None:
+    One that was looked up by an alias of its namespace stays the same through renames: its
+    `follows_id` is true.
+    """
+
+    def __init__(self, catalog: ViewReader, locator: ViewLocator, value: ViewEntry, follows_id: bool = False) -> None:
         self.catalog = catalog
-        self.locator = locator
         self.value = value
+        self._locator = locator
+        self._follows_id = follows_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.catalog, self.locator, self.value)
+        return type(self), (self.catalog, self._locator, self.value, self._follows_id)
 
     def __str__(self) -> str:
         return str(self.locator)
 
     def __repr__(self) -> str:
         return f"<view {self.locator}>"
+
+    @property
+    def locator(self) -> ViewLocator:
+        """Locator of the view: the name that was looked up, or the current one after a lookup by an alias."""
+        if self._follows_id:
+            with suppress(NotFoundError):
+                self._locator, self.value = find_view(self.catalog.reading(), self._reference)
+        return self._locator
+
+    @property
+    def _reference(self) -> ViewLocator | NamedById[ViewLocator]:
+        return NamedById(self._locator, self.id) if self._follows_id else self._locator
 
     @property
     def name(self) -> str:
@@ -77,21 +97,23 @@ class View(ViewSnapshot):
 
     catalog: WritableCatalog
 
-    def __init__(self, catalog: WritableCatalog, locator: ViewLocator, value: ViewEntry) -> None:
-        super().__init__(catalog, locator, value)
+    def __init__(
+        self, catalog: WritableCatalog, locator: ViewLocator, value: ViewEntry, follows_id: bool = False
+    ) -> None:
+        super().__init__(catalog, locator, value, follows_id)
 
     def alter(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), description: str | None = None
     ) -> View:
         """Set or remove properties, or change the description."""
-        return self.catalog.alter_view(self.locator, put, remove, description=description)
+        return self.catalog.alter_view(self._reference, put, remove, description=description)
 
     def rename(self, name: str | ViewLocator) -> View:
         """Rename the view, within its namespace or into another; this object then has the new name."""
-        renamed = self.catalog.rename_view(self.locator, name)
-        self.locator, self.value = renamed.locator, renamed.value
+        renamed = self.catalog.rename_view(self._reference, name)
+        self._locator, self.value = renamed.locator, renamed.value
         return renamed
 
     def drop(self) -> None:
         """Drop the view."""
-        self.catalog.drop_view(self.locator)
+        self.catalog.drop_view(self._reference)

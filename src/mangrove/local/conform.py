@@ -4,8 +4,9 @@ Written rows are matched by name, files by column id, so that columns can be ren
 Missing columns are null.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,30 +37,49 @@ FIELD_ID: Final = b"PARQUET:field_id"
 _PA: Final[Any] = pa
 """Untyped alias, because the stubs of pyarrow do not cover all call forms."""
 _PC: Final[Any] = pc
-Matching: TypeAlias = Callable[[Any, Column], bool]
-"""Whether an Arrow field is the given column."""
 
 
-def match_by_name(field: Any, column: Column) -> bool:
-    """Match by name, case-insensitively as in SQL."""
-    return bool(field.name.casefold() == column.name.casefold())
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Matches Arrow fields and columns with equal keys; tables have thousands of columns, so each key is looked up."""
+
+    key_of_field: Callable[[Any], object]
+    key_of_column: Callable[[Column], object]
+
+    def __call__(self, field: Any, column: Column) -> bool:
+        """Return whether the field is the column."""
+        return self.key_of_field(field) == self.key_of_column(column)
+
+    def find_places(self, fields: Iterable[Any], columns: Iterable[Column]) -> list[int | None]:
+        """Return for each column the place of the first field that is the column, or None."""
+        places: dict[object, int] = {}
+        for place, field in enumerate(fields):
+            places.setdefault(self.key_of_field(field), place)
+        return [places.get(self.key_of_column(column)) for column in columns]
+
+    def select_fields(self, fields: Iterable[Any], columns: Iterable[Column]) -> list[Any]:
+        """Return the fields that are one of the columns."""
+        keys = {self.key_of_column(column) for column in columns}
+        return [field for field in fields if self.key_of_field(field) in keys]
 
 
-def match_by_id(field: Any, column: Column) -> bool:
-    """Match by the column id in the field metadata."""
-    return bool((field.metadata or {}).get(FIELD_ID) == str(column.id).encode())
+match_by_name: Final = Matching(lambda field: field.name.casefold(), lambda column: column.name.casefold())
+"""Matches by name, case-insensitively as in SQL."""
+match_by_id: Final = Matching(
+    lambda field: (field.metadata or {}).get(FIELD_ID), lambda column: str(column.id).encode()
+)
+"""Matches by the column id in the field metadata."""
 
 
 def check_rows_fit(table: str, schema: Schema, rows: pa.Table) -> None:
     """Raise an error for rows with unknown or incompatible columns, before any is converted."""
     given: dict[str, DataType | None] = {}
-    for field in rows.schema:
+    for field, column in _pair_by_name(rows, schema):
         if field.name in given:
             raise InvalidInputError(f"the rows do not fit {table}: column {field.name!r} is given twice")
         if pa.types.is_null(field.type):
             given[field.name] = None
             continue
-        column = next((column for column in schema.columns if match_by_name(field, column)), None)
         if column is not None and field.type.equals(type_to_arrow(column.type)):
             given[field.name] = column.type
             continue
@@ -75,8 +95,9 @@ def cast_rows(rows: pa.Table, schema: Schema) -> pa.Table:
     which there is none, stays as it is.
     """
     given = detect_column_types(fill_null_types(rows, schema))
+    columns = [column for _, column in _pair_by_name(rows, schema)]
     for place, (name, data_type) in enumerate(given.items()):
-        column = next((column for column in schema.columns if match_by_name(rows.schema.field(place), column)), None)
+        column = columns[place]
         if column is None or data_type is None or can_write_type(column.type, data_type):
             continue
         if can_cast_type(column.type, data_type):
@@ -97,12 +118,18 @@ def _cast_column(values: Any, column: Column) -> Any:
 
 def fill_null_types(rows: pa.Table, schema: Schema) -> pa.Table:
     """Return rows with the types of the table's columns where only nulls were seen."""
-    fields: list[Any] = []
-    for field in rows.schema:
-        column = next((column for column in schema.columns if match_by_name(field, column)), None)
-        fields.append(field if column is None else pa.field(field.name, _fill_null_type(field.type, column.type)))
+    fields: list[Any] = [
+        field if column is None else pa.field(field.name, _fill_null_type(field.type, column.type))
+        for field, column in _pair_by_name(rows, schema)
+    ]
     filled = pa.schema(fields)
     return rows if filled.equals(rows.schema) else rows.cast(filled)
+
+
+def _pair_by_name(rows: pa.Table, schema: Schema) -> list[tuple[Any, Column | None]]:
+    """Return each field of the rows with the column of the same name, or None."""
+    columns = {column.name.casefold(): column for column in schema.columns}
+    return [(field, columns.get(field.name.casefold())) for field in rows.schema]
 
 
 def detect_column_types(rows: pa.Table) -> dict[str, DataType | None]:
@@ -138,8 +165,8 @@ def conform_rows(rows: pa.Table, schema: Schema, matching: Matching, *, is_check
     error; rows read from files need no check.
     """
     arrays = []
-    for column in schema.columns:
-        place = next((place for place, field in enumerate(rows.schema) if matching(field, column)), None)
+    places = matching.find_places(rows.schema, schema.columns)
+    for column, place in zip(schema.columns, places, strict=True):
         if place is None:
             array: Any = _PA.nulls(rows.num_rows, type_to_arrow(column.type))
             array = _PA.chunked_array([array])
@@ -169,8 +196,10 @@ def _conform_array(array: Any, column: Column, matching: Matching, path: str, *,
         array = array.dictionary_decode()
     match column.type:
         case Struct(columns):
+            given = [array.type.field(place) for place in range(array.type.num_fields)]
             children = [
-                _child(array, inner, matching, f"{path}.{inner.name}", is_checked=is_checked) for inner in columns
+                _child(array, place, inner, matching, f"{path}.{inner.name}", is_checked=is_checked)
+                for inner, place in zip(columns, matching.find_places(given, columns), strict=True)
             ]
             fields = [arrow_type.field(place) for place in range(arrow_type.num_fields)]
             return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
@@ -188,9 +217,7 @@ def _conform_array(array: Any, column: Column, matching: Matching, path: str, *,
             return _leaf(array, column.type, arrow_type, path, is_checked=is_checked)
 
 
-def _child(array: Any, inner: Column, matching: Matching, path: str, *, is_checked: bool) -> Any:
-    fields = [array.type.field(place) for place in range(array.type.num_fields)]
-    place = next((place for place, field in enumerate(fields) if matching(field, inner)), None)
+def _child(array: Any, place: int | None, inner: Column, matching: Matching, path: str, *, is_checked: bool) -> Any:
     if place is None:
         return _PA.nulls(len(array), type_to_arrow(inner.type))
     found = pc.struct_field(array, [place])

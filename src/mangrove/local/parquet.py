@@ -288,7 +288,7 @@ class DataFileReader:
         return conform_rows(rows, Schema(tuple(columns)), self.matching, is_checked=False)
 
     def _select_names(self, columns: Sequence[Column]) -> list[str]:
-        return [field.name for field in self.arrow_schema if any(self.matching(field, column) for column in columns)]
+        return [field.name for field in self.matching.select_fields(self.arrow_schema, columns)]
 
     @contextmanager
     def _report_damage(self) -> Iterator[None]:

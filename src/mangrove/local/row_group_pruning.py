@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicates import Predicate, collect_column_ids
-from mangrove.local.conform import conform_rows, match_by_id
+from mangrove.local.conform import Matching, conform_rows, match_by_id
 from mangrove.local.parquet import DataFileReader
 from mangrove.local.python_rows import to_plain_value
 from mangrove.model.manifests import DataFile
@@ -20,6 +20,7 @@ __all__ = ["BOUND_ERRORS", "has_comparable_bounds", "list_leaf_fields", "prune_r
 
 BOUND_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, RuntimeError, InvalidInputError)
 """The errors for a bound that Arrow or Python cannot represent; the column then counts as unbounded."""
+_MATCH_ANY: Final = Matching(lambda _: None, lambda _: None)
 
 
 def list_leaf_fields(fields: Iterable[Any]) -> Iterable[Any | None]:
@@ -98,7 +99,7 @@ def _conform_bounds(bounds: Sequence[Any], column: Column, field: Any) -> list[V
     """Return bounds converted like rows, None where there is no bound."""
     try:
         rows = pa.table([pa.array(bounds, field.type)], schema=pa.schema([field.with_nullable(nullable=True)]))
-        array = conform_rows(rows, Schema((column,)), lambda *_: True, is_checked=False).column(0)
+        array = conform_rows(rows, Schema((column,)), _MATCH_ANY, is_checked=False).column(0)
         values = [to_plain_value(scalar) for scalar in array]
     except BOUND_ERRORS:
         return [None] * len(bounds)

@@ -135,11 +135,6 @@ class LakehouseSettings:
     def check_object_name(self, kind: Kind, name: str) -> None:
         """Raise an error for a name that is too long for this lakehouse or invalid."""
         if kind is Kind.ALIAS:
-            if self.is_strict_tree:
-                raise InvalidInputError(
-                    f"alias {name!r} cannot be stored in a strict tree, because its format does not describe aliases; "
-                    "convert the lakehouse to a tree that is not strict, or to the deltacat layout"
-                )
             *namespace, last = name.split("|")
             self.check_object_name(Kind.TABLE if namespace else Kind.NAMESPACE, last)
             return

@@ -24,6 +24,8 @@ from mangrove.errors import (
 __all__ = [
     "BASE_PATH",
     "NO_SUCH_NAMESPACE",
+    "NO_SUCH_PLAN",
+    "NO_SUCH_PLAN_TASK",
     "NO_SUCH_TABLE",
     "NO_SUCH_VIEW",
     "NO_SUCH_WAREHOUSE",
@@ -37,6 +39,8 @@ __all__ = [
 BASE_PATH: Final = "/iceberg"
 """Path prefix of the protocol's endpoints; clients configure it as part of their `uri`."""
 NO_SUCH_NAMESPACE: Final = "NoSuchNamespaceException"
+NO_SUCH_PLAN: Final = "NoSuchPlanIdException"
+NO_SUCH_PLAN_TASK: Final = "NoSuchPlanTaskException"
 NO_SUCH_TABLE: Final = "NoSuchTableException"
 NO_SUCH_VIEW: Final = "NoSuchViewException"
 NO_SUCH_WAREHOUSE: Final = "NoSuchWarehouseException"

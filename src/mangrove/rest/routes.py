@@ -35,6 +35,13 @@ from mangrove.rest.namespaces import (
     handle_update_namespace_properties,
 )
 from mangrove.rest.request import RestRequest, ServedLakehouse
+from mangrove.rest.scan_planning import (
+    handle_cancel_plan,
+    handle_fetch_plan,
+    handle_fetch_tasks,
+    handle_plan_scan,
+)
+from mangrove.rest.settings import RestSettings
 from mangrove.rest.tables import (
     handle_commit_table,
     handle_commit_transaction,
@@ -43,6 +50,7 @@ from mangrove.rest.tables import (
     handle_load_table,
     handle_register_table,
     handle_rename_table,
+    handle_sign_request,
 )
 from mangrove.rest.tokens import TOKENS_PATH, handle_token
 from mangrove.rest.views import (
@@ -108,7 +116,9 @@ def build_routes(served: ServedLakehouse, endpoints: Sequence[Endpoint]) -> list
         by_path.setdefault(one.path, {})[one.method] = one
     handlers = {path: _build_handler(served, by_method) for path, by_method in by_path.items()}
     return [
-        Route(BASE_PATH + to_path(path), handlers[path], methods=sorted(by_path[path]))
+        Route(
+            BASE_PATH + to_path(path).replace("{plan-id}", "{plan_id}"), handlers[path], methods=sorted(by_path[path])
+        )
         for to_path in (_without_prefix, str)
         for path in handlers
         if to_path is not str or PREFIX in path
@@ -199,6 +209,10 @@ _READ_ENDPOINTS: Final = (
     Endpoint("GET", _TABLE, handle_load_table, NO_SUCH_TABLE),
     Endpoint("HEAD", _TABLE, handle_table_exists, NO_SUCH_TABLE),
     Endpoint("POST", f"{_TABLE}/metrics", handle_report_metrics, NO_SUCH_TABLE),
+    Endpoint("POST", f"{_TABLE}/plan", handle_plan_scan, NO_SUCH_TABLE, body_bytes_max=_COMMIT_BYTES_MAX),
+    Endpoint("GET", f"{_TABLE}/plan/{{plan-id}}", handle_fetch_plan, NO_SUCH_TABLE),
+    Endpoint("DELETE", f"{_TABLE}/plan/{{plan-id}}", handle_cancel_plan, NO_SUCH_TABLE),
+    Endpoint("POST", f"{_TABLE}/tasks", handle_fetch_tasks, NO_SUCH_TABLE, body_bytes_max=_COMMIT_BYTES_MAX),
     Endpoint("GET", f"{_NAMESPACE}/views", handle_list_views, NO_SUCH_NAMESPACE),
     Endpoint("GET", _VIEW, handle_load_view, NO_SUCH_VIEW),
     Endpoint("HEAD", _VIEW, handle_view_exists, NO_SUCH_VIEW),
@@ -206,7 +220,11 @@ _READ_ENDPOINTS: Final = (
 
 
 def build_iceberg_routes(
-    lake: Lakehouse, *, is_writable: bool = False, is_secret: Callable[[str], bool] | None = None
+    lake: Lakehouse,
+    *,
+    is_writable: bool = False,
+    is_secret: Callable[[str], bool] | None = None,
+    settings: RestSettings | None = None,
 ) -> list[BaseRoute]:
     """Return the routes below `/iceberg`; `is_secret` checks the server's token if it has one."""
     endpoints: Sequence[Endpoint] = (*_READ_ENDPOINTS, *WRITE_ENDPOINTS)
@@ -214,8 +232,10 @@ def build_iceberg_routes(
     unlisted = (
         Endpoint("GET", "/v1/config", config_handler, NO_SUCH_WAREHOUSE, is_advertised=False),
         Endpoint("POST", TOKENS_PATH, handle_token, is_advertised=False),
+        Endpoint("POST", f"{_TABLE}/sign", handle_sign_request, NO_SUCH_TABLE, is_advertised=False),
     )
-    return [*build_routes(ServedLakehouse(lake, is_writable, is_secret), (*unlisted, *endpoints))]
+    served = ServedLakehouse(lake, is_writable, is_secret, settings or RestSettings())
+    return [*build_routes(served, (*unlisted, *endpoints))]
 
 
 def _list_served_endpoints(endpoints: Sequence[Endpoint], is_writable: bool) -> list[str]:

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_error
+from mangrove.rest.settings import RestSettings
 from mangrove.rest.unavailable import build_unavailable_routes
 from mangrove.server.access import Access, AccessMiddleware, derive_csrf_token, has_bearer_token, is_token
 from mangrove.server.health import Readiness
@@ -35,6 +36,7 @@ def build_app(
     others: Sequence[BaseRoute] = (),
     counted: Sequence[CountingStore] | None = None,
     wrong_tokens_max: int | None = None,
+    rest_settings: RestSettings | None = None,
 ) -> ASGIApp:
     """Return the ASGI application for a lakehouse; `others` are additional routes.
 
@@ -51,7 +53,7 @@ def build_app(
         Route("/readyz", _ready(Readiness(lake.effects))),
         Route("/metrics", _metrics(metrics)),
         *others,
-        *_iceberg(lake, access),
+        *_iceberg(lake, access, rest_settings),
         *build_explorer_routes(lake, _build_write_access(access), _build_iceberg_endpoint(access)),
     ]
     inner = Starlette(
@@ -65,12 +67,12 @@ def has_iceberg() -> bool:
     return importlib.util.find_spec("pyiceberg") is not None
 
 
-def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
+def _iceberg(lake: Lakehouse, access: Access, settings: RestSettings | None) -> list[BaseRoute]:
     """Return the Iceberg REST routes; without the extra, routes that respond with what to install."""
     if not has_iceberg():
         return build_unavailable_routes()
     is_secret = None if access.token is None else lambda text: is_token(access, text)
-    return build_iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret)
+    return build_iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret, settings=settings)
 
 
 def _build_iceberg_endpoint(access: Access) -> IcebergEndpoint | None:

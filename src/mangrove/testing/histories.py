@@ -275,18 +275,12 @@ _STEPS: tuple[Callable[[RandomHistory], None], ...] = (
 
 @st.composite
 def draw_history(
-    draw: st.DrawFn,
-    store: Store,
-    metastore: MaintainedMetastore,
-    new_id: Callable[[], str],
-    *,
-    with_aliases: bool = True,
+    draw: st.DrawFn, store: Store, metastore: MaintainedMetastore, new_id: Callable[[], str]
 ) -> RandomHistory:
-    """Draw a history and commit it, one version for each operation; strict trees have no aliases."""
-    steps = [step for step in _STEPS if with_aliases or step is not RandomHistory.create_alias]
+    """Draw a history and commit it, one version for each operation."""
     story = RandomHistory(draw, store, metastore, new_id)
     story.create_namespace()
     story.create_table()
-    for step in draw(st.lists(st.sampled_from(steps), max_size=10)):
+    for step in draw(st.lists(st.sampled_from(_STEPS), max_size=10)):
         step(story)
     return story

@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.metastore import BelowTable, MetastoreSnapshot, ObjectRange
@@ -34,6 +34,7 @@ from mangrove.model.objects import (
     LAST_TABLE_VERSION,
     AliasEntry,
     NamespaceEntry,
+    Object,
     Stream,
     TableEntry,
     TableType,
@@ -59,6 +60,7 @@ from mangrove.transaction.workspace import Workspace
 __all__ = [
     "VIEW_NAMESPACE",
     "CatalogReader",
+    "NamedById",
     "NewTable",
     "alter_entry",
     "alter_namespace",
@@ -101,10 +103,28 @@ CatalogReader = MetastoreSnapshot | Workspace
 """The source of reads: a version, or a transaction on one."""
 
 _SUGGESTED_FROM_MAX: Final = 1_000
+NamedLocator = TypeVar("NamedLocator", NamespaceLocator, ViewLocator)
 
 
-def find_namespace(reading: CatalogReader, locator: NamespaceLocator) -> tuple[NamespaceLocator, NamespaceEntry]:
+@dataclass(frozen=True, slots=True)
+class NamedById(Generic[NamedLocator]):
+    """A namespace or view with an id, under any name; the last known name is looked up first."""
+
+    last: NamedLocator
+    id: str
+
+    def __str__(self) -> str:
+        return str(self.last)
+
+
+def find_namespace(
+    reading: CatalogReader, locator: NamespaceLocator | NamedById[NamespaceLocator]
+) -> tuple[NamespaceLocator, NamespaceEntry]:
     """Return the namespace that a name or alias names; raise `NotFoundError` with similar names if there is none."""
+    if isinstance(locator, NamedById):
+        found = _find_by_id(reading, locator.last, locator.id)
+        assert isinstance(found, NamespaceLocator)
+        return found, load_namespace(reading, found)
     own, value = locate_namespace(reading, locator)
     if value is not None:
         return own, value
@@ -124,11 +144,30 @@ def find_table(reading: CatalogReader, locator: TableLocator) -> tuple[TableLoca
 
 def scan_tables(reading: CatalogReader) -> Iterator[tuple[TableLocator, TableEntry]]:
     """Yield all tables, namespace by namespace."""
-    for space, _ in reading.children(Kind.NAMESPACE, None):
+    for locator, table in _scan_entries(reading, Kind.TABLE):
+        if isinstance(locator, TableLocator) and isinstance(table, TableEntry):
+            yield locator, table
+
+
+def _scan_entries(reading: CatalogReader, kind: Kind) -> Iterator[tuple[Locator, Object]]:
+    """Yield all namespaces, or the tables or views of all namespaces."""
+    for space, value in reading.children(Kind.NAMESPACE, None):
         assert isinstance(space, NamespaceLocator)
-        for locator, table in reading.children(Kind.TABLE, space):
-            if isinstance(locator, TableLocator) and isinstance(table, TableEntry):
-                yield locator, table
+        if kind is Kind.NAMESPACE:
+            yield space, value
+        else:
+            yield from reading.children(kind, space)
+
+
+def _find_by_id(reading: CatalogReader, last: NamespaceLocator | ViewLocator, entry_id: str) -> Locator:
+    """Return the name of the namespace or view with an id; in a transaction the search is not recorded as a read."""
+    if getattr(reading.get(last), "id", None) == entry_id:
+        return last
+    unrecorded = reading.unrecorded() if isinstance(reading, Workspace) else reading
+    for locator, value in _scan_entries(unrecorded, last.kind):
+        if isinstance(value, NamespaceEntry | ViewEntry) and value.id == entry_id:
+            return locator
+    raise NotFoundError(f"the {last.kind.word} with the id {entry_id}, which was {last}, was dropped")
 
 
 def search_table(reading: CatalogReader, table_id: str) -> TableLocator | None:
@@ -156,8 +195,12 @@ def find_table_by_id(
     return found, load_table(reading, found)
 
 
-def find_view(reading: CatalogReader, locator: ViewLocator) -> tuple[ViewLocator, ViewEntry]:
+def find_view(reading: CatalogReader, locator: ViewLocator | NamedById[ViewLocator]) -> tuple[ViewLocator, ViewEntry]:
     """Return the view that a name names; raise `NotFoundError` with similar names if there is none."""
+    if isinstance(locator, NamedById):
+        found = _find_by_id(reading, locator.last, locator.id)
+        assert isinstance(found, ViewLocator)
+        return found, load_view(reading, found)
     own, value = locate_view(reading, locator)
     if value is not None:
         return own, value
@@ -448,7 +491,7 @@ def create_namespace(workspace: Workspace, locator: NamespaceLocator, value: Nam
 
 def alter_namespace(
     workspace: Workspace,
-    locator: NamespaceLocator,
+    locator: NamespaceLocator | NamedById[NamespaceLocator],
     *,
     put: Mapping[str, str] = NO_PROPERTIES,
     removed: Iterable[str] = (),
@@ -458,10 +501,19 @@ def alter_namespace(
     alter_entry(workspace, *find_namespace(workspace, locator), put, removed, description)
 
 
-def rename_namespace(workspace: Workspace, old: NamespaceLocator, new: NamespaceLocator) -> None:
+def _find_own_namespace(
+    workspace: Workspace, locator: NamespaceLocator | NamedById[NamespaceLocator], operation: str
+) -> tuple[NamespaceLocator, NamespaceEntry]:
+    if isinstance(locator, NamespaceLocator):
+        check_own_name(workspace, locator, operation)
+    return find_namespace(workspace, locator)
+
+
+def rename_namespace(
+    workspace: Workspace, name: NamespaceLocator | NamedById[NamespaceLocator], new: NamespaceLocator
+) -> None:
     """Rename a namespace; objects in it are not changed."""
-    check_own_name(workspace, old, "rename")
-    value = load_namespace(workspace, old)
+    old, value = _find_own_namespace(workspace, name, "rename")
     if new == old:
         return
     check_name_free(workspace, new)
@@ -475,10 +527,11 @@ def rename_namespace(workspace: Workspace, old: NamespaceLocator, new: Namespace
     rename_in_aliases(workspace, rename)
 
 
-def drop_namespace(workspace: Workspace, locator: NamespaceLocator, *, cascade: bool = False) -> None:
+def drop_namespace(
+    workspace: Workspace, name: NamespaceLocator | NamedById[NamespaceLocator], *, cascade: bool = False
+) -> None:
     """Drop an empty namespace, or with `cascade` also all objects in it; its aliases and those in it go too."""
-    check_own_name(workspace, locator, "drop")
-    load_namespace(workspace, locator)
+    locator, _ = _find_own_namespace(workspace, name, "drop")
     inside = [found for kind in (Kind.TABLE, Kind.VIEW) for found, _ in workspace.children(kind, locator)]
     if inside and not cascade:
         first = f"{inside[0].kind.word} {inside[0]}"
@@ -562,7 +615,7 @@ def create_view(workspace: Workspace, locator: ViewLocator, value: ViewEntry, *,
 
 def alter_view(
     workspace: Workspace,
-    locator: ViewLocator,
+    locator: ViewLocator | NamedById[ViewLocator],
     *,
     put: Mapping[str, str] = NO_PROPERTIES,
     removed: Iterable[str] = (),
@@ -572,16 +625,16 @@ def alter_view(
     alter_entry(workspace, *find_view(workspace, locator), put, removed, description)
 
 
-def rename_view(workspace: Workspace, old: ViewLocator, new: ViewLocator) -> None:
+def rename_view(workspace: Workspace, name: ViewLocator | NamedById[ViewLocator], new: ViewLocator) -> None:
     """Rename a view, within its namespace or to another."""
-    old, value = find_view(workspace, old)
+    old, value = find_view(workspace, name)
     new = locate_parent(workspace, new)
     if new != old:
         _check_reads(workspace, new, value, was=old)
     rename_entry(workspace, old, new, value)
 
 
-def drop_view(workspace: Workspace, locator: ViewLocator) -> None:
+def drop_view(workspace: Workspace, locator: ViewLocator | NamedById[ViewLocator]) -> None:
     """Drop a view; the tables that it reads stay."""
     own, _ = find_view(workspace, locator)
     workspace.delete(own)

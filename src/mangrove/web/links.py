@@ -6,8 +6,8 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from mangrove.inspect.rows import RowOrder
-from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
-from mangrove.transaction.deltas import TableTarget
+from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator, parse_view_name
+from mangrove.transaction.deltas import TableTarget, parse_table_target
 
 __all__ = ["API", "STATIC", "Links"]
 
@@ -104,6 +104,12 @@ class Links:
     def view(self, locator: ViewLocator) -> str:
         """A view."""
         return self._to(f"/views/{_quote_segment(str(locator))}")
+
+    def source(self, name: str, kind: str | None) -> str | None:
+        """What a view reads, by its name; None if that does not exist."""
+        if kind is None:
+            return None
+        return self.view(parse_view_name(name)) if kind == Kind.VIEW.word else self.table(parse_table_target(name))
 
     def view_rows(self, locator: ViewLocator, *, offset: int | None = None) -> str:
         """A page of the rows of a view."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -27,6 +28,7 @@ from mangrove.transaction.transaction import youngest_expirable_millis
 
 LAYOUTS = ["deltacat", "deltacat-2"]
 REQUESTS_MAX = 80
+StoreT = TypeVar("StoreT", bound=MemoryStore)
 _REFUSED = (AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError)
 
 
@@ -154,6 +156,12 @@ class DeletingStore(MemoryStore):
                 self.deletions_left -= 1
 
 
+def copy_objects(before: MemoryStore, store: StoreT) -> StoreT:
+    """Return the store with the same objects, as old as they are."""
+    store._objects.update(before._objects)
+    return store
+
+
 def dropped_and_renamed(store: Store, layout: str) -> Lakehouse:
     lake = make(store, layout)
     lake.create_namespace("n")
@@ -172,14 +180,15 @@ def dropped_and_renamed(store: Store, layout: str) -> Lakehouse:
 @pytest.mark.parametrize("is_reversed", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_vacuum_that_crashes_after_any_deletion_restores_no_deleted_object(layout: str, is_reversed: bool) -> None:
+    before = MemoryStore()
+    lake = dropped_and_renamed(before, layout)
+    expected = everything(catalog_of(lake))
+    lake.maintenance.expire(alone=True)
     for deletions in range(200):
-        store = DeletingStore()
-        lake = dropped_and_renamed(store, layout)
-        expected = everything(catalog_of(lake))
-        lake.maintenance.expire(alone=True)
+        store = copy_objects(before, DeletingStore())
         store.deletions_left, store.is_reversed = deletions, is_reversed
         try:
-            lake.maintenance.vacuum(alone=True)
+            reopen(store, number=2).maintenance.vacuum(alone=True)
             died = False
         except SimulatedCrash:
             died = True
@@ -199,11 +208,12 @@ def test_a_vacuum_that_crashes_after_any_deletion_restores_no_deleted_object(lay
 @pytest.mark.parametrize("is_writer_interrupted", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_expiry_and_vacuum_between_any_requests_do_not_affect_writers(layout: str, is_writer_interrupted: bool) -> None:
+    began = Clock(tick_millis=1)
+    before = HookedStore("memory://bucket/", began)
+    safe_millis = youngest_expirable_millis(dropped_and_renamed_at(before, layout, began).settings)
     for requests in range(1, REQUESTS_MAX):
-        clock = Clock(tick_millis=1)
-        store = HookedStore("memory://bucket/", clock)
-        safe_millis = youngest_expirable_millis(dropped_and_renamed_at(store, layout, clock).settings)
-        clock.now_millis += 10 * safe_millis
+        clock = Clock(began.now_millis + 10 * safe_millis, tick_millis=1)
+        store = copy_objects(before, HookedStore("memory://bucket/", clock))
         interrupted: list[int] = []
         writer, cleaner = reopen(store, clock, 2), reopen(store, clock, 3)
 

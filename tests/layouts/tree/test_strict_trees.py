@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -33,7 +34,9 @@ UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 HASH = "(?:[01]{4}/){3}[01]{8}-"
 ROOT = re.compile("_[01]{32}\\.ipc")
 LAKEHOUSE = re.compile(f"_lakehouse_def_{UUID}\\.binpb")
-DEFINITION = re.compile(f"{HASH}(namespace|table|view|txn|tableversion|stream|partition|delta)-(?:.+-)?{UUID}\\.binpb")
+DEFINITION = re.compile(
+    f"{HASH}(namespace|table|view|txn|tableversion|stream|partition|delta|alias)-(?:.+-)?{UUID}\\.binpb"
+)
 DATA = re.compile(f"data/{UUID}/.+")
 SYSTEM_ROWS = {
     "created_at_millis", "n_keys", "previous_root", "rollback_from_root", "transaction", "commit_message",
@@ -62,7 +65,7 @@ NEWER = Format(
     "_latest_hint.txt",
     re.compile(f"{HASH}node-{UUID}\\.ipc"),
     {"B===": "namespace", "C===": "table", "D===": "view", "E===": "txn", "F===": "tableversion", "G===": "stream"}
-    | {"H===": "partition", "I===": "delta"},
+    | {"H===": "partition", "I===": "delta", "J===": "alias"},
     id_at_end=False,
 )
 OLDER = Format(
@@ -72,7 +75,7 @@ OLDER = Format(
     "_latest_hint",
     re.compile(f"{HASH}[A-Za-z0-9_-]{{22}}\\.ipc"),
     {"B===": "namespace", "D===": "table", "J===": "view", "E===": "txn", "F===": "tableversion", "G===": "stream"}
-    | {"H===": "partition", "I===": "delta"},
+    | {"H===": "partition", "I===": "delta", "K===": "alias"},
     id_at_end=True,
 )
 
@@ -360,30 +363,29 @@ def test_check_reports_a_table_without_the_schema_of_its_table_version(effects: 
     assert [(problem.path, "schema and keys of table version 1" in problem.rule) for problem in found] == [(path, True)]
 
 
-def test_a_strict_tree_refuses_aliases_which_its_format_does_not_describe(lake: Lakehouse, form: Format) -> None:
+def test_a_strict_tree_stores_aliases_under_keys_that_a_reader_of_its_format_skips(
+    lake: Lakehouse, form: Format
+) -> None:
     lake.create_namespace("a")
     lake.create_table("a.b", "id int not null", keys=["id"])
-    store = lake.effects.store
-    assert isinstance(store, MemoryStore)
-    before = sorted(entry.path for entry in store.list(""))
-    with pytest.raises(InvalidInputError, match="cannot be stored in a strict tree"):
-        lake.create_alias("a.c", "a.b")
-    with lake.transaction() as transaction, pytest.raises(InvalidInputError, match="cannot be stored in a strict tree"):
-        transaction.create_alias("c", "a")
-    assert sorted(entry.path for entry in store.list("")) == before
+    lake.create_alias("a.c", "a.b")
+    lake.create_alias("c", "a")
     lake.rename_table("a.b", "a.d")
     lake.rename_namespace("a", "e")
+    assert [str(alias) for alias in lake.aliases()] == ["c → e", "e.c → e.d"]
+    assert str(open_again(lake).table("c.c")) == "e.d"
+    lake.drop_alias("e.c")
+    lake.drop_namespace("e", cascade=True)
     read_all_versions(lake, form)
+    assert list(lake.aliases()) == []
 
 
-def test_an_alias_in_an_old_version_is_left_out_of_a_strict_tree_with_the_history(
-    effects: Effects, form: Format
-) -> None:
+def test_a_conversion_to_a_strict_tree_keeps_the_aliases_of_all_versions(effects: Effects, form: Format) -> None:
     lake = create_on_store(effects, layout=form.layout, strict=False, settings=SETTINGS, engines=LocalEngines)
     lake.create_namespace("a")
     lake.create_alias("c", "a")
     lake.drop_alias("c")
     there = f"memory://strict-aliases-{form.layout}/"
-    with pytest.raises(InvalidInputError, match=r"alias c in version 2 is not supported by .* `--history latest`"):
-        lake.maintenance.convert(there, form.layout, strict=True)
-    assert lake.maintenance.convert(there, form.layout, strict=True, history="latest").is_sound
+    assert lake.maintenance.convert(there, form.layout, strict=True).is_sound
+    found = mangrove.open(there)
+    assert [[str(alias) for alias in found.at(version).aliases()] for version in (2, 3)] == [["c → a"], []]

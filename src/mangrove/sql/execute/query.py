@@ -13,7 +13,7 @@ from mangrove.lakehouse.catalog import Catalog
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.sql_port import Arguments, Frame, PositionedText, SqlEngine, SqlErrorInfo
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
-from mangrove.model.names import check_name, join_name, quote_name
+from mangrove.model.names import check_name, find_closest_name, join_name, quote_name
 from mangrove.model.objects import TableEntry, TableType, ViewEntry
 from mangrove.model.values import Value
 from mangrove.sql.errors import build_statement_error
@@ -343,7 +343,7 @@ class QueryBinder:
         start = None if refusal.start is None else refusal.start - piece.start
         place = next((number for number, token in enumerate(tokens) if token.start == start), None)
         if place is None or any(splice.start == start for splice in replacements):
-            raise build_statement_error(refusal, whole)
+            raise build_statement_error(self._suggest_column(refusal), whole)
         if refusal.condition == "TABLE_OR_VIEW_NOT_FOUND":
             parts, after = find_unresolved_name(refusal, tokens, place)
             table_ref = parse_table_ref(tokens, parts, place, after)
@@ -357,7 +357,19 @@ class QueryBinder:
             )
         if refusal.condition == "UNRESOLVABLE_TABLE_VALUED_FUNCTION" and tokens[place].word.lower() in TABLE_FUNCTIONS:
             return self._replace_function(tokens, place, piece, whole)
-        raise build_statement_error(refusal, whole)
+        raise build_statement_error(self._suggest_column(refusal), whole)
+
+    def _suggest_column(self, refusal: SqlErrorInfo) -> SqlErrorInfo:
+        """Return the error with the most similar column of the tables; the engine knows only the columns it reads."""
+        if not refusal.condition.startswith("UNRESOLVED_COLUMN"):
+            return refusal
+        unknown = refusal.parameters.get("objectName", "").rpartition(".")[2].strip("`")
+        columns = [column.name for scan in self.scans for column in scan.state.schema.columns]
+        closest = find_closest_name(unknown, columns)
+        if closest is None:
+            return refusal
+        parameters = {**refusal.parameters, "proposal": f"`{closest}`"}
+        return replace(refusal, condition="UNRESOLVED_COLUMN.WITH_SUGGESTION", parameters=parameters)
 
     def _replace_function(self, tokens: list[SqlToken], place: int, piece: SqlFragment, whole: str) -> TextReplacement:
         with locate_errors_at(whole, piece.start + tokens[place].start):

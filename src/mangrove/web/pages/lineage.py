@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import shorten_text
-from mangrove.inspect.lineage import LineageInfo, LineageNode
-from mangrove.model.locators import parse_table_name, parse_view_name
+from mangrove.inspect.lineage import LineageInfo
+from mangrove.model.locators import Kind
 from mangrove.web.links import Links
 from mangrove.web.rendering import render_page
 
@@ -61,9 +60,9 @@ def _build_drawing(info: LineageInfo, links: Links) -> _Drawing:
             node.level * _COLUMN_WIDTH + 2,
             row * _ROW_HEIGHT + 2,
             shorten_text(node.name, _CHARACTERS_MAX),
-            f"{'view' if node.is_view else 'table'} {node.name}",
-            _node_url(node, links),
-            node.is_view,
+            f"{node.kind or 'table'} {node.name}",
+            links.source(node.name, node.kind),
+            node.kind == Kind.VIEW.word,
         )
     levels = {node.name: node.level for node in info.nodes}
     edges: list[str] = []
@@ -86,14 +85,6 @@ def _build_drawing(info: LineageInfo, links: Links) -> _Drawing:
         list(boxes.values()),
         edges,
     )
-
-
-def _node_url(node: LineageNode, links: Links) -> str | None:
-    try:
-        return links.view(parse_view_name(node.name)) if node.is_view else links.table(parse_table_name(node.name))
-    except InvalidInputError:
-        # A view may read a table of another catalog, whose name has other parts.
-        return None
 
 
 def _build_edge_path(source: _Box, stops: Sequence[tuple[int, int]], target: _Box) -> str:
