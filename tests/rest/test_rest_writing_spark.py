@@ -33,7 +33,7 @@ def test_spark_writes_deletion_vectors_and_row_ids_of_format_version_3(tmp_path:
     ours.upsert([{"id": 1, "name": "upserted"}])
     with (
         served(counted(lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
-        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, str(lake.version)) as ask,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, str(lake.version)) as ask,
     ):
         for statement in (
             "use lake",

@@ -12,6 +12,7 @@ from typing import Final
 from starlette.responses import Response
 
 from mangrove.errors import (
+    AccessDeniedError,
     AlreadyExistsError,
     ConflictError,
     FormatError,
@@ -59,6 +60,7 @@ _ERROR_TYPES: Final = {
     503: "SlowDownException",
 }
 _STATUSES: Final[dict[type[MangroveError], int]] = {
+    AccessDeniedError: 403,
     InvalidInputError: 400,
     NotFoundError: 404,
     AlreadyExistsError: 409,

@@ -1,9 +1,9 @@
 """Endpoint list and routes of the Iceberg REST catalog."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -106,15 +106,21 @@ def list_endpoints(endpoints: Sequence[Endpoint], *, is_writable: bool) -> list[
     return [one.signature for one in endpoints if one.is_advertised and (is_writable or not one.is_write)]
 
 
-def build_routes(served: ServedLakehouse, endpoints: Sequence[Endpoint]) -> list[Route]:
+_SelectLake: TypeAlias = Callable[[Request], Lakehouse]
+
+
+def build_routes(
+    served: ServedLakehouse, endpoints: Sequence[Endpoint], select_lake: _SelectLake | None = None
+) -> list[Route]:
     """Return the routes of the endpoints: first without a prefix, then with one.
 
-    A namespace may be named `namespaces` but a prefix may not, so the shorter path wins.
+    `select_lake` returns the lakehouse with the rights of the sender of a request. A namespace may be
+    named `namespaces` but a prefix may not, so the shorter path wins.
     """
     by_path: dict[str, dict[str, Endpoint]] = {}
     for one in endpoints:
         by_path.setdefault(one.path, {})[one.method] = one
-    handlers = {path: _build_handler(served, by_method) for path, by_method in by_path.items()}
+    handlers = {path: _build_handler(served, by_method, select_lake) for path, by_method in by_path.items()}
     return [
         Route(
             BASE_PATH + to_path(path).replace("{plan-id}", "{plan_id}"), handlers[path], methods=sorted(by_path[path])
@@ -129,14 +135,17 @@ def _without_prefix(path: str) -> str:
     return path.replace(PREFIX, "/v1")
 
 
-def _build_handler(served: ServedLakehouse, by_method: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+def _build_handler(
+    served: ServedLakehouse, by_method: dict[str, Endpoint], select_lake: _SelectLake | None
+) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         # Starlette routes HEAD requests to GET handlers.
         endpoint = by_method.get(request.method) or by_method["GET"]
         try:
             body = await _read_body(request, endpoint.body_bytes_max)
+            own = served if select_lake is None else replace(served, lake=select_lake(request))
             requested = RestRequest(
-                served, dict(request.path_params), dict(request.query_params), dict(request.headers.items()), body
+                own, dict(request.path_params), dict(request.query_params), dict(request.headers.items()), body
             )
             if endpoint.is_write and not served.is_writable:
                 return respond_iceberg_error(403, _READ_ONLY)
@@ -225,8 +234,9 @@ def build_iceberg_routes(
     is_writable: bool = False,
     is_secret: Callable[[str], bool] | None = None,
     settings: RestSettings | None = None,
+    select_lake: _SelectLake | None = None,
 ) -> list[BaseRoute]:
-    """Return the routes below `/iceberg`; `is_secret` checks the server's token if it has one."""
+    """Return the routes below `/iceberg`; `is_secret` checks tokens if the server has one."""
     endpoints: Sequence[Endpoint] = (*_READ_ENDPOINTS, *WRITE_ENDPOINTS)
     config_handler = partial(handle_config, endpoints=partial(_list_served_endpoints, endpoints))
     unlisted = (
@@ -235,7 +245,7 @@ def build_iceberg_routes(
         Endpoint("POST", f"{_TABLE}/sign", handle_sign_request, NO_SUCH_TABLE, is_advertised=False),
     )
     served = ServedLakehouse(lake, is_writable, is_secret, settings or RestSettings())
-    return [*build_routes(served, (*unlisted, *endpoints))]
+    return [*build_routes(served, (*unlisted, *endpoints), select_lake)]
 
 
 def _list_served_endpoints(endpoints: Sequence[Endpoint], is_writable: bool) -> list[str]:

@@ -1,7 +1,7 @@
 """OAuth token endpoint for Iceberg clients.
 
-The server has one token, set at its start. The client secret is that token, and the
-endpoint returns it unchanged.
+The client secret is the server's token or that of a principal, and the endpoint returns it
+unchanged.
 """
 
 import base64
@@ -51,7 +51,7 @@ def handle_token(requested: RestRequest) -> Response:
     if requested.served.is_secret is None:
         secret = _NOT_NEEDED
     elif secret is None or not requested.served.is_secret(secret):
-        return _respond_oauth_error("invalid_client", "the secret is not the token of this server", 401)
+        return _respond_oauth_error("invalid_client", "the secret is not a token of this server", 401)
     scope = fields.get("scope") or _SCOPE_DEFAULT
     return _respond_uncached({"access_token": secret, "token_type": "bearer", "scope": scope, **issued})
 
