@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangrove.local.keys import build_key_mask
-from mangrove.model.types import Column, Int16, Int64
+from mangrove.local.keys import build_key_mask, find_visible_rows
+from mangrove.model.types import (
+    Binary,
+    Boolean,
+    Column,
+    DataType,
+    Date,
+    Decimal,
+    Fixed,
+    Int16,
+    Int64,
+    Time,
+    TimestampTz,
+)
 
 LIMITS = {16: 2**15, 64: 2**63}
 
@@ -24,3 +36,25 @@ def test_integer_keys_are_found_whatever_their_range(bits: int, data: st.DataObj
     column = Column(1, "id", Int16() if bits == 16 else Int64())
     mask = build_key_mask(tables[0], tables[1], [column])
     assert mask.to_pylist() == [key is not None and key in selected for key in rows]
+
+
+@pytest.mark.parametrize("is_pair", [False, True])
+@pytest.mark.parametrize(
+    ("data_type", "arrow", "values"),
+    [
+        (Boolean(), pa.bool_(), [True, False]),
+        (Decimal(20, 3), pa.decimal128(20, 3), [1, 2]),
+        (Date(), pa.date32(), [1, 2]),
+        (TimestampTz(), pa.timestamp("us", "UTC"), [1, 2]),
+        (Time(), pa.time64("us"), [1, 2]),
+        (Binary(), pa.binary(), [b"\0", b""]),
+        (Fixed(2), pa.binary(2), [b"\0a", b"\0b"]),
+        (Int16(), pa.int16(), [-1, 1]),
+    ],
+)
+def test_keys_of_every_type_are_deleted(data_type: DataType, arrow: Any, values: list[Any], *, is_pair: bool) -> None:
+    names = ["a", "b"] if is_pair else ["a"]
+    columns = [Column(place, name, data_type) for place, name in enumerate(names)]
+    both, one = (pa.table({name: pa.array(part, arrow) for name in names}) for part in (values, values[1:]))
+    masks = find_visible_rows([(both, 1), (both, 2)], [(one, 2)], columns)
+    assert [mask.to_pylist() for mask in masks] == [[True, False], [True, True]]

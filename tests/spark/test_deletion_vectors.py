@@ -1,66 +1,18 @@
 """Which rows are hidden is found from their keys, of any types and any number of columns, and from their numbers."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mangrove
-from mangrove.spark.deletion_vectors import DeletedRowCache, find_rows_deleted_by_keys, pack_bits
+from mangrove.spark.deletion_vectors import DeletedRowCache, pack_bits
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
-
-_KEYS = st.tuples(st.sampled_from([None, 0, 1, -(2**62)]), st.sampled_from([None, "", "a", "b"]))
-_FILES = st.lists(st.tuples(st.lists(_KEYS, max_size=6), st.integers(1, 4)), min_size=1, max_size=5)
-
-
-def columns_of(keys: Sequence[tuple[Any, ...]], types: Sequence[Any]) -> list[Any]:
-    return [
-        pa.chunked_array([pa.array([key[place] for key in part], kind) for part in (keys[:2], keys[2:])])
-        for place, kind in enumerate(types)
-    ]
-
-
-@given(_FILES, _FILES)
-def test_a_row_is_deleted_if_its_whole_key_occurs_at_a_later_position(
-    delete_files: list[tuple[list[tuple[Any, ...]], int]], compared: list[tuple[list[tuple[Any, ...]], int]]
-) -> None:
-    types = (pa.int64(), pa.string())
-    found = find_rows_deleted_by_keys(
-        [(columns_of(keys, types), position) for keys, position in delete_files],
-        [(columns_of(keys, types), position) for keys, position in compared],
-    )
-    assert [flags.tolist() for flags in found] == [
-        [None not in key and any(key in newer and later > position for newer, later in delete_files) for key in keys]
-        for keys, position in compared
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        (pa.bool_(), [True, False]),
-        (pa.decimal128(20, 3), [1, 2]),
-        (pa.date32(), [1, 2]),
-        (pa.timestamp("us", "UTC"), [1, 2]),
-        (pa.time64("us"), [1, 2]),
-        (pa.binary(), [b"\0", b""]),
-        (pa.binary(2), [b"\0a", b"\0b"]),
-        (pa.int16(), [-1, 1]),
-    ],
-)
-def test_keys_of_every_type_are_compared(kind: Any, values: list[Any]) -> None:
-    both, one = ([pa.chunked_array([pa.array(part, kind)])] for part in (values, values[1:]))
-    assert [flags.tolist() for flags in find_rows_deleted_by_keys([(one, 2)], [(both, 1), (both, 2)])] == [
-        [False, True],
-        [False, False],
-    ]
 
 
 @given(st.lists(st.booleans(), max_size=200))

@@ -11,6 +11,7 @@ import mangrove
 
 _CALLS_OF_A_READER = 14
 """What `spark.read.schema(…).option(…).parquet(…)` needs."""
+_CALLS_OF_A_LOCAL_RELATION = 5
 
 
 @pytest.fixture
@@ -46,6 +47,26 @@ def test_the_jvm_calls_of_a_scan_are_independent_of_the_number_of_columns(
     assert len(calls) <= _CALLS_OF_A_READER
     assert frame.columns == names
     assert frame.count() == 1
+
+
+@pytest.mark.interop
+def test_inline_rows_are_one_local_relation_of_few_jvm_calls(tmp_path: Path, calls: list[str]) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, name string", properties={"write.inline-rows-max-bytes": "2000"})
+    for number in range(3):
+        table.append([{"id": number, "name": "a"}])
+    table.to_spark()  # the first one starts the engine
+    calls.clear()
+    frame = table.to_spark()
+    assert len(calls) <= _CALLS_OF_A_LOCAL_RELATION
+    assert "LocalTableScan" in frame._jdf.queryExecution().executedPlan().toString()
+    table.append([{"id": number, "name": str(number)} for number in range(3, 1000)])
+    table.to_spark()
+    calls.clear()
+    frame = table.to_spark()
+    assert len(calls) <= _CALLS_OF_A_LOCAL_RELATION + _CALLS_OF_A_READER + 1, "the last one is the union"
+    assert sorted(row.id for row in frame.collect()) == list(range(1000))
 
 
 @pytest.mark.interop

@@ -4,14 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import mangrove
 from mangrove.expressions.parse import bind_predicate
 from mangrove.maintenance.progress import Progress
-from mangrove.spark.compaction import compute_split_points
+from mangrove.spark.compaction import compute_split_points, write_compacted_files
 from mangrove.spark.engine import SparkEngine
-from mangrove.tables.compaction import CompactionBounds
+from mangrove.spark.file_lists import FileLists
+from mangrove.spark.write import write_natively
+from mangrove.tables.compaction import CompactionBounds, plan_table_compaction
 from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.testing.table_model import apply_write
@@ -90,6 +92,55 @@ def test_a_lakehouse_compacts_on_spark_and_in_a_sort_order(spark: SparkSession, 
     assert [row["v"] for row in table.to_arrow().to_pylist()] == [5, 4, 3, 2, 1, 0]
     assert len(list(table.deltas())) == 1
     assert len(lake.at(before).table("s.t").scan().files()) == 3
+
+
+def test_a_compaction_into_one_file_reads_in_parallel(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    context: Any = spark.sparkContext._jsc.sc()
+    for name, keys in (("keyed", ["id"]), ("plain", [])):
+        table = lake.create_table(f"s.{name}", "id bigint not null", keys=keys)
+        for number in range(4):
+            table.append([{"id": number}, {"id": 10 - number}])
+        context.listenerBus().waitUntilEmpty()
+        before = context.statusStore().jobsList(None).size()
+        assert table.compact(engine="spark").files_written == 1
+        context.listenerBus().waitUntilEmpty()
+        jobs = context.statusStore().jobsList(None)  # the newest ones first
+        assert max(jobs.apply(place).numTasks() for place in range(jobs.size() - before)) > 1
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "is_sampled"),
+    [
+        ("bigint", "id", True),
+        ("string", "format_string('%04d', id)", True),
+        ("timestamp", "timestamp_seconds(id * 86400)", True),
+        ("decimal(10,2)", "id", False),
+    ],
+)
+def test_ranges_of_one_column_are_found_without_reading_the_others(
+    spark: SparkSession, tmp_path: Path, data_type: str, value: str, *, is_sampled: bool
+) -> None:
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", f"c {data_type}, other string", sort_by=["c desc"])
+    table.append(spark.range(0, 400, 1, 2).selectExpr(f"cast({value} as {data_type}) as c", "'x' as other"))
+    table.append(spark.sql(f"select cast(null as {data_type}) as c, 'null' as other"))
+    state = table.state()
+    (compaction,) = plan_table_compaction(state, 2000, CompactionBounds(is_full=True)).of_logs
+    plans: list[str] = []
+
+    def write(rows: DataFrame, _: TableState) -> list[Any]:
+        plans.append(rows._jdf.queryExecution().executedPlan().toString())
+        return [((), file) for file in write_natively(rows, state, lake.uri, lake.new_id, 4000)]
+
+    lists = FileLists(spark, root_uri=lake.uri)
+    files = write_compacted_files(lists, lake.uri, compaction, write, 2000)
+    assert ("rangepartitioning" in plans[0]) != is_sampled
+    assert len(files) > 2
+    assert sum(file.row_count for file in files) == 401
+    assert max(file.row_count for file in files) < 200
 
 
 def test_split_points_leave_nothing_below_the_first() -> None:

@@ -29,6 +29,8 @@ _EXAMPLES_MAX: Final = 3
 _POSITION: Final = "position"
 _SPARSENESS_MAX: Final = 2
 """How many integers there may be between the lowest and the highest key for each row; it bounds memory."""
+_SMALL_SPAN: Final = 2**23
+"""How many there may be in any case (64 MB), if there are at most eight for each compared key."""
 
 
 def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
@@ -120,7 +122,9 @@ def _find_by_offset(columns: Sequence[Any], selected: Any, values: Any) -> list[
     integers: list[Any] = [column.cast(pa.int64()) for column in columns]
     bounds = pc.min_max(pa.chunked_array(integers, pa.int64()))
     low, high = bounds["min"], bounds["max"]
-    if not low.is_valid or high.as_py() - low.as_py() > _SPARSENESS_MAX * sum(map(len, integers)):
+    count = sum(map(len, integers))
+    span_max = max(_SPARSENESS_MAX * count, min(_SMALL_SPAN, 8 * (count + len(selected))))
+    if not low.is_valid or high.as_py() - low.as_py() > span_max:
         return None
     chosen = selected.cast(pa.int64())
     is_near = pc.and_(pc.greater_equal(chosen, low), pc.less_equal(chosen, high))

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.model.names import split_name
-from mangrove.spark.statements import is_remote
+from mangrove.spark.pyspark_versions import is_remote
 
 __all__ = ["Namespaces", "add_catalog_hints"]
 

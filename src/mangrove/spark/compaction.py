@@ -5,6 +5,7 @@ of equal priority use a Z-order: the bits of their range numbers are interleaved
 a file covers a small range of each.
 """
 
+import datetime
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
@@ -32,25 +33,49 @@ _Z: Final = "mangrove z"
 
 
 def cluster_rows(
-    rows: DataFrame, columns: Sequence[Column], file_count: int, *, alike: bool, row_count: int
+    rows: DataFrame,
+    columns: Sequence[Column],
+    orders: Sequence[Column],
+    file_count: int,
+    *,
+    alike: bool,
+    row_count: int,
 ) -> DataFrame:
     """Return the rows in `file_count` sorted partitions; with `alike` all columns have equal priority."""
     if not alike or len(columns) < 2:
-        ordered = rows if file_count == 1 else rows.repartitionByRange(file_count, *columns)
-        return (ordered.coalesce(1) if file_count == 1 else ordered).sortWithinPartitions(*columns)
+        return _split_into_ranges(rows, columns, orders, file_count, row_count).sortWithinPartitions(*orders)
+    points = _sample_split_points(rows, columns, 2**_BITS, row_count)
+    numbers = [_range_number(column, some) for column, some in zip(columns, points, strict=True)]
+    # Files that end at powers of two of the Z-order curve cover the smallest ranges.
+    file_count = 2 ** round(math.log2(file_count))
+    with_z = rows.withColumn(_Z, interleave_bits(numbers, _BITS))
+    ordered = with_z.repartitionByRange(file_count, f.col(f"`{_Z}`"))
+    return ordered.sortWithinPartitions(f.col(f"`{_Z}`"), *columns).drop(_Z)
+
+
+def _split_into_ranges(
+    rows: DataFrame, columns: Sequence[Column], orders: Sequence[Column], file_count: int, row_count: int
+) -> DataFrame:
+    """Return the rows in one partition for each file, by ranges of the columns.
+
+    Ranges of one column are found in a sample of that column. Spark itself would read all columns twice.
+    """
+    if file_count == 1:
+        return rows.repartition(1)
+    if len(columns) == 1 and file_count <= 2**_BITS:
+        (points,) = _sample_split_points(rows, columns, file_count, row_count)
+        if all(isinstance(point, int | str | datetime.date) for point in points):
+            return rows.repartitionById(len(points) + 1, _range_number(columns[0], points))
+    return rows.repartitionByRange(file_count, *orders)
+
+
+def _sample_split_points(rows: DataFrame, columns: Sequence[Column], ranges: int, row_count: int) -> list[list[Any]]:
+    """Return the split points of each column in a sample of the rows."""
     fraction = min(1.0, _SAMPLE_ROWS_MAX / max(1, row_count))
     names = [f"c{place}" for place in range(len(columns))]
     chosen = rows.select(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
     sample = chosen.sample(fraction=fraction, seed=0).limit(2 * _SAMPLE_ROWS_MAX).toArrow()
-    numbers = [
-        _range_number(column, compute_split_points(list_representable_values(sample.column(name)), 2**_BITS))
-        for column, name in zip(columns, names, strict=True)
-    ]
-    # Files that end at powers of two of the Z-order curve cover the smallest ranges.
-    file_count = 2 ** round(math.log2(file_count))
-    with_z = rows.withColumn(_Z, interleave_bits(numbers, _BITS))
-    ordered = with_z.coalesce(1) if file_count == 1 else with_z.repartitionByRange(file_count, f.col(f"`{_Z}`"))
-    return ordered.sortWithinPartitions(f.col(f"`{_Z}`"), *columns).drop(_Z)
+    return [compute_split_points(list_representable_values(sample.column(name)), ranges) for name in names]
 
 
 def compute_split_points(values: Sequence[Any], ranges: int) -> list[Any]:
@@ -111,12 +136,11 @@ def write_compacted_files(
 
 def _lay_out_rows(rows: DataFrame, state: TableState, file_count: int, row_count: int) -> DataFrame:
     named = resolve_clustering_property(state)
+    paths = [state.schema.path_of(column_id) for column_id in resolve_clustering_columns(state)]
+    columns = [f.col(".".join(map(quote_name, path))) for path in paths]
+    if not columns:
+        return rows.repartition(file_count)
     fields = state.version.sort_scheme.fields
-    if not named and fields and all(isinstance(field.transform, Identity) for field in fields):
-        columns = [build_sort_column(state, field) for field in fields]
-    else:
-        paths = [state.schema.path_of(column_id) for column_id in resolve_clustering_columns(state)]
-        columns = [f.col(".".join(map(quote_name, path))) for path in paths]
-    if columns:
-        return cluster_rows(rows, columns, file_count, alike=len(named) > 1, row_count=row_count)
-    return rows.coalesce(1) if file_count == 1 else rows.repartition(file_count)
+    is_sorted = not named and fields and all(isinstance(field.transform, Identity) for field in fields)
+    orders = [build_sort_column(state, field) for field in fields] if is_sorted else columns
+    return cluster_rows(rows, columns, orders, file_count, alike=len(named) > 1, row_count=row_count)

@@ -21,20 +21,23 @@ a hash table of them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
+from mangrove.local.keys import find_visible_rows
 from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.local.scan import read_deleted_positions
 from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Int16, Int32, Int64
+from mangrove.spark.pyspark_versions import create_arrow_frame
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import EqualityDelete, FileScan, ScanPlan
 
@@ -59,7 +62,6 @@ __all__ = [
     "ScanKey",
     "build_key_bitmap",
     "count_delete_rows",
-    "find_rows_deleted_by_keys",
     "has_key",
     "is_bit_set",
     "number_scans",
@@ -70,6 +72,7 @@ __all__ = [
 Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 WORD_BITS: Final = 64
+_WORDS: Final = StructType([StructField("words", ArrayType(LongType()))])
 
 
 def pack_bits(flags: Flags) -> Numbers:
@@ -86,7 +89,7 @@ def pack_bits(flags: Flags) -> Numbers:
 def is_bit_set(session: SparkSession, words: Numbers, place: "Expression") -> "Expression":
     """Return the condition that a bit is set; null beyond the end of the bits."""
     bitmap = pa.table({"words": pa.array([words], pa.list_(pa.int64()))})
-    word = f.get(session.createDataFrame(bitmap).scalar(), f.shiftright(place, 6).try_cast("int"))
+    word = f.get(create_arrow_frame(session, bitmap, _WORDS).scalar(), f.shiftright(place, 6).try_cast("int"))
     return f.getbit(word, place.bitwiseAND(f.lit(WORD_BITS - 1)).cast("int")) == f.lit(1)
 
 
@@ -156,8 +159,8 @@ class KeyBitmapCache:
         return known[name]
 
     def _read(self, key_files: Sequence[EqualityDelete], column: Column) -> "Expression | None":
-        columns = [read_columns(self.store, key_file.file, [column]).column(0) for key_file in key_files]
-        bits = build_key_bitmap(np.concatenate([one.drop_null().cast(pa.int64()).to_numpy() for one in columns]))
+        keys = map_parallel(lambda one: read_columns(self.store, one.file, [column]).column(0), key_files)
+        bits = build_key_bitmap(np.concatenate([one.drop_null().cast(pa.int64()).to_numpy() for one in keys]))
         return None if bits is None else ~has_key(self.session, bits, column)
 
 
@@ -193,56 +196,6 @@ def count_delete_rows(scans: Iterable[FileScan]) -> int:
         read |= {key_file.file.location: key_file.file.row_count for key_file in scan.equality_deletes}
         read |= {file.location: file.row_count for file in scan.position_deletes}
     return sum(read.values())
-
-
-def find_rows_deleted_by_keys(
-    delete_files: Sequence[tuple[Sequence[Any], int]], compared: Sequence[tuple[Sequence[Any], int]]
-) -> list[Flags]:
-    """Return for each row whether its key occurs at a later log position.
-
-    A key with a null part equals no other key.
-
-    >>> old, new = pa.chunked_array([[5, 6, None]]), pa.chunked_array([[6, None]])
-    >>> find_rows_deleted_by_keys([([old], 1), ([new], 2)], [([old], 1), ([new], 2)])
-    [array([False,  True, False]), array([False, False])]
-    """
-    places = _places([columns for columns, _ in delete_files], [columns for columns, _ in compared])
-    newest = np.full(1 + max((int(found.max(initial=-1)) for found in places[: len(delete_files)]), default=-1), -1)
-    for (_, position), found in sorted(zip(delete_files, places, strict=False), key=lambda pair: pair[0][1]):
-        newest[found[found >= 0]] = position
-    newest = np.append(newest, -1)  # found by keys that delete nothing: their code is -1
-    return [
-        newest[found] > position for (_, position), found in zip(compared, places[len(delete_files) :], strict=True)
-    ]
-
-
-def _places(delete_files: Sequence[Sequence[Any]], compared: Sequence[Sequence[Any]]) -> list[Numbers]:
-    """Return a code for each key, equal for equal keys, and -1 for a key that deletes nothing.
-
-    Columns are combined one by one: the codes so far and the values of the next column give new codes.
-    """
-    found: list[Any] = []
-    for column in range(len(delete_files[0])):
-        values = [columns[column] for columns in (*delete_files, *compared)]
-        numbers, count = _rank_values(values, len(delete_files))
-        if found:
-            pairs = [
-                pc.add(pc.multiply(before, pa.scalar(count, pa.int64())), own)
-                for before, own in zip(found, numbers, strict=True)
-            ]
-            numbers, _ = _rank_values(pairs, len(delete_files))
-        found = numbers
-    return [one.fill_null(-1).to_numpy() for one in found]
-
-
-def _rank_values(columns: Sequence[Any], delete_files: int) -> tuple[list[Any], int]:
-    """Return the dictionary code of each value, null for unknown values, and the number of codes."""
-    known = pa.chunked_array([chunk for column in columns[:delete_files] for chunk in column.chunks], columns[0].type)
-    distinct = pc.unique(known).drop_null()
-    everything = pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
-    numbers = pc.index_in(everything, value_set=distinct).cast(pa.int64())
-    starts = np.cumsum([0, *(len(column) for column in columns)])
-    return [numbers.slice(start, len(column)) for start, column in zip(starts, columns, strict=False)], len(distinct)
 
 
 def _evict_oldest(known: dict[ScanKey, Numbers], words_max: int) -> dict[ScanKey, Numbers]:
@@ -296,14 +249,16 @@ class DeletedRowCache:
         columns = [schema.column_with_id(key_id) for key_id in delete_files[0].key_ids]
         files = {file.location: file for file in [*(one.file for one in delete_files), *(one.file for one in scans)]}
 
-        def read(file: DataFile) -> Sequence[Any]:
-            return read_columns(self.store, file, columns).columns
+        def read(file: DataFile) -> pa.Table:
+            return read_columns(self.store, file, columns)
 
         keys = dict(zip(files, map_parallel(read, list(files.values())), strict=True))
-        return find_rows_deleted_by_keys(
-            [(keys[one.file.location], one.position) for one in delete_files],
+        visible = find_visible_rows(
             [(keys[one.file.location], one.position) for one in scans],
+            [(keys[one.file.location], one.position) for one in delete_files],
+            columns,
         )
+        return [pc.invert(mask).to_numpy(zero_copy_only=False) for mask in visible]
 
 
 FILE: Final = "mangrove file"

@@ -34,7 +34,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from mangrove.local.inline_rows import InlineRowsReader
 from mangrove.model.manifests import DataFile
 from mangrove.spark.deletion_vectors import DeletionVectorCache, KeyBitmapCache
-from mangrove.spark.pyspark_versions import arrow_schema
+from mangrove.spark.pyspark_versions import create_arrow_frame
 from mangrove.spark.types import from_spark_schema
 from mangrove.spark.worker_read import WorkerReader, add_row_numbers
 from mangrove.storage.local_links import refuse_links
@@ -143,12 +143,11 @@ class FileLists:
         parts: list[Any] = []
         for file in files:
             if file.inline is not None:
-                rows: Any = InlineRowsReader(file.inline).read_all(columns)
-                parts.append(add_row_numbers(rows, file.number, number, row_index))
+                part: Any = InlineRowsReader(file.inline).read_all(columns)
+                parts.append(add_row_numbers(part, file.number, number, row_index))
         added = [StructField(name, LongType()) for name in (number, row_index) if name is not None]
-        expected = StructType([*schema.fields, *added])
-        arrow = arrow_schema(expected)
-        return self.session.createDataFrame(pa.concat_tables(parts).select(arrow.names).cast(arrow), expected)
+        rows = pa.concat_tables(parts).combine_chunks()
+        return create_arrow_frame(self.session, rows, StructType([*schema.fields, *added]))
 
     def _divided(self, files: Sequence[ListedFile]) -> tuple[list[ListedFile], list[ListedFile]]:
         """Return the files with and those without field ids."""

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mangrove.spark.statements import is_remote
+from mangrove.spark.pyspark_versions import is_remote
 
 __all__ = ["GROUP_PROPERTY", "cancel_job_group", "enter_job_group", "leave_job_group"]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from mangrove.spark.job_group import GROUP_PROPERTY
-from mangrove.spark.statements import is_remote
+from mangrove.spark.pyspark_versions import is_remote
 
 __all__ = ["compute_progress", "report_job_progress"]
 

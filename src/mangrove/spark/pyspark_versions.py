@@ -9,6 +9,9 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -21,6 +24,8 @@ __all__ = [
     "ReadMaxRows",
     "SupportsTriggerAvailableNow",
     "arrow_schema",
+    "create_arrow_frame",
+    "is_remote",
 ]
 
 try:
@@ -72,3 +77,30 @@ _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signa
 def arrow_schema(schema: StructType) -> Any:
     """Return the Arrow schema that Spark expects for these columns; timestamps are in UTC."""
     return to_arrow_schema(schema, **_UTC)
+
+
+def is_remote(session: SparkSession) -> bool:
+    """Return whether a session is over Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def create_arrow_frame(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Return few Arrow rows, cast to the types of a schema, as a DataFrame.
+
+    `createDataFrame` does the same, but takes dozens of JVM calls to read settings that do not apply here.
+    """
+    typed = rows.select(schema.names).cast(arrow_schema(schema))
+    if is_remote(session):
+        return session.createDataFrame(typed, schema)
+    jvm: Any = session._jvm
+    functions = jvm.PythonSQLUtils
+
+    def create_server() -> Any:
+        return jvm.ArrowIteratorServer()
+
+    batches = session.sparkContext._serialize_to_jvm(
+        typed.to_batches(), ArrowStreamSerializer(), functions.readArrowStreamFromFile, create_server
+    )
+    frame = DataFrame(functions.toDataFrame(batches, schema.json(), session._jsparkSession), session)
+    frame._schema = schema
+    return frame

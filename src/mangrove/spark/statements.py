@@ -33,6 +33,7 @@ from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.lakehouse.sql_port import Arguments, PositionedText, SqlErrorInfo, locate_position
 from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.schema import Schema
+from mangrove.spark.pyspark_versions import is_remote
 from mangrove.spark.types import to_spark_type
 
 __all__ = [
@@ -51,7 +52,6 @@ __all__ = [
     "describe_analysis_error",
     "describe_runtime_error",
     "drop_temporary_view",
-    "is_remote",
     "iterate_rows",
     "read_as_of_value",
     "read_external_files",
@@ -141,11 +141,6 @@ class SessionNames:
         idle = [key for key, entry in self._named.items() if not entry.users]
         for key in idle[: max(0, len(self._named) - self._names_max)]:
             self.session.catalog.dropGlobalTempView(self._named.pop(key).name)
-
-
-def is_remote(session: SparkSession) -> bool:
-    """Return whether a session is over Spark Connect."""
-    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def _forget(session: SparkSession, named: OrderedDict[int, _NamedFrame]) -> None:

@@ -332,6 +332,8 @@ class _EqualityDeletes:
 
     def of(self, live: LiveFile) -> tuple[EqualityDelete, ...]:
         """Return the equality delete files at later positions that can contain keys of a data file."""
+        if not self._key_files:
+            return ()
         ours = {key_ids: _bounds(live.file, key_ids) for key_ids in self._key_ids}
         first = bisect_right(self._positions, live.position)
         behind = zip(self._key_files[first:], self._bounds[first:], strict=True)
