@@ -146,6 +146,14 @@ def test_renamed_and_added_columns_apply_to_inline_rows(lake: Lakehouse) -> None
     ]
 
 
+def test_tables_whose_columns_differ_only_in_their_ids_delete_their_own_rows(lake: Lakehouse) -> None:
+    for name, schema in (("shop.first", "id bigint, v bigint"), ("shop.second", "v bigint, id bigint")):
+        table = lake.create_table(name, schema, keys=["id"], properties={PROPERTY: "2000"})
+        table.append([{"id": 1, "v": 5}, {"id": 2, "v": 6}])
+        table.delete_keys([{"id": 1}])
+        assert table.to_arrow(columns=["id", "v"]).to_pylist() == [{"id": 2, "v": 6}]
+
+
 @pytest.fixture
 def early_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few inline rows be enough to move them into a data file."""
@@ -186,6 +194,26 @@ def test_small_writes_in_transactions_leave_few_data_files(lake: Lakehouse, stor
         assert not list_data_files(store)
     assert len(list_data_files(store)) == count_flushes(lake) == 1
     assert lake.table("shop.orders").count() == 100
+    assert lake.maintenance.check().problems == ()
+
+
+def test_the_publication_of_small_writes_leaves_few_data_files(lake: Lakehouse, store: CountingStore) -> None:
+    if not lake.settings.allows_inline_rows:
+        pytest.skip("rows are not inline")
+    create_table(lake, "shop.orders", keys=["id"])
+    create_table(lake, "shop.dropped")
+    with lake.begin_shared("load") as shared:
+        for number in range(40):
+            shared.table("shop.orders").upsert(rows_of(number))
+            shared.table("shop.dropped").append(rows_of(number))
+    with lake.join_shared("load") as joined:
+        for number in range(40, 80):
+            joined.table("shop.orders").upsert(rows_of(number))
+        joined.table("shop.dropped").drop()
+    assert not list_data_files(store)
+    lake.join_shared("load").publish()
+    assert len(list_data_files(store)) == count_flushes(lake) == 1
+    assert lake.table("shop.orders").count() == 80
     assert lake.maintenance.check().problems == ()
 
 

@@ -11,7 +11,7 @@ from mangrove.lakehouse.arguments import validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
-from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table import Table, maintain_table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
@@ -58,7 +58,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.committed_as: CommitResult | None = None
         self._new_id = new_id
         self._is_entered = False
-        self._maintenance: dict[TableTarget, Callable[[WritableCatalog], None]] = {}
+        self._maintained: dict[TableTarget, None] = {}
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled: staged changes exist only in this process."""
@@ -110,9 +110,9 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.reading()
         return statement(self.core)
 
-    def schedule_maintenance(self, target: TableTarget, maintain: Callable[[WritableCatalog], None]) -> None:
+    def schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table after the commit."""
-        self._maintenance[target] = maintain
+        self._maintained[target] = None
 
     def new_id(self) -> str:
         """Return an id for a new object."""
@@ -173,8 +173,8 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             self.core.message = message
         self.committed_as = self.core.commit()
         if self._lake is not None:
-            for maintain in self._maintenance.values():
-                maintain(self._lake)
+            for target in self._maintained:
+                maintain_table(self._lake, target)
         return self.committed_as.snapshot.version
 
     def rollback(self) -> None:
