@@ -1,6 +1,7 @@
 """Inline rows: small writes that create no data file, on every layout."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -262,6 +263,39 @@ def test_flushes_merge_the_files_of_earlier_flushes(lake: Lakehouse, mode: str, 
     stored = [file for file in orders.scan().files() if file.kind is FileKind.DATA and not file.is_inline]
     assert len(stored) <= 5
     assert lake.maintenance.check().problems == ()
+
+
+class GatedStore(MemoryStore):
+    """Lets the first write of a data file wait for a gate."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.is_writing, self.gate = Event(), Event()
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        if any(path.startswith("data/") for path in objects) and not self.is_writing.is_set():
+            self.is_writing.set()
+            assert self.gate.wait(60)
+        super().put_many(objects)
+
+
+def test_one_thread_at_a_time_moves_inline_rows(layout: str, early_flushes: None) -> None:
+    store = GatedStore("memory://gated/")
+    lake = create_on_store(build_deterministic_effects(store), layout=layout, strict=False, engines=LocalEngines)
+    lake.create_namespace("shop")
+    orders = create_table(lake, "shop.orders")
+    for number in range(3):
+        orders.append(rows_of(number))
+    flushing = Thread(target=orders.append, args=[rows_of(3)])
+    flushing.start()
+    try:
+        assert store.is_writing.wait(60)
+        orders.append(rows_of(4))
+    finally:
+        store.gate.set()
+        flushing.join(60)
+    assert sum(1 for _ in store.list("data/")) == count_flushes(lake) == 1
+    assert orders.count() == 5
 
 
 class RacingStore(MemoryStore):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from functools import cached_property
 from itertools import islice
@@ -81,6 +82,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self._rollbacks = LakeRollback(effects, laid_out.metastore)
         intents = IntentCommitter(effects, laid_out.metastore)
         self._commits = GroupCommitter(intents, effects.new_id, self._have_rows_changed)
+        self._maintaining = threading.Lock()
         self.clients = clients
         self.storage_options = storage_options
         self._engines_on = engines
@@ -164,8 +166,12 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return self.effects.new_id()
 
     def schedule_maintenance(self, target: TableTarget) -> None:
-        """Run the maintenance of a table at once: every statement is committed by itself."""
-        maintain_table(self, target)
+        """Run the maintenance of a table at once, unless another thread runs one, with which it could conflict."""
+        if self._maintaining.acquire(blocking=False):
+            try:
+                maintain_table(self, target)
+            finally:
+                self._maintaining.release()
 
     def transaction(
         self,

@@ -11,7 +11,7 @@ from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, ObjectChange, summarize_differences
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.namespace import Namespace
-from mangrove.lakehouse.table import Table, maintain_table
+from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
 from mangrove.lakehouse.transaction import Transaction
@@ -182,7 +182,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         self.published = self._shared.publish(self._known)
         self.core.state = TransactionState.COMMITTED
         for table in load_shared_work(self._known).list_written_tables():
-            maintain_table(self._lake, TableTarget(table))
+            self._lake.schedule_maintenance(TableTarget(table))
         return self.published.version
 
     @property

@@ -11,7 +11,7 @@ from mangrove.lakehouse.arguments import validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
-from mangrove.lakehouse.table import Table, maintain_table
+from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
@@ -174,7 +174,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.committed_as = self.core.commit()
         if self._lake is not None:
             for target in self._maintained:
-                maintain_table(self._lake, target)
+                self._lake.schedule_maintenance(target)
         return self.committed_as.snapshot.version
 
     def rollback(self) -> None:
