@@ -9,10 +9,16 @@ PORT ?= 8181
 SEEDS ?= 20
 FIRST ?= 0
 ONLY ?=
+TARGET ?= sql
+RUNS ?= 100000
+SECONDS ?= 300
+STORE ?= local
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHECKED := src tests $(wildcard benchmarks/*.py benchmarks/peers/*.py benchmarks/peers/*/*.py docs/*.py examples/*.py examples/demo/*.py proto/*.py)
+PYTEST := $(BIN)/pytest -q -rs --durations=5 --durations-min=1
+CHECKED := src tests $(wildcard benchmarks/*.py benchmarks/iceberg_clients/*.py benchmarks/peers/*.py benchmarks/peers/*/*.py docs/*.py examples/*.py examples/demo/*.py proto/*.py)
 PYTEST := $(BIN)/pytest -q --durations=5 --durations-min=1
 
 # An environment knows the folder it was made for; in a moved or copied checkout it is made again.
@@ -23,7 +29,7 @@ endif
 # Where bytecode is not written, each test process would rewrite the assertions of all test modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate mutants bench bench-quick bench-peers serve lock clean
+.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate mutants bench bench-quick bench-peers serve lock clean test-peers soak fuzz iceberg-clients
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
@@ -47,6 +53,9 @@ test-slow: $(READY) ## the suites that take long or talk to a real peer
 test-docs: $(READY) ## the examples in docstrings
 	$(PYTEST) --doctest-modules src
 
+test-peers: $(READY) ## install what other tests are skipped without, run them and list what is still skipped
+	@$(BIN)/python -m tests.peers --jobs $(JOBS)
+
 check: $(READY) ## format, lint, import contracts, generated files, types; what fails fastest comes first
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
@@ -67,6 +76,12 @@ docs: $(READY) ## write the map and the reference anew, and build the site in .b
 simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided by a seed: make simulate SEEDS=200 FIRST=0
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
 
+soak: $(READY) ## processes that write, maintain and read one lakehouse, killed and stopped: make soak SECONDS=300 STORE=s3
+	@$(BIN)/python -m tests.soak --seconds $(SECONDS) --store $(STORE)
+
+fuzz: $(READY) ## coverage-guided fuzzing of a decoder: make fuzz TARGET=sql RUNS=100000
+	@$(BIN)/python -m tests.fuzz $(TARGET) $(RUNS)
+
 mutants: $(READY) ## one-line changes of the commit protocol, each of which must fail its named test: make mutants ONLY=vacuum
 	@$(BIN)/python -m tests.mutants --only "$(ONLY)" --jobs $(JOBS)
 
@@ -75,6 +90,9 @@ bench: $(READY) ## every script of benchmarks/, and Spark at one size
 
 bench-peers: $(READY) ## Mangrove beside comparable systems, which are installed first: make bench-peers PART="local small" ARGS="--rounds 3"
 	@$(BIN)/python -m benchmarks.peers $(PART) $(ARGS)
+
+iceberg-clients: $(READY) ## which Iceberg clients do what, in docs/comparison.md; the clients are installed first
+	@$(BIN)/python -m benchmarks.iceberg_clients $(ARGS) --write
 
 bench-quick: $(READY) ## what a lakehouse costs on this disk: times and requests, in seconds
 	@$(BIN)/python benchmarks/quick.py .build

@@ -3,7 +3,7 @@
     docs/reference/python.md          what `import mangrove` gives, and what that gives in turn
     docs/reference/command-line.md    the help of every command
     docs/reference/properties.md      settings, properties and environment variables
-    docs/reference/errors.md          the six errors
+    docs/reference/errors.md          the seven errors
     docs/decisions/index.md           every decision by its title
     docs/examples.md                  what each of the examples shows
 

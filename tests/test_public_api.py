@@ -12,6 +12,7 @@ import mangrove
 import mangrove.errors
 
 ERRORS = {
+    "AccessDeniedError",
     "AlreadyExistsError",
     "ConflictError",
     "FormatError",

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.peers.registry import System
@@ -16,12 +17,16 @@ class NotAvailable(Exception):  # noqa: N818  an answer of the report
 
 
 def prepare_python(system: System, base: Path = FOLDER) -> Path:
-    """Return the interpreter of a system's environment, which is created if it is missing or incomplete."""
-    folder = base / system.environment
-    ready, requested = folder / ".ready", "\n".join(system.requirements)
+    """Return the interpreter of a system's environment."""
+    return prepare_environment(base / system.environment, system.requirements)
+
+
+def prepare_environment(folder: Path, requirements: Sequence[str], python: str = sys.executable) -> Path:
+    """Return the interpreter of an environment, which is created if it is missing or incomplete."""
+    ready, requested = folder / ".ready", "\n".join(requirements)
     if not ready.exists() or ready.read_text("utf-8") != requested:
-        _run_uv("venv", "--clear", "--python", sys.executable, str(folder))
-        _run_uv("pip", "install", "--python", str(folder / "bin" / "python"), *system.requirements)
+        _run_uv("venv", "--clear", "--python", python, str(folder))
+        _run_uv("pip", "install", "--python", str(folder / "bin" / "python"), *requirements)
         ready.write_text(requested, "utf-8")
     return folder / "bin" / "python"
 

@@ -55,13 +55,13 @@ def render_section(chosen: Sequence[tuple[Report, PartResult]]) -> Iterator[str]
     yield ""
 
 
-def replace_section(page: str, section: str) -> str:
+def replace_section(page: str, section: str, first: str = BEGIN, last: str = END) -> str:
     """Return the page with a new text between the markers."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = page.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise SystemExit(f"the page has no section between {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n{section}\n{END}{after}"
+        raise SystemExit(f"the page has no section between {first!r} and {last!r}")
+    return f"{before}{first}\n{section}\n{last}{after}"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mangrove.errors import (
+    AccessDeniedError,
     AlreadyExistsError,
     ConflictError,
     FormatError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AccessDeniedError",
     "AlreadyExistsError",
     "ConflictError",
     "Expr",

@@ -4,6 +4,7 @@
     ├── InvalidInputError     correct the call; nothing was changed
     ├── NotFoundError         the named object does not exist
     ├── AlreadyExistsError    the name is taken
+    ├── AccessDeniedError     the principal lacks a privilege; have it granted
     ├── ConflictError         a concurrent commit conflicts; read again and retry
     ├── StorageError          the store failed; the outcome is stated
     └── FormatError           a file violates its format; run `mangrove check`
@@ -12,6 +13,7 @@ A message states what is wrong, where, and what to do.
 """
 
 __all__ = [
+    "AccessDeniedError",
     "AlreadyExistsError",
     "ConflictError",
     "FormatError",
@@ -36,6 +38,10 @@ class NotFoundError(MangroveError):
 
 class AlreadyExistsError(MangroveError):
     """The name is taken."""
+
+
+class AccessDeniedError(MangroveError):
+    """The principal lacks a privilege; nothing was changed."""
 
 
 class ConflictError(MangroveError):

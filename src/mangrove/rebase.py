@@ -13,6 +13,7 @@ from mangrove.metastore import (
     ObjectRange,
     RowChangeDetector,
 )
+from mangrove.model.access import load_rules, store_rules
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -24,6 +25,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import Delta, DeltaType, Object, Partition, TableEntry
+from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
     "REWRITTEN_BY",
@@ -34,6 +36,7 @@ __all__ = [
     "check_rows",
     "describe_object",
     "drop_identical_writes",
+    "restore_settings",
 ]
 
 REWRITTEN_BY: Final = "mangrove.rewritten-by"
@@ -62,6 +65,19 @@ def build_rollback_conflict_error(concurrent_commit: Commit) -> ConflictError:
         f"the whole lakehouse was rolled back by {concurrent_commit.by(())} in version {concurrent_commit.version}. "
         "Nothing was committed; repeat the transaction on the newest version"
     )
+
+
+def restore_settings(newest: LakehouseSettings, to: LakehouseSettings) -> LakehouseSettings:
+    """Return the settings after a rollback: those of `to` with the version bookkeeping and access rules of the newest.
+
+    A rollback of data must not give revoked rights back.
+    """
+    kept = replace(
+        to,
+        exported_snapshots=newest.exported_snapshots,
+        maximum_version_age_millis_overrides=newest.maximum_version_age_millis_overrides,
+    )
+    return store_rules(kept, load_rules(newest))
 
 
 def check_rows(

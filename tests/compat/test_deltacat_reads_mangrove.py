@@ -4,7 +4,6 @@ import json
 import queue
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.peers.environments import FOLDER, NotAvailable, prepare_environment
 
 import mangrove
 from mangrove.effects import Effects, build_effects
@@ -51,8 +51,7 @@ from mangrove.testing.metastore_contract import commit_objects
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 _REQUIREMENT = "deltacat==2.0.0.post4"
-_REPOSITORY = Path(__file__).parents[2]
-_ENVIRONMENT = _REPOSITORY / ".build" / "deltacat"
+_ENVIRONMENT = FOLDER / "deltacat"
 _FIXTURE = Path(__file__).with_name("fixtures") / "deltacat-2"
 _PEER = Path(__file__).with_name("deltacat_peer.py")
 
@@ -132,20 +131,13 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 
 
 def _python_with_deltacat() -> str:
-    installed = str(_ENVIRONMENT / "bin" / "python")
-    if _works(installed, "-c", "import deltacat"):
-        return installed
     python = next((python for python in _pythons() if _works(python, "--version")), None)
     if python is None:
         pytest.skip("there is no Python 3.10 here, and DeltaCAT installs on no later one")
-    uv = str(Path(sys.executable).with_name("uv"))
-    if not _works(uv, "venv", "--clear", "--python", python, str(_ENVIRONMENT)):
-        pytest.skip(f"{python} makes no environment in {_ENVIRONMENT.relative_to(_REPOSITORY)}")
-    installing = [uv, "pip", "install", "--quiet", "--python", installed, _REQUIREMENT]
-    done = subprocess.run(installing, capture_output=True, text=True, timeout=500, check=False)
-    if done.returncode:
-        pytest.skip(f"{_REQUIREMENT} does not install here: {done.stderr.strip()[-300:]}")
-    return installed
+    try:
+        return str(prepare_environment(_ENVIRONMENT, [_REQUIREMENT], python))
+    except NotAvailable as error:
+        pytest.skip(f"{_REQUIREMENT} is {error}")
 
 
 class Lake:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from mangrove.iceberg.commit.commit_request import parse_commit_request
@@ -15,6 +16,7 @@ from mangrove.iceberg.commit.file_changes import ClientManifestEntry, diff_manif
 from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation
 from mangrove.iceberg.commit.transaction import TableCommit, commit_tables
 from mangrove.iceberg.data_files import find_deleted_data_file, from_iceberg_data_file, to_iceberg_data_file
+from mangrove.iceberg.deletion_vectors import decode_deletion_vector, encode_deletion_vector
 from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.manifests import (
     ManifestInfo,
@@ -89,6 +91,28 @@ class Client:
         table = pa.table([[one for one, _ in pairs], [number for _, number in pairs]], schema=arrow)
         return self._put(encode_parquet(table), len(pairs), values, kind=FileKind.POSITION_DELETES)
 
+    def vectors(self, deleted_rows: Mapping[str, Sequence[int]], values: Sequence[Any] = ()) -> list[Written]:
+        """Write a Puffin file with a deletion vector for each data file."""
+        blobs = [encode_deletion_vector(pa.array(numbers, pa.int64())) for numbers in deleted_rows.values()]
+        content = b"PFA1" + b"".join(blobs)
+        address = self._write(f"data/{self.lake.new_id()}.puffin", content)
+        spec_id, offset, written = self.shown.metadata.default_spec_id, 4, []
+        for blob, (data_file, numbers) in zip(blobs, deleted_rows.items(), strict=True):
+            file = DataFile("any", len(content), len(numbers), kind=FileKind.POSITION_DELETES)
+            entry = to_iceberg_data_file(
+                file,
+                address,
+                Record(*values),
+                self._state().schema,
+                spec_id,
+                deleted_from=data_file,
+                vector_size=len(blob),
+            )
+            entry[18] = offset
+            offset += len(blob)
+            written.append(Written(entry, spec_id))
+        return written
+
     def keys(
         self,
         rows: Sequence[Mapping[str, Any]],
@@ -103,10 +127,10 @@ class Client:
         key_ids = tuple(column.id for column in columns)
         return self._put(content, len(rows), values, path, kind=FileKind.KEY_DELETES, key_ids=key_ids)
 
-    def alive(self) -> list[ClientManifestEntry]:
-        """Return the files of the snapshot that is shown."""
+    def alive(self, snapshot: Snapshot | None = None) -> list[ClientManifestEntry]:
+        """Return the files of a snapshot, by default of the one that is shown."""
         files = self._files()
-        snapshot = self.shown.metadata.current_snapshot()
+        snapshot = snapshot or self.shown.metadata.current_snapshot()
         listed = [] if snapshot is None else files.manifests(snapshot.manifest_list)
         return [*diff_manifests([], listed, files.entries).added]
 
@@ -135,6 +159,7 @@ class Client:
         metadata = self.shown.metadata
         gone = set(removed)
         kept = [Written(one.file, one.spec_id) for one in self.alive() if one.address not in gone]
+        first_row_id = getattr(metadata, "next_row_id", None)
         given_id = int(self.lake.new_id().replace("-", "")[:15], 16) if snapshot_id is None else snapshot_id
         sequence_number = metadata.last_sequence_number + max(1, *(number for number, _ in steps))
         by_content: dict[tuple[ManifestContent, int, int], list[IcebergFile]] = {}
@@ -149,7 +174,8 @@ class Client:
         ]
         digest = self.lake.new_id().replace("-", "")
         address = self._write(
-            f"metadata/snap-{digest}.avro", encode_manifest_list(manifests, given_id, sequence_number, digest)
+            f"metadata/snap-{digest}.avro",
+            encode_manifest_list(manifests, given_id, sequence_number, digest, first_row_id),
         )
         snapshot = {
             "snapshot-id": given_id,
@@ -160,6 +186,8 @@ class Client:
             "summary": {"operation": "overwrite"},
             "schema-id": metadata.current_schema_id,
         }
+        if first_row_id is not None:
+            snapshot |= {"first-row-id": first_row_id, "added-rows": 0}
         return {
             "requirements": [
                 {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": metadata.current_snapshot_id},
@@ -199,15 +227,21 @@ class Client:
             if one.content is DataFileContent.POSITION_DELETES:
                 target = find_deleted_data_file(one.file)
                 assert target is not None
-                deleted_rows.setdefault(target, set()).update(
-                    self._read(one, (FILE_PATH, POSITION)).column("pos").to_pylist()
-                )
+                deleted_rows.setdefault(target, set()).update(self._read_positions(one))
         found: dict[str, dict[int, dict[str, Any]]] = {}
         for one in alive:
             if one.content is DataFileContent.DATA:
                 rows = enumerate(self._read(one, self._state().schema.columns).to_pylist())
                 gone = deleted_rows.get(one.address, set())
                 found[one.address] = {number: row for number, row in rows if number not in gone}
+        return found
+
+    def _read_positions(self, listed: ClientManifestEntry) -> list[Any]:
+        if listed.vector is None:
+            return self._read(listed, (FILE_PATH, POSITION)).column("pos").to_pylist()
+        path = self._files().place.path_of(listed.address)
+        blob = self.lake.effects.store.read(path, listed.vector.offset, listed.vector.size)
+        found: list[Any] = decode_deletion_vector(blob, listed.file.record_count, path).to_pylist()
         return found
 
     def _read(self, listed: ClientManifestEntry, columns: Sequence[Column]) -> pa.Table:
@@ -238,7 +272,10 @@ class Client:
         digest = self.lake.new_id().replace("-", "")
         spec = next(one for one in self.shown.metadata.partition_specs if one.spec_id == spec_id)
         name = f"metadata/{digest}-client.avro"
-        facts = ManifestInfo(f"{self.shown.folder}/{name}", digest, content, self.shown.metadata.schema(), spec)
+        metadata = self.shown.metadata
+        facts = ManifestInfo(
+            f"{self.shown.folder}/{name}", digest, content, metadata.schema(), spec, None, metadata.format_version
+        )
         data = encode_manifest(facts, [(file, sequence_number) for file in files])
         self._write(name, data)
         partitions = [file.partition for file in files]

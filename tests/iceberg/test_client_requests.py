@@ -178,7 +178,7 @@ def test_updates_without_effect_request_no_changes() -> None:
         ([{"action": "remove-snapshots", "snapshot-ids": [7]}], "mangrove expire"),
         ([{"action": "set-location", "location": "s3://elsewhere/t"}], "cannot be changed"),
         ([{"action": "assign-uuid", "uuid": "0f2f7c70-0000-4000-8000-000000000002"}], "cannot be changed"),
-        ([{"action": "upgrade-format-version", "format-version": 3}], "unsupported Iceberg format version 3"),
+        ([{"action": "upgrade-format-version", "format-version": 4}], "unsupported Iceberg format version 4"),
         ([{"action": "remove-schemas", "schema-ids": [4]}], "unsupported update"),
         ([added_snapshot(8, 7, 2), main_at(8)], "are inconsistent"),
         ([{"action": "set-current-schema", "schema-id": 9}], "are inconsistent"),

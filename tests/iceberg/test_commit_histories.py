@@ -31,6 +31,7 @@ class History:
         self.client = Client(lake, "s.t")
         self.table = lake.table("s.t")
         self.is_divided = "partition_by" in options
+        self.writes_vectors = bool(options.get("properties"))
         self.data = data
         self.model: Model = {}
         self.count = 0
@@ -87,7 +88,10 @@ def client_deletes_by_position(history: History) -> None:
         deleted_rows = [number for number in rows if history.data.draw(st.booleans(), label="hidden")]
         if deleted_rows:
             part = [rows[deleted_rows[0]]["part"]] if history.is_divided else []
-            commit.append(history.client.numbers({address: deleted_rows}, part))
+            if history.writes_vectors:
+                commit += history.client.vectors({address: deleted_rows}, part)
+            else:
+                commit.append(history.client.numbers({address: deleted_rows}, part))
             for number in deleted_rows:
                 del history.model[rows[number]["id"]]
     history.client.commit([*commit, *history.files(new)])
@@ -149,6 +153,8 @@ def test_all_agree_on_the_rows_after_any_commits(layout: str, data: st.DataObjec
     options: dict[str, Any] = {"keys": ["id", "part"]}
     if data.draw(st.booleans(), label="divided"):
         options["partition_by"] = ["part"]
+    if data.draw(st.booleans(), label="format version 3"):
+        options["properties"] = {"format-version": "3"}
     history = History(data, layout, **options)
     for _ in range(data.draw(st.integers(1, 6))):
         data.draw(st.sampled_from(STEPS))(history)

@@ -1,6 +1,6 @@
 """Tables of every kind as DuckDB reads them from their metadata files, and Iceberg's Java through the REST catalog.
 
-Both run in a Python of their own: `MANGROVE_ICEBERG_PYTHON` names it.
+Both run in a Python of their own, which `make test-peers` installs.
 """
 
 from pathlib import Path
@@ -9,13 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from tests.iceberg.peer_cases import CASES, CASES_WITHOUT_TIMES
 from tests.rest.conftest import TOKEN, counted, served
-from tests.rest.peer_process import has_module, peer
+from tests.rest.peer_process import ICEBERG_JAR, needs_iceberg_duckdb, needs_iceberg_spark, peer
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.server.access import Access
-from mangrove.web.pages.connect import SPARK_PACKAGE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("iceberg-java")]
 
@@ -38,10 +37,7 @@ def difference(one: str, two: str) -> str:
     return f"(({one}) EXCEPT ALL ({two})) UNION ALL (({two}) EXCEPT ALL ({one}))"
 
 
-@pytest.mark.skipif(
-    not has_module("duckdb_extension_iceberg"),
-    reason="MANGROVE_ICEBERG_PYTHON names no Python with DuckDB's extensions",
-)
+@needs_iceberg_duckdb
 def test_duckdb_reads_tables_of_every_kind(lake: Lakehouse, tmp_path: Path) -> None:
     found = {}
     with peer("iceberg_duckdb.py") as ask:
@@ -53,13 +49,13 @@ def test_duckdb_reads_tables_of_every_kind(lake: Lakehouse, tmp_path: Path) -> N
     assert found == {case: [] for case in CASES}
 
 
-@pytest.mark.skipif(not has_module("pyspark"), reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1")
+@needs_iceberg_spark
 def test_icebergs_java_reads_tables_of_every_kind(lake: Lakehouse, tmp_path: Path) -> None:
     found = {}
     tables = {case: build(lake) for case, build in CASES_WITHOUT_TIMES.items()}
     with (
         served(counted(lake), Access("127.0.0.1", TOKEN)) as address,
-        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, str(lake.version)) as ask,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, str(lake.version)) as ask,
     ):
         for number, (case, table) in enumerate(tables.items()):
             rows = kept(table, tmp_path / f"{number}.parquet")

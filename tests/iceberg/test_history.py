@@ -9,12 +9,11 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import StaticTable
-from pyiceberg.table.metadata import TableMetadataV2
 
 import mangrove
 from mangrove.effects import build_effects, wait_for_pending
 from mangrove.iceberg.publish.history_writer import publish_history
-from mangrove.iceberg.publish.metadata_writer import PublishedTable
+from mangrove.iceberg.publish.metadata_writer import PublishedMetadata, PublishedTable
 from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_on_store
@@ -44,11 +43,11 @@ def append(lake: Lakehouse, *ids: int) -> int:
     return lake.version
 
 
-def versions_of(metadata: TableMetadataV2) -> list[int]:
+def versions_of(metadata: PublishedMetadata) -> list[int]:
     return [int(one.summary[VERSION_KEY] or "") for one in metadata.snapshots if one.summary is not None]
 
 
-def operations_of(metadata: TableMetadataV2) -> list[str]:
+def operations_of(metadata: PublishedMetadata) -> list[str]:
     return [one.summary.operation.value for one in metadata.snapshots if one.summary is not None]
 
 

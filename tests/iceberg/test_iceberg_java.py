@@ -1,7 +1,6 @@
 """Tables shown to Iceberg, read by its own Java library, which most engines use.
 
-The library comes from Maven Central and is large, so this runs where somebody has it:
-MANGROVE_ICEBERG_JAR names the file, such as iceberg-spark-runtime-4.0_2.13-1.10.0.jar.
+The library comes from Maven Central and is large: `make test-peers` installs it.
 """
 
 import datetime
@@ -13,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rest.peer_process import ICEBERG_JAR
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.spark.java import find_java_home
 
-JAR = os.environ.get("MANGROVE_ICEBERG_JAR", "")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.interop,
     pytest.mark.xdist_group("spark-processes"),
-    pytest.mark.skipif(not JAR, reason="MANGROVE_ICEBERG_JAR names no file with Iceberg's Java library"),
+    pytest.mark.skipif(
+        not ICEBERG_JAR, reason="MANGROVE_ICEBERG_JAR names no file with Iceberg's Java library; run: make test-peers"
+    ),
 ]
 
 READER = """
@@ -51,7 +52,11 @@ session.stop()
 def read_by_java(addresses: list[str]) -> list[list[list[str]]]:
     environment = {**os.environ, "JAVA_HOME": str(find_java_home(os.environ))}
     done = subprocess.run(
-        [sys.executable, "-c", READER, JAR, *addresses], capture_output=True, text=True, check=False, env=environment
+        [sys.executable, "-c", READER, ICEBERG_JAR, *addresses],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     told = [line for line in done.stdout.splitlines() if line.startswith("found ")]
     assert told, done.stderr[-3000:]

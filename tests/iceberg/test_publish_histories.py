@@ -29,6 +29,8 @@ _KINDS: dict[str, dict[str, Any]] = {
     "partitioned": {"partition_by": ["months(day)", "bucket(2, id)"]},
     "one log": {"keys": ["id"], "partition_by": ["day"]},
     "logs": {"keys": ["id", "day"], "partition_by": ["day"]},
+    "version 3": {"properties": {"write.delete-mode": "position", "format-version": "3"}},
+    "version 3 logs": {"keys": ["id", "day"], "partition_by": ["day"], "properties": {"format-version": "3"}},
 }
 
 

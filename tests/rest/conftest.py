@@ -15,6 +15,7 @@ import mangrove
 from mangrove.effects import build_effects
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_on_store
+from mangrove.rest.settings import RestSettings
 from mangrove.server.access import Access
 from mangrove.server.app import build_app
 from mangrove.storage.counting import CountingStore
@@ -50,10 +51,13 @@ def counted(lake: Lakehouse) -> Lakehouse:
 
 
 @contextmanager
-def served(lake: Lakehouse, access: Access | None = None) -> Iterator[str]:
+def served(lake: Lakehouse, access: Access | None = None, settings: RestSettings | None = None) -> Iterator[str]:
     """Serve a lakehouse on a port that is free, and give the address for clients of Iceberg's."""
     config = uvicorn.Config(
-        build_app(lake, access or Access("127.0.0.1")), log_level="warning", lifespan="off", ws="none"
+        build_app(lake, access or Access("127.0.0.1"), rest_settings=settings),
+        log_level="warning",
+        lifespan="off",
+        ws="none",
     )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:

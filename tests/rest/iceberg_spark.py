@@ -1,6 +1,6 @@
 """A Spark with Iceberg's own JAR, in a process of its own: each line it reads is SQL, each that it writes the answer.
 
-    python iceberg_spark.py PACKAGE ADDRESS TOKEN VERSION
+    python iceberg_spark.py JAR ADDRESS TOKEN VERSION
 
 The catalog `lake` is the newest state, `past` that of the version.
 """
@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 
-def main(package: str, address: str, token: str, version: str) -> None:
-    builder = SparkSession.builder.master("local[2]").config("spark.jars.packages", package)
+def main(jar: str, address: str, token: str, version: str) -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", jar)
     settings = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 PYTHON = os.environ.get("MANGROVE_ICEBERG_PYTHON")
 """A Python that has the engines, whose versions need not be those of this one."""
+ICEBERG_JAR = os.environ.get("MANGROVE_ICEBERG_JAR", "")
+"""The file of Iceberg's Java library for Spark 4.1."""
 
 Rows = list[list[str]]
 PeerQuery = Callable[[str], Rows]
@@ -18,6 +22,16 @@ def has_module(name: str) -> bool:
     """Return whether the engines' Python has a module."""
     command = [PYTHON or "", "-c", f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"]
     return PYTHON is not None and subprocess.run(command, check=False).returncode == 0
+
+
+needs_iceberg_spark = pytest.mark.skipif(
+    not (ICEBERG_JAR and has_module("pyspark")),
+    reason="MANGROVE_ICEBERG_PYTHON and MANGROVE_ICEBERG_JAR name no Spark with Iceberg; run: make test-peers",
+)
+needs_iceberg_duckdb = pytest.mark.skipif(
+    not has_module("duckdb_extension_iceberg"),
+    reason="MANGROVE_ICEBERG_PYTHON names no Python with DuckDB's extensions; run: make test-peers",
+)
 
 
 @contextmanager

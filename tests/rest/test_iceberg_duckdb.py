@@ -1,6 +1,6 @@
 """DuckDB as a client: it reads what the lakehouse holds, and the lakehouse what it commits.
 
-It needs a Python that has DuckDB 1.5 and the packages of its extensions: `MANGROVE_ICEBERG_PYTHON` names it.
+`make test-peers` installs DuckDB and the packages of its extensions.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, filled, served
-from tests.rest.peer_process import PeerQuery, Rows, has_module, peer
+from tests.rest.peer_process import PeerQuery, Rows, needs_iceberg_duckdb, peer
 from tests.support.servers import run_seaweedfs
 
 import mangrove
@@ -19,10 +19,7 @@ from mangrove.web.pages.connect import IcebergConnection, render_snippets
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not has_module("duckdb_extension_iceberg"),
-        reason="MANGROVE_ICEBERG_PYTHON names no Python with DuckDB's extensions",
-    ),
+    needs_iceberg_duckdb,
 ]
 
 
@@ -64,6 +61,20 @@ def test_duckdb_reads_the_newest_and_earlier_versions(query_duckdb: PeerQuery) -
         query_duckdb("SELECT * FROM lake.sales.nobody")
     with pytest.raises(RuntimeError, match="earlier version cannot be changed"):
         query_duckdb("INSERT INTO past.sales.orders VALUES (9, 'x')")
+
+
+def test_duckdb_changes_tables_of_format_version_3(query_duckdb: PeerQuery, duck_lake: Lakehouse) -> None:
+    orders = duck_lake.table("sales.orders")
+    orders.alter({"format-version": "3"})
+    assert query_duckdb("SELECT id, customer FROM lake.sales.orders ORDER BY id") == [
+        ["2", "bea"], ["3", "cy"], ["4", "None"],
+    ]  # fmt: skip
+    query_duckdb("INSERT INTO lake.sales.orders VALUES (9, 'duck')")
+    query_duckdb("DELETE FROM lake.sales.orders WHERE id = 2")
+    query_duckdb("UPDATE lake.sales.orders SET customer = 'changed' WHERE id = 3")
+    found = [["3", "changed"], ["4", "None"], ["9", "duck"]]
+    assert query_duckdb("SELECT id, customer FROM lake.sales.orders ORDER BY id") == found
+    assert sorted([str(row["id"]), str(row["customer"])] for row in orders.to_arrow().to_pylist()) == found
 
 
 def test_duckdb_reads_earlier_snapshots_by_id_and_time(query_duckdb: PeerQuery, duck_lake: Lakehouse) -> None:

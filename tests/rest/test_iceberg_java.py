@@ -1,6 +1,6 @@
 """Spark with Iceberg's own JAR as a client: what its makers understand of the tables, the views and the past.
 
-It needs a Python that has PySpark 4.1, since the JAR is made for that: `MANGROVE_ICEBERG_PYTHON` names it.
+`make test-peers` installs it.
 """
 
 import datetime
@@ -8,17 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, served
-from tests.rest.peer_process import PeerQuery, Rows, has_module, peer
+from tests.rest.peer_process import ICEBERG_JAR, PeerQuery, Rows, needs_iceberg_spark, peer
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.access import Access
-from mangrove.web.pages.connect import SPARK_PACKAGE
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("iceberg-java"),
-    pytest.mark.skipif(not has_module("pyspark"), reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1"),
+    needs_iceberg_spark,
 ]
 
 
@@ -52,7 +51,7 @@ def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
 def ask(java_lake: Lakehouse) -> Iterator[PeerQuery]:
     with (
         served(counted(java_lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
-        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, "3") as found,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, "3") as found,
     ):
         yield found
 

@@ -1,6 +1,6 @@
 """Trino as a client: it creates, fills and maintains tables, and nothing that it does harms an earlier version.
 
-It needs an unpacked Trino server, which `MANGROVE_TRINO` names, and a Java for it, which `MANGROVE_TRINO_JAVA` names.
+`make test-peers` installs Trino, which `MANGROVE_TRINO` names, and a Java for it, which `MANGROVE_TRINO_JAVA` names.
 """
 
 import json
@@ -26,7 +26,7 @@ JAVA = os.environ.get("MANGROVE_TRINO_JAVA", "java")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.interop,
-    pytest.mark.skipif(TRINO is None, reason="MANGROVE_TRINO names no Trino server"),
+    pytest.mark.skipif(TRINO is None, reason="MANGROVE_TRINO names no Trino server; run: make test-peers"),
 ]
 
 
@@ -63,7 +63,7 @@ def run_trino(address: str, bucket: RealServer, folder: Path) -> Iterator[PeerQu
         "plugin.dir": f"{TRINO}/plugin",
         "jdk.attach.allowAttachSelf": "true",
     }
-    command = [JAVA, "-Xmx2G", "--add-modules=jdk.incubator.vector", "--sun-misc-unsafe-memory-access=allow"]
+    command = [JAVA, "-Xmx2G", "--sun-misc-unsafe-memory-access=allow"]
     command += [*(f"-D{name}={value}" for name, value in settings.items())]
     command += ["-cp", f"{TRINO}/lib/*", "io.trino.server.TrinoServer"]
     # Statements are refused until the server has registered itself as a worker.

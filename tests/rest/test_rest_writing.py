@@ -340,8 +340,8 @@ def test_invalid_tables_are_rejected_and_nothing_changes(written_lake: Lakehouse
     before = written_lake.version
     with pytest.raises(BadRequestError, match="remove the location"):
         writing.create_table("sales.orders", ARROW, location="s3://elsewhere/t")
-    with pytest.raises(BadRequestError, match="format version 2"):
-        writing.create_table("sales.orders", ARROW, properties={"format-version": "3"})
+    with pytest.raises(BadRequestError, match="'format-version' '4'; expected 2 or 3"):
+        writing.create_table("sales.orders", ARROW, properties={"format-version": "4"})
     with pytest.raises(BadRequestError, match="one level"):
         writing.create_namespace(("a", "b"))
     with pytest.raises(BadRequestError, match="mangrove ingest"):

@@ -1,27 +1,60 @@
 """Spark with Iceberg's own JAR writes through the REST catalog: what it commits is what our readers find.
 
-It needs a Python that has PySpark 4.1, since the JAR is made for that: `MANGROVE_ICEBERG_PYTHON` names it.
+`make test-peers` installs it.
 """
 
 from pathlib import Path
 
 import pytest
 from tests.rest.conftest import TOKEN, counted, served
-from tests.rest.peer_process import has_module, peer
+from tests.rest.peer_process import ICEBERG_JAR, needs_iceberg_spark, peer
 
 import mangrove
 from mangrove.server.access import Access
-from mangrove.web.pages.connect import SPARK_PACKAGE
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("iceberg-java"),
-    pytest.mark.skipif(not has_module("pyspark"), reason="MANGROVE_ICEBERG_PYTHON names no Python with PySpark 4.1"),
+    needs_iceberg_spark,
 ]
 
 BY_NUMBERS = ", ".join(f"'write.{verb}.mode' = 'merge-on-read'" for verb in ("delete", "update", "merge"))
 
 ALL = "map('rewrite-all', 'true')"
+
+
+def test_spark_writes_deletion_vectors_and_row_ids_of_format_version_3(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    ours = lake.create_table(
+        "shop.ours", "id bigint not null, name string", keys=["id"], properties={"format-version": "3"}
+    )
+    ours.append([{"id": number, "name": "ours"} for number in range(5)])
+    ours.upsert([{"id": 1, "name": "upserted"}])
+    with (
+        served(counted(lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, str(lake.version)) as ask,
+    ):
+        for statement in (
+            "use lake",
+            f"alter table shop.ours set tblproperties ({BY_NUMBERS})",
+            "delete from shop.ours where id = 0",
+            "delete from shop.ours where id = 3",
+            "update shop.ours set name = 'spark' where id = 2",
+            "create table shop.old using iceberg as select id from range(4)",
+            f"alter table shop.old set tblproperties ('format-version' = '3', {BY_NUMBERS})",
+            "delete from shop.old where id = 1",
+        ):
+            ask(statement)
+        row_ids = ask("select id, name, _row_id from shop.ours order by id")
+        ask(f"call system.rewrite_data_files(table => 'shop.ours', options => {ALL})")
+        rewritten = ask("select id, name, _row_id from shop.ours order by id")
+        files = ask("select distinct file_format from shop.old.delete_files")
+        old = ask("select id, _row_id from shop.old order by id")
+    assert row_ids == rewritten == [["1", "upserted", "5"], ["2", "spark", "2"], ["4", "ours", "4"]]
+    assert set(ours.to_arrow()["name"].to_pylist()) == {"ours", "spark", "upserted"}
+    assert (files, old) == ([["PUFFIN"]], [["0", "0"], ["2", "2"], ["3", "3"]])
+    assert lake.maintenance.check().problems == ()
 
 
 def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None:
@@ -33,7 +66,7 @@ def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None
     access = Access("127.0.0.1", TOKEN, is_writable=True)
     with (
         served(counted(lake), access) as address,
-        peer("iceberg_spark.py", SPARK_PACKAGE, address, TOKEN, str(lake.version)) as ask,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, str(lake.version)) as ask,
     ):
         *_, deleted_rows, shown, replaced, view = [
             ask(statement)

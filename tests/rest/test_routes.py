@@ -13,9 +13,10 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from starlette.testclient import TestClient
-from tests.rest.conftest import TOKEN, counted, filled, served
+from tests.rest.conftest import TOKEN, counted, filled, request_info, served
 
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.rest.settings import RestSettings
 from mangrove.server.access import Access
 
 Opening = Callable[..., RestCatalog]
@@ -105,6 +106,15 @@ def test_a_client_that_needs_a_warehouse_may_name_the_lakehouse(
     assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
 
 
+def test_the_server_has_names_of_its_own_for_the_newest_version(lake: Lakehouse, catalog_of: Opening) -> None:
+    lake.tag("prod", 3)
+    with served(counted(lake), settings=RestSettings(warehouses=("prod", "2026-99-99"))) as address:
+        for warehouse in ("prod", "2026-99-99"):
+            assert "prefix" not in catalog_of(address, warehouse=warehouse).properties
+        with pytest.raises(RESTError, match="'prod' or '2026-99-99' for the newest version"):
+            catalog_of(address, warehouse="other")
+
+
 def test_a_tag_with_the_name_of_the_lakehouse_selects_its_version(
     lake: Lakehouse, address: str, catalog_of: Opening
 ) -> None:
@@ -173,6 +183,40 @@ def test_the_token_is_issued_to_a_client_whose_secret_is_the_token(
     assert catalog.list_tables("sales") == [("sales", "orders")]
     with pytest.raises(OAuthError, match="invalid_client"):
         catalog_of(guarded, credential="somebody:wrong", **{"oauth2-server-uri": endpoint})
+
+
+EXCHANGE = {
+    "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+    "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "error"),
+    [
+        ({"grant_type": "client_credentials", "client_secret": TOKEN}, 200, None),
+        ({"grant_type": "client_credentials", "client_secret": "wrong"}, 401, "invalid_client"),
+        ({"grant_type": "client_credentials"}, 401, "invalid_client"),
+        ({**EXCHANGE, "subject_token": TOKEN}, 200, None),
+        ({**EXCHANGE, "subject_token": "wrong"}, 401, "invalid_client"),
+        (EXCHANGE, 400, "invalid_request"),
+        ({"grant_type": EXCHANGE["grant_type"], "subject_token": TOKEN}, 400, "invalid_request"),
+        ({"grant_type": "password", "username": "ana", "password": TOKEN}, 400, "unsupported_grant_type"),
+        ({}, 400, "invalid_request"),
+    ],
+)
+def test_the_token_endpoint_answers_as_oauth_requires(
+    lake: Lakehouse, form: dict[str, str], status: int, error: str | None
+) -> None:
+    with request_info(counted(lake), Access("127.0.0.1", TOKEN)) as client:
+        answer = client.post("v1/oauth/tokens", data=form)
+    found = answer.json()
+    assert (answer.status_code, found.get("error")) == (status, error)
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert ("WWW-Authenticate" in answer.headers) == (status == 401)
+    if error is None:
+        assert (found["access_token"], found["token_type"], found["scope"]) == (TOKEN, "bearer", "catalog")
+        assert ("issued_token_type" in found) == ("subject_token" in form)
 
 
 def test_an_unnecessary_credential_is_ignored(address: str, catalog_of: Opening) -> None:

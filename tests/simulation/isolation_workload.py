@@ -38,10 +38,14 @@ from mangrove.wiring import LakehouseEngines
 
 __all__ = [
     "IsolationWorkload",
+    "PlannedStep",
     "check_anomalies",
     "check_isolation",
     "create_tables",
+    "decode_plan",
+    "encode_plan",
     "find_isolation_anomalies",
+    "observe_lost",
     "read_all",
 ]
 
@@ -70,6 +74,8 @@ class IsolationWorkload:
     isolation: str
     observed: dict[str, list[Step]] = field(default_factory=dict)
     last_value: int = 0
+    journal: str = ""
+    """A table to which each transaction that writes appends a row with its message and its steps, if there is one."""
 
     def draw(self, chance: random.Random, message: str) -> tuple[PlannedStep, ...]:
         """Return the steps of the next transaction of a writer."""
@@ -98,6 +104,26 @@ class IsolationWorkload:
                 else:
                     transaction.table(_table_of(step.key)).upsert([{"key": step.key, "value": str(step.value)}])
                     steps.append(Write(step.key, step.value))
+            if self.journal and any(step.kind == "write" for step in attempt.deed):
+                row = {"message": attempt.message, "steps": encode_plan(attempt.deed)}
+                transaction.table(self.journal).append([row])
+
+
+def encode_plan(steps: Sequence[PlannedStep]) -> str:
+    """Return steps as text."""
+    return " ".join(f"{step.kind}:{step.key}:{step.value}" for step in steps)
+
+
+def decode_plan(text: str) -> tuple[PlannedStep, ...]:
+    """Return the steps that a text describes."""
+    steps = (part.split(":") for part in text.split())
+    return tuple(PlannedStep("read" if kind == "read" else "write", key, int(value)) for kind, key, value in steps)
+
+
+def observe_lost(steps: Sequence[PlannedStep]) -> tuple[Step, ...]:
+    """Return what is known of a transaction whose process died: what it would write, and nothing that it read."""
+    writes = (step for step in steps if step.kind == "write")
+    return tuple((Write if step.key in _REGISTERS else Append)(step.key, step.value) for step in writes)
 
 
 def find_isolation_anomalies(simulation: Simulation) -> list[Anomaly]:

@@ -51,6 +51,7 @@ COMMANDS = {
     "rename": ("catalog", "Rename a namespace, a table or a view."),
     "drop": ("catalog", "Drop a namespace, a table or a view."),
     "alias": ("catalog", "List the aliases, or give a namespace or table another name."),
+    "access": ("access", "List or change principals, roles and grants."),
     "history": ("history", "List the versions, newest first."),
     "diff": ("history", "Show what changed between two versions."),
     "rollback": ("history", "Restore an earlier version as the newest one."),

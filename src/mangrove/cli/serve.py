@@ -1,12 +1,15 @@
 """The serve command, which serves a lakehouse over HTTP."""
 
 import json
+import os
 import sys
 
 import click
 
 from mangrove.cli.command import lake_command
 from mangrove.cli.context import CommandContext
+from mangrove.rest.delegation import DELEGATION_MODES, build_delegation
+from mangrove.rest.settings import RestSettings
 from mangrove.server.serving import certificate_of, serve
 
 __all__ = ["serve_command"]
@@ -47,6 +50,19 @@ _TOKEN_VARIABLE = "MANGROVE_TOKEN"  # noqa: S105 - the name of a variable, not a
     metavar="COUNT",
     help="Wrong tokens per client address before it is throttled; default 10, 0 disables the limit.",
 )
+@click.option(
+    "--warehouse",
+    "warehouses",
+    multiple=True,
+    metavar="NAME",
+    help="Warehouse name under which Iceberg clients find the newest version; repeatable.",
+)
+@click.option(
+    "--access-delegation",
+    type=click.Choice(DELEGATION_MODES),
+    help="How Iceberg clients without keys of their own get access to files on S3.",
+)
+@click.option("--sts-role", metavar="ARN", help="Role whose temporary keys clients get, for the delegation sts.")
 def serve_command(
     session: CommandContext,
     lake: str,
@@ -58,6 +74,9 @@ def serve_command(
     tls_key: str | None,
     max_connections_per_peer: int | None,
     max_wrong_tokens: int | None,
+    warehouses: tuple[str, ...],
+    access_delegation: str | None,
+    sts_role: str | None,
 ) -> None:
     """Serve the explorer and the Iceberg REST catalog over HTTP.
 
@@ -72,8 +91,9 @@ def serve_command(
         sys.stdout.write((addresses if session.as_json else text) + "\n")
         sys.stdout.flush()
 
+    uri = session.store(lake).uri
     serve(
-        session.store(lake).uri,
+        uri,
         host=host,
         port=port,
         token=token,
@@ -83,5 +103,8 @@ def serve_command(
         certificate=certificate_of(tls_cert, tls_key),
         connections_per_peer_max=max_connections_per_peer,
         wrong_tokens_max=max_wrong_tokens,
+        rest_settings=RestSettings(
+            warehouses, build_delegation(access_delegation, uri, session.storage_options, os.environ, sts_role)
+        ),
         announce=announce,
     )

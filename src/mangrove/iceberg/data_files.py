@@ -18,6 +18,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.deletion_vectors import BLOB_OFFSET
 from mangrove.iceberg.schemas import is_uuid
 from mangrove.iceberg.values import decode_bound, encode_bound
 from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile, FileKind
@@ -61,18 +62,23 @@ def to_iceberg_data_file(
     spec_id: int,
     *,
     sort_order_id: int | None = None,
+    first_row_id: int | None = None,
     deleted_from: str | None = None,
+    vector_size: int | None = None,
 ) -> IcebergFile:
     """Return the manifest entry of a file at location `address` in the partition `record`.
 
-    `deleted_from` is the location of the one data file that position deletes apply to.
+    `deleted_from` is the location of the one data file that position deletes apply to, and
+    `vector_size` the size of their deletion vector. Format version 2 has no fields for row ids
+    and deletion vectors, which its manifests omit.
     """
     is_by_position = file.kind is FileKind.POSITION_DELETES
     metrics = _encode_position_delete_bounds(file, deleted_from) if is_by_position else _encode_statistics(file, schema)
     entry = IcebergFile.from_args(
+        _table_format_version=3,
         content=_CONTENTS[file.kind],
         file_path=address,
-        file_format=FileFormat.PARQUET,
+        file_format=FileFormat.PARQUET if vector_size is None else FileFormat.PUFFIN,
         partition=record,
         record_count=file.row_count,
         file_size_in_bytes=file.size_bytes,
@@ -80,6 +86,10 @@ def to_iceberg_data_file(
         split_offsets=None,
         equality_ids=list(file.key_ids) if file.kind is FileKind.KEY_DELETES else None,
         sort_order_id=sort_order_id,
+        first_row_id=first_row_id,
+        referenced_data_file=deleted_from,
+        content_offset=None if vector_size is None else BLOB_OFFSET,
+        content_size_in_bytes=vector_size,
         **metrics,
     )
     entry.spec_id = spec_id

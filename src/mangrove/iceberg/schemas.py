@@ -6,8 +6,8 @@
     fixed(16) marked as UUID  uuid      the mark is a column property
 
 All other types have an exact equivalent. The Iceberg types of these four have a larger
-domain, so values from Iceberg clients are validated. Types of format version 3 are
-rejected.
+domain, so values from Iceberg clients are validated. Types that only format version 3 has
+are rejected.
 
 String lengths, defaults and column properties do not exist in Iceberg and are not
 published. When a client changes the schema, a column with the same id and the same
@@ -277,8 +277,7 @@ def _can_identify(column: Column) -> bool:
 def _check_no_default(field: NestedField, path: str) -> None:
     if field.initial_default is not None or field.write_default is not None:
         raise InvalidInputError(
-            f"column {path!r} has a default, which Iceberg format version 2 does not support; remove it and set it "
-            "with SQL"
+            f"column {path!r} has a default, which Iceberg clients cannot set; remove it and set it with SQL"
         )
 
 

@@ -60,7 +60,7 @@ def count_all_live_rows(pinned: PinnedLakehouse, compared: VersionComparer, coun
     Manifests have the rows of tables without deletes; the files of the others are compared up to a bound.
     """
     return pinned.row_counts.get_or_create(
-        (pinned.snapshot.version, counted_max), lambda: _count_tables(pinned, compared, counted_max)
+        (pinned.lake, pinned.snapshot.version, counted_max), lambda: _count_tables(pinned, compared, counted_max)
     )
 
 

@@ -15,6 +15,7 @@ from mangrove.inspect.page import (
     version_comparer_of,
 )
 from mangrove.maintenance.export_records import list_exports
+from mangrove.model.access import strip_rules
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Object, SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import LakehouseSettings
@@ -82,7 +83,7 @@ def load_overview_info(pinned: PinnedLakehouse, requested: PageRequest) -> Overv
         () if compared is None or tally is None else load_growth(pinned, compared, tally),
         tuple(build_version_info(commit) for commit in commits),
         _numbers(snapshot.settings),
-        tuple(snapshot.settings.properties.items()),
+        tuple(strip_rules(snapshot.settings).properties.items()),
         tuple(ExportInfo(one.name, one.version, one.location) for one in exports),
         tuple(_to_shared_info(value) for value in islice(shared, _LISTED_MAX)),
     )

@@ -6,6 +6,7 @@ Statements run on DuckDB in the process of the server.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain, islice
 from threading import Lock, Timer
@@ -193,6 +194,12 @@ class QueryRunner:
         self.limits = limits or QueryLimits()
         self._statements: dict[str, _RunningStatement] = {}
         self._lock = Lock()
+
+    def on(self, lake: Lakehouse) -> QueryRunner:
+        """Return a runner for the lakehouse of a principal, with the same limits and statements in progress."""
+        runner = copy(self)
+        runner._lake = lake
+        return runner
 
     def run(self, statement_id: str, text: str, *, may_write: bool = False) -> QueryAnswer:
         """Run one statement and return its rows, up to the limit."""

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.effects import Effects, build_effects
 from mangrove.errors import ConflictError, InvalidInputError, MangroveError, StorageError
+from mangrove.lakehouse.access import AccessControl
 from mangrove.lakehouse.arguments import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, build_diff
 from mangrove.lakehouse.engine_port import run_sql
-from mangrove.lakehouse.layouts import open_layout
+from mangrove.lakehouse.layouts import OpenedLayout, open_layout
 from mangrove.lakehouse.listing import SHOWN_MAX, Listing, render_html
 from mangrove.lakehouse.maintenance import Maintenance
 from mangrove.lakehouse.namespace import Namespace
@@ -29,9 +30,11 @@ from mangrove.lakehouse.transaction import Transaction, begin_idempotent, run_id
 from mangrove.lakehouse.view import View
 from mangrove.maintenance.export import pin_version
 from mangrove.metastore import Isolation, MetastoreSnapshot
+from mangrove.model.access import Privilege
 from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.settings import time_limit_millis
 from mangrove.storage.opening import open_store
+from mangrove.transaction.authorization import AuthorizedCommitter, AuthorizedMetastore, check_lakehouse
 from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
@@ -46,15 +49,16 @@ if TYPE_CHECKING:
 
     from mangrove.effects import Effects
     from mangrove.lakehouse.engine_port import Engines
-    from mangrove.lakehouse.layouts import OpenedLayout
     from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.maintenance.export_records import Export
     from mangrove.metastore import RowRange
+    from mangrove.model.access import Rights
     from mangrove.model.locators import PartitionLocator
     from mangrove.model.objects import SharedTransactionEntry
     from mangrove.model.settings import LakehouseSettings
     from mangrove.transaction.catalog import CatalogReader
     from mangrove.transaction.deltas import TableTarget
+    from mangrove.transaction.transaction import Committer
 
 __all__ = ["Lakehouse", "reopen_lakehouse"]
 
@@ -75,13 +79,20 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         clients: Mapping[str, CatalogClient],
         engines: Callable[[Effects], Engines] | None = None,
         storage_options: Mapping[str, str] | None = None,
+        owner: Lakehouse | None = None,
     ) -> None:
+        """`owner` is the lakehouse without restrictions, if the metastore is that of a principal."""
         self.effects = effects
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
         self._rollbacks = LakeRollback(effects, laid_out.metastore)
-        intents = IntentCommitter(effects, laid_out.metastore)
-        self._commits = GroupCommitter(intents, effects.new_id, self._have_rows_changed)
+        self._owner = owner or self
+        self._commits: Committer
+        if owner is not None and isinstance(laid_out.metastore, AuthorizedMetastore):
+            self._commits = AuthorizedCommitter(laid_out.metastore, owner._commits)
+        else:
+            intents = IntentCommitter(effects, laid_out.metastore)
+            self._commits = GroupCommitter(intents, effects.new_id, self._have_rows_changed)
         self._maintaining = threading.Lock()
         self.clients = clients
         self.storage_options = storage_options
@@ -98,6 +109,10 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             raise InvalidInputError(
                 f"{self.uri} is in the memory of this process and cannot be pickled: no other process can open it; "
                 "make the lakehouse in a folder or a bucket"
+            )
+        if self._owner is not self:
+            raise InvalidInputError(
+                "a lakehouse with the rights of a principal cannot be pickled: pickle the lakehouse"
             )
         options = None if self.storage_options is None else dict(self.storage_options)
         tolerance_millis = self.effects.clock_tolerance_millis
@@ -121,10 +136,37 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Settings of the lakehouse: sizes, retention, properties, exports."""
         return self.metastore.latest().settings
 
-    @cached_property
+    @property
     def maintenance(self) -> Maintenance:
-        """Compaction, expiry, vacuum, checks, exports and conversion."""
-        return Maintenance(self)
+        """Compaction, expiry, vacuum, checks, exports and conversion; a principal needs MANAGE on the lakehouse."""
+        self.check_privilege(Privilege.MANAGE)
+        return Maintenance(self._owner)
+
+    @property
+    def access(self) -> AccessControl:
+        """Principals, roles and grants, for the clients of a server."""
+        restricted = self.metastore if isinstance(self.metastore, AuthorizedMetastore) else None
+        return AccessControl(self._owner, None if restricted is None else restricted.rights.principal)
+
+    def check_privilege(self, privilege: Privilege) -> None:
+        """Raise AccessDeniedError if this is the lakehouse of a principal without a privilege on all of it."""
+        if isinstance(self.metastore, AuthorizedMetastore):
+            check_lakehouse(self.metastore.load_rights(), privilege)
+
+    def as_principal(self, name: str) -> Lakehouse:
+        """Return the lakehouse as a principal may use it: what it may not read does not exist for it.
+
+        The rights for reads are those of now; each commit uses those of the newest version. This object gives no
+        protection from the code of the same process, which can use the store.
+        """
+        rules = self.access.rules()
+        rules.principal(name)
+        return self.restrict(rules.rights_of(name))
+
+    def restrict(self, rights: Rights) -> Lakehouse:
+        """Return the lakehouse with the rights of a principal."""
+        laid_out = OpenedLayout(self.uri, self.layout, AuthorizedMetastore(self._owner.metastore, rights))
+        return Lakehouse(self.effects, laid_out, self.clients, self._engines_on, self.storage_options, self._owner)
 
     @property
     def version(self) -> int:

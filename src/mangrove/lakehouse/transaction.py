@@ -15,6 +15,7 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
 from mangrove.metastore import CommitResult, Isolation
+from mangrove.model.access import ACCESS_PROPERTY
 from mangrove.model.locators import DeltaLocator, Locator, TableIdentity
 from mangrove.model.objects import Delta, TableVersion
 from mangrove.model.properties import NO_PROPERTIES
@@ -152,15 +153,17 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **changed: int
     ) -> LakehouseSettings:
         """Set or remove properties of the lakehouse, or change the retention of its versions."""
-        workspace = self.reading()
+        workspace, remove = self.reading(), validate_texts(remove, "the properties to remove")
+        if ACCESS_PROPERTY in (*put, *remove):
+            raise InvalidInputError(
+                f"{ACCESS_PROPERTY} contains the access rules; change them with lake.access or GRANT"
+            )
         fixed = changed.keys() - _CHANGEABLE
         if fixed:
             raise InvalidInputError(
                 f"the setting {min(fixed)} cannot be changed; these can: {', '.join(sorted(_CHANGEABLE))}"
             )
-        properties = update_properties(
-            workspace.settings.properties, put, validate_texts(remove, "the properties to remove")
-        )
+        properties = update_properties(workspace.settings.properties, put, remove)
         altered = replace(workspace.settings, properties=properties, **changed)  # type: ignore[arg-type]
         time_limit_millis(altered)
         workspace.settings = altered

@@ -12,6 +12,7 @@ from typing import Final
 from starlette.responses import Response
 
 from mangrove.errors import (
+    AccessDeniedError,
     AlreadyExistsError,
     ConflictError,
     FormatError,
@@ -24,6 +25,8 @@ from mangrove.errors import (
 __all__ = [
     "BASE_PATH",
     "NO_SUCH_NAMESPACE",
+    "NO_SUCH_PLAN",
+    "NO_SUCH_PLAN_TASK",
     "NO_SUCH_TABLE",
     "NO_SUCH_VIEW",
     "NO_SUCH_WAREHOUSE",
@@ -37,6 +40,8 @@ __all__ = [
 BASE_PATH: Final = "/iceberg"
 """Path prefix of the protocol's endpoints; clients configure it as part of their `uri`."""
 NO_SUCH_NAMESPACE: Final = "NoSuchNamespaceException"
+NO_SUCH_PLAN: Final = "NoSuchPlanIdException"
+NO_SUCH_PLAN_TASK: Final = "NoSuchPlanTaskException"
 NO_SUCH_TABLE: Final = "NoSuchTableException"
 NO_SUCH_VIEW: Final = "NoSuchViewException"
 NO_SUCH_WAREHOUSE: Final = "NoSuchWarehouseException"
@@ -55,6 +60,7 @@ _ERROR_TYPES: Final = {
     503: "SlowDownException",
 }
 _STATUSES: Final[dict[type[MangroveError], int]] = {
+    AccessDeniedError: 403,
     InvalidInputError: 400,
     NotFoundError: 404,
     AlreadyExistsError: 409,

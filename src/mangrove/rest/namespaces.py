@@ -111,7 +111,7 @@ def respond_no_content() -> Response:
 def handle_config(requested: RestRequest, endpoints: Callable[[bool], Sequence[str]]) -> Response:
     """Return the configuration of a client; `endpoints` lists the endpoints, given whether the catalog is writable."""
     served = requested.served
-    version = resolve_warehouse(served.lake, requested.query.get("warehouse"))
+    version = resolve_warehouse(served.lake, requested.query.get("warehouse"), served.settings.warehouses)
     is_writable = served.is_writable and version is None
     return respond_json(
         {

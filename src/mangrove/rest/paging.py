@@ -1,21 +1,18 @@
 """Pagination of listings at a pinned version."""
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
 
 from mangrove.errors import InvalidInputError
+from mangrove.rest.request import decode_token, encode_token
 
 __all__ = ["PaginatedNames", "PaginationRequest", "paginate_names", "parse_pagination"]
 
 T = TypeVar("T")
 _SIZE_DEFAULT: Final = 1_000
 _SIZE_MAX: Final = 10_000
-_TOKEN_CHARACTERS_MAX: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ def parse_pagination(query: Mapping[str, str]) -> PaginationRequest:
     token = query.get("pageToken", "")
     if not token:
         return PaginationRequest(size)
-    version, after = _decode_token(token)
+    version, after = _decode_page_token(token)
     return PaginationRequest(size, version, after)
 
 
@@ -60,23 +57,15 @@ def paginate_names(
     # One more name than the page holds, to detect whether there is a next page.
     taken = tuple(islice(names(requested.after), requested.size + 1))
     page = taken[: requested.size]
-    return PaginatedNames(page, _encode_token(version, page[-1]) if len(taken) > requested.size else None)
+    return PaginatedNames(page, encode_token([version, page[-1]]) if len(taken) > requested.size else None)
 
 
-def _encode_token(version: int, after: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([version, after]).encode()).decode()
-
-
-def _decode_token(token: str) -> tuple[int, str]:
-    if len(token) > _TOKEN_CHARACTERS_MAX:
-        raise InvalidInputError(f"the pageToken has {len(token)} characters; restart the listing without it")
-    try:
-        match json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True)):
-            case [int(version), str(after)] if version >= 0 and after:
-                return version, after
-    except (ValueError, binascii.Error, RecursionError):
-        pass
-    raise InvalidInputError(f"invalid pageToken {token[:40]!r}; restart the listing without it")
+def _decode_page_token(token: str) -> tuple[int, str]:
+    match decode_token(token):
+        case [int(version), str(after)] if version >= 0 and after:
+            return version, after
+        case _:
+            raise InvalidInputError(f"invalid pageToken {token[:40]!r}; restart the listing without it")
 
 
 def _parse_size(text: str) -> int:

@@ -4,6 +4,8 @@ Engines probe names such as `db.table.files` for metadata tables. An invalid nam
 therefore answered with not found: engines treat any other error as a failure.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +14,13 @@ from itertools import chain
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.iceberg.publish.metadata_writer import PublishedTable
+from mangrove.iceberg.publish.metadata_writer import PublishedTable, SnapshotFiles
 from mangrove.iceberg.publish.table_revisions import TableRevision
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, ViewEntry
+from mangrove.rest.settings import RestSettings
 from mangrove.rest.warehouses import open_version, parse_prefix
 from mangrove.storage.lru import LruCache
 from mangrove.transaction.catalog import load_namespace, load_table, load_view
@@ -28,6 +31,8 @@ __all__ = [
     "RestRequest",
     "ServedLakehouse",
     "check_addressable",
+    "decode_token",
+    "encode_token",
     "find_namespace",
     "find_namespace_by_levels",
     "find_table",
@@ -59,6 +64,8 @@ class CachedTable:
 
 _CACHED_DELTAS_MAX: Final = 100_000
 """Number of deltas of all cached tables."""
+_CACHED_FILES_MAX: Final = 100_000
+"""Number of files of all snapshots whose files are cached for scan planning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,10 @@ class ServedLakehouse:
     is_writable: bool = False
     is_secret: Callable[[str], bool] | None = field(default=None, repr=False)
     """Whether a text is the server's token; None if the server has no token."""
+    settings: RestSettings = field(default_factory=RestSettings)
     published_tables: LruCache[CachedTable] = field(default_factory=lambda: LruCache(_CACHED_DELTAS_MAX), repr=False)
+    snapshot_files: LruCache[SnapshotFiles] = field(default_factory=lambda: LruCache(_CACHED_FILES_MAX), repr=False)
+    """The files of snapshots by table id and snapshot id, for scan planning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,11 @@ class RestRequest:
         prefix = self.path_parameters.get("prefix")
         return None if prefix is None else parse_prefix(prefix)
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the server accepts writes to the version of the path."""
+        return self.served.is_writable and self.version is None
+
     def open_snapshot(self, version: int | None = None) -> Snapshot:
         """Return the snapshot of the path's prefix, else of `version`, else the newest."""
         path_version = self.version
@@ -123,6 +138,21 @@ def _check_depth(document: object) -> None:
         if not level:
             return
     raise InvalidInputError(f"the request body has more than {_DEPTH_MAX} nesting levels; reduce the nesting")
+
+
+def encode_token(value: object) -> str:
+    """Return a JSON value as an opaque token for clients, which is safe in URLs."""
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+def decode_token(token: str) -> object:
+    """Return the JSON value of a token, or None if it is no token; clients may change tokens."""
+    try:
+        value: object = json.loads(base64.b64decode(token.encode(), altchars=b"-_", validate=True))
+        _check_depth(value)
+    except (ValueError, binascii.Error, RecursionError, InvalidInputError):
+        return None
+    return value
 
 
 NAMESPACE_SEPARATOR: Final = "\x1f"

@@ -1,9 +1,9 @@
 """Endpoint list and routes of the Iceberg REST catalog."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -35,6 +35,13 @@ from mangrove.rest.namespaces import (
     handle_update_namespace_properties,
 )
 from mangrove.rest.request import RestRequest, ServedLakehouse
+from mangrove.rest.scan_planning import (
+    handle_cancel_plan,
+    handle_fetch_plan,
+    handle_fetch_tasks,
+    handle_plan_scan,
+)
+from mangrove.rest.settings import RestSettings
 from mangrove.rest.tables import (
     handle_commit_table,
     handle_commit_transaction,
@@ -43,6 +50,7 @@ from mangrove.rest.tables import (
     handle_load_table,
     handle_register_table,
     handle_rename_table,
+    handle_sign_request,
 )
 from mangrove.rest.tokens import TOKENS_PATH, handle_token
 from mangrove.rest.views import (
@@ -98,17 +106,25 @@ def list_endpoints(endpoints: Sequence[Endpoint], *, is_writable: bool) -> list[
     return [one.signature for one in endpoints if one.is_advertised and (is_writable or not one.is_write)]
 
 
-def build_routes(served: ServedLakehouse, endpoints: Sequence[Endpoint]) -> list[Route]:
+_SelectLake: TypeAlias = Callable[[Request], Lakehouse]
+
+
+def build_routes(
+    served: ServedLakehouse, endpoints: Sequence[Endpoint], select_lake: _SelectLake | None = None
+) -> list[Route]:
     """Return the routes of the endpoints: first without a prefix, then with one.
 
-    A namespace may be named `namespaces` but a prefix may not, so the shorter path wins.
+    `select_lake` returns the lakehouse with the rights of the sender of a request. A namespace may be
+    named `namespaces` but a prefix may not, so the shorter path wins.
     """
     by_path: dict[str, dict[str, Endpoint]] = {}
     for one in endpoints:
         by_path.setdefault(one.path, {})[one.method] = one
-    handlers = {path: _build_handler(served, by_method) for path, by_method in by_path.items()}
+    handlers = {path: _build_handler(served, by_method, select_lake) for path, by_method in by_path.items()}
     return [
-        Route(BASE_PATH + to_path(path), handlers[path], methods=sorted(by_path[path]))
+        Route(
+            BASE_PATH + to_path(path).replace("{plan-id}", "{plan_id}"), handlers[path], methods=sorted(by_path[path])
+        )
         for to_path in (_without_prefix, str)
         for path in handlers
         if to_path is not str or PREFIX in path
@@ -119,14 +135,17 @@ def _without_prefix(path: str) -> str:
     return path.replace(PREFIX, "/v1")
 
 
-def _build_handler(served: ServedLakehouse, by_method: dict[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+def _build_handler(
+    served: ServedLakehouse, by_method: dict[str, Endpoint], select_lake: _SelectLake | None
+) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         # Starlette routes HEAD requests to GET handlers.
         endpoint = by_method.get(request.method) or by_method["GET"]
         try:
             body = await _read_body(request, endpoint.body_bytes_max)
+            own = served if select_lake is None else replace(served, lake=select_lake(request))
             requested = RestRequest(
-                served, dict(request.path_params), dict(request.query_params), dict(request.headers.items()), body
+                own, dict(request.path_params), dict(request.query_params), dict(request.headers.items()), body
             )
             if endpoint.is_write and not served.is_writable:
                 return respond_iceberg_error(403, _READ_ONLY)
@@ -199,6 +218,10 @@ _READ_ENDPOINTS: Final = (
     Endpoint("GET", _TABLE, handle_load_table, NO_SUCH_TABLE),
     Endpoint("HEAD", _TABLE, handle_table_exists, NO_SUCH_TABLE),
     Endpoint("POST", f"{_TABLE}/metrics", handle_report_metrics, NO_SUCH_TABLE),
+    Endpoint("POST", f"{_TABLE}/plan", handle_plan_scan, NO_SUCH_TABLE, body_bytes_max=_COMMIT_BYTES_MAX),
+    Endpoint("GET", f"{_TABLE}/plan/{{plan-id}}", handle_fetch_plan, NO_SUCH_TABLE),
+    Endpoint("DELETE", f"{_TABLE}/plan/{{plan-id}}", handle_cancel_plan, NO_SUCH_TABLE),
+    Endpoint("POST", f"{_TABLE}/tasks", handle_fetch_tasks, NO_SUCH_TABLE, body_bytes_max=_COMMIT_BYTES_MAX),
     Endpoint("GET", f"{_NAMESPACE}/views", handle_list_views, NO_SUCH_NAMESPACE),
     Endpoint("GET", _VIEW, handle_load_view, NO_SUCH_VIEW),
     Endpoint("HEAD", _VIEW, handle_view_exists, NO_SUCH_VIEW),
@@ -206,16 +229,23 @@ _READ_ENDPOINTS: Final = (
 
 
 def build_iceberg_routes(
-    lake: Lakehouse, *, is_writable: bool = False, is_secret: Callable[[str], bool] | None = None
+    lake: Lakehouse,
+    *,
+    is_writable: bool = False,
+    is_secret: Callable[[str], bool] | None = None,
+    settings: RestSettings | None = None,
+    select_lake: _SelectLake | None = None,
 ) -> list[BaseRoute]:
-    """Return the routes below `/iceberg`; `is_secret` checks the server's token if it has one."""
+    """Return the routes below `/iceberg`; `is_secret` checks tokens if the server has one."""
     endpoints: Sequence[Endpoint] = (*_READ_ENDPOINTS, *WRITE_ENDPOINTS)
     config_handler = partial(handle_config, endpoints=partial(_list_served_endpoints, endpoints))
     unlisted = (
         Endpoint("GET", "/v1/config", config_handler, NO_SUCH_WAREHOUSE, is_advertised=False),
         Endpoint("POST", TOKENS_PATH, handle_token, is_advertised=False),
+        Endpoint("POST", f"{_TABLE}/sign", handle_sign_request, NO_SUCH_TABLE, is_advertised=False),
     )
-    return [*build_routes(ServedLakehouse(lake, is_writable, is_secret), (*unlisted, *endpoints))]
+    served = ServedLakehouse(lake, is_writable, is_secret, settings or RestSettings())
+    return [*build_routes(served, (*unlisted, *endpoints), select_lake)]
 
 
 def _list_served_endpoints(endpoints: Sequence[Endpoint], is_writable: bool) -> list[str]:

@@ -1,8 +1,11 @@
 """REST handlers that load, create, commit, rename and drop tables."""
 
+import datetime
 import json
+import posixpath
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 from pydantic import BaseModel
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -20,11 +23,13 @@ from mangrove.iceberg.commit.transaction import (
     commit_tables,
     create_published_table,
 )
+from mangrove.iceberg.locations import folder_of
 from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.metadata_writer import PublishedTable
 from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.locators import TableLocator
+from mangrove.rest.delegation import SignRequest
 from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
 from mangrove.rest.namespaces import respond_json, respond_no_content
 from mangrove.rest.request import (
@@ -48,6 +53,7 @@ __all__ = [
     "handle_load_table",
     "handle_register_table",
     "handle_rename_table",
+    "handle_sign_request",
     "is_etag_match",
     "publish_table_at",
     "respond_load_table",
@@ -64,7 +70,7 @@ def handle_load_table(requested: RestRequest) -> Response:
     snapshot = requested.open_snapshot()
     locator, entry = find_table(snapshot, requested)
     try:
-        published = publish_table_at(requested.served, snapshot, locator, entry.id)
+        published = publish_table_at(requested.served, snapshot, locator, entry.id).published
     except InvalidInputError as error:
         # The request is valid, so the response must not be 400.
         return respond_iceberg_error(406, str(error), UNSUPPORTED)
@@ -72,12 +78,10 @@ def handle_load_table(requested: RestRequest) -> Response:
     etag = _etag_of(published, has_all=has_all)
     if is_etag_match(requested.headers.get("if-none-match", ""), etag):
         return Response(status_code=304, headers={"ETag": etag})
-    return respond_load_table(published, has_all=has_all)
+    return respond_load_table(requested, locator, published, has_all=has_all)
 
 
-def publish_table_at(
-    served: ServedLakehouse, snapshot: Snapshot, locator: TableLocator, table_id: str
-) -> PublishedTable:
+def publish_table_at(served: ServedLakehouse, snapshot: Snapshot, locator: TableLocator, table_id: str) -> CachedTable:
     """Publish a table as of a snapshot, with its earlier snapshots.
 
     The result is cached. It is valid as long as the table has the same state, the same versions
@@ -88,40 +92,87 @@ def publish_table_at(
     if cached is not None and not store.exists(f"{published_folder_of(table_id)}{cached.published.file_name}"):
         cached = None
     if cached is not None and cached.version == snapshot.version:
-        return cached.published
+        return cached
     revisions = TableRevisions.up_to(served.lake.metastore, snapshot.snapshot, locator)
-    if cached is not None and cached.version > snapshot.version:
-        return publish_history(store, revisions)
+    is_earlier = cached is not None and cached.version > snapshot.version
     is_unchanged = (
-        cached is not None and cached.newest.is_same_state(revisions.newest) and cached.tags == revisions.tags
+        cached is not None
+        and not is_earlier
+        and cached.newest.is_same_state(revisions.newest)
+        and cached.tags == revisions.tags
     )
     published = cached.published if cached is not None and is_unchanged else publish_history(store, revisions)
-    deltas = sum(len(log.deltas) for log in revisions.newest.state.logs)
     found = CachedTable(snapshot.version, revisions.newest, revisions.tags, published)
-    served.published_tables.put(key, found, 1 + deltas)
-    return published
+    if not is_earlier:
+        served.published_tables.put(key, found, 1 + sum(len(log.deltas) for log in revisions.newest.state.logs))
+    return found
 
 
-def respond_load_table(published: PublishedTable, *, has_all: bool = True) -> Response:
+def respond_load_table(
+    requested: RestRequest, locator: TableLocator, published: PublishedTable, *, has_all: bool = True
+) -> Response:
     """Return the response with which a table is loaded, created or committed.
 
     The storage properties are part of the catalog's configuration and not repeated here:
-    DuckDB would take them for credentials and ignore its configured key.
+    DuckDB would take them for credentials and ignore its configured key. A response with
+    credentials, which may expire, has no ETag.
     """
     metadata = published.metadata
     if not has_all:
         referenced = {one.snapshot_id for one in metadata.refs.values()}
         snapshots = [one for one in metadata.snapshots if one.snapshot_id in referenced]
         metadata = metadata.model_copy(update={"snapshots": snapshots})
+    access = _build_table_access(requested, locator, published.folder)
     response = respond_json(
         {
             "metadata-location": published.metadata_address,
             "metadata": json.loads(metadata.model_dump_json()),
             "config": {},
+            **access,
         }
     )
-    response.headers["ETag"] = _etag_of(published, has_all=has_all)
+    if not access:
+        response.headers["ETag"] = _etag_of(published, has_all=has_all)
     return response
+
+
+def _build_table_access(requested: RestRequest, locator: TableLocator, folder: str) -> dict[str, Any]:
+    """Return the fields of a response that give a client access to the files of a table."""
+    delegation = requested.served.settings.delegation
+    if delegation is None:
+        return {}
+    prefix = "".join(f"{one}/" for one in (requested.path_parameters.get("prefix"),) if one)
+    return delegation.build_table_access(
+        requested.headers.get("x-iceberg-access-delegation", ""),
+        _relative_folder_of(folder),
+        f"v1/{prefix}namespaces/{quote(locator.namespace, '')}/tables/{quote(locator.name, '')}/sign",
+        is_writable=requested.is_writable,
+        at=_now(requested),
+    )
+
+
+def handle_sign_request(requested: RestRequest) -> Response:
+    """Sign a request to S3 for a file of the table."""
+    delegation = requested.served.settings.delegation
+    if delegation is None or delegation.mode != "remote-signing":
+        return respond_iceberg_error(406, "this server does not sign requests", UNSUPPORTED)
+    _, entry = find_table(requested.open_snapshot(), requested)
+    request = SignRequest.parse(requested.document())
+    refusal = delegation.find_refusal(request, _relative_folder_of(entry.id), is_writable=requested.is_writable)
+    if refusal is not None:
+        return respond_iceberg_error(403, refusal)
+    response = respond_json(delegation.sign(request, _now(requested)))
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _relative_folder_of(folder: str) -> str:
+    """Return the folder of a table relative to the lakehouse, given its location or the table's id."""
+    return f"data/{posixpath.basename(folder)}/"
+
+
+def _now(requested: RestRequest) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(requested.served.lake.effects.now_millis() / 1_000, datetime.UTC)
 
 
 def is_etag_match(header: str, tag: str) -> bool:
@@ -164,9 +215,10 @@ def handle_create_table(requested: RestRequest) -> Response:
     lake = requested.served.lake
     if document.get("stage-create") is True:
         metadata = build_staged_metadata(lake, locator, new_table)
-        return respond_json({"metadata": json.loads(metadata.model_dump_json()), "config": {}})
+        access = _build_table_access(requested, locator, folder_of(metadata.location))
+        return respond_json({"metadata": json.loads(metadata.model_dump_json()), "config": {}, **access})
     try:
-        return respond_load_table(create_published_table(lake, locator, new_table))
+        return respond_load_table(requested, locator, create_published_table(lake, locator, new_table))
     except StorageError as error:
         return respond_iceberg_error(500, str(error), _UNKNOWN)
 
@@ -181,7 +233,7 @@ def handle_commit_table(requested: RestRequest) -> Response:
         published = commit_tables(requested.served.lake, [_parse_commit(locator, document)])[locator]
     except StorageError as error:
         return respond_iceberg_error(500, str(error), _UNKNOWN)
-    return respond_load_table(published)
+    return respond_load_table(requested, locator, published)
 
 
 def handle_commit_transaction(requested: RestRequest) -> Response:
@@ -227,7 +279,7 @@ def handle_register_table(requested: RestRequest) -> Response:
         published = register_table(requested.served.lake, locator, require_text(document, "metadata-location"))
     except StorageError as error:
         return respond_iceberg_error(500, str(error), _UNKNOWN)
-    return respond_load_table(published)
+    return respond_load_table(requested, locator, published)
 
 
 def _parse_commit(locator: TableLocator, document: Mapping[str, Any]) -> TableCommit:

@@ -7,6 +7,7 @@ number, so that the client keeps reading the same version.
 
 import posixpath
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
@@ -22,20 +23,21 @@ _WAREHOUSE_CHARACTERS_MAX: Final = 1_000
 _DEFAULT: Final = "default"
 
 
-def resolve_warehouse(lake: Lakehouse, warehouse: str | None) -> int | None:
+def resolve_warehouse(lake: Lakehouse, warehouse: str | None, own_names: Sequence[str] = ()) -> int | None:
     """Return the version of a client's `warehouse`, or None for the newest.
 
-    The address of the lakehouse, the name of its folder and `default` also mean the newest,
-    because many clients require a warehouse, unless an export or a tag has that name.
+    The address of the lakehouse and the server's `own_names` mean the newest, because many clients
+    require a warehouse. So do the name of its folder and `default`, unless an export or a tag has
+    that name.
     """
     text = (warehouse or "").strip()
-    if not text or _is_address_of(text, lake):
+    if not text or text in own_names or _is_address_of(text, lake):
         return None
     if len(text) > _WAREHOUSE_CHARACTERS_MAX:
         raise InvalidInputError(
             f"the warehouse has {len(text)} characters; at most {_WAREHOUSE_CHARACTERS_MAX} are allowed"
         )
-    names = (_DEFAULT, posixpath.basename(parse_root_uri(lake.uri).path.rstrip("/")))
+    names = (_DEFAULT, posixpath.basename(parse_root_uri(lake.uri).path.rstrip("/")), *own_names)
     try:
         return lake.snapshot_at(text).version
     except NotFoundError as error:

@@ -4,6 +4,10 @@ Without a token the server listens on a loopback address only, and answers only 
 Host header is a loopback name. This prevents DNS rebinding: a foreign page that resolves its own
 name to this machine and reads the responses.
 
+The server's token may do everything. The token of a principal has the rights that the access rules
+of the lakehouse give it; sessions and forms of principals are keyed by the server's token, which a
+reader of the rules does not know.
+
 A request that writes needs the token in any case, and must not be cross-origin: a browser sends
 the session cookie also with a form of a foreign page.
 """
@@ -12,17 +16,21 @@ import enum
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Mapping, MutableMapping
+import json
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mangrove.errors import InvalidInputError
+from mangrove.errors import InvalidInputError, MangroveError
+from mangrove.model.access import AccessRules, Principal
 from mangrove.rest.errors import is_iceberg_path, respond_iceberg_error
 from mangrove.server.connections import peer_of
 from mangrove.server.metrics import ServerMetrics
@@ -35,16 +43,18 @@ __all__ = [
     "TOKEN_LENGTH_MIN",
     "Access",
     "AccessMiddleware",
+    "Caller",
     "RequestInfo",
     "Verdict",
     "authorize",
     "derive_csrf_token",
     "derive_session_cookie",
     "extract_secrets",
-    "has_bearer_token",
+    "find_bearer",
+    "find_caller",
+    "find_token_owner",
     "has_secret_in_body",
     "is_loopback",
-    "is_token",
     "strip_token",
 ]
 
@@ -57,6 +67,7 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", _TOKENS})
 _CLIENTS_FOLDER: Final = "/iceberg/"
 _OPEN_FOLDERS: Final = ("/static/",)
 _FIELD: Final = "token"
+_REFUSED: Final = frozenset({401, 403, 429})
 _READING: Final = frozenset({"GET", "HEAD"})
 _STATEMENT_PATHS: Final = ("/sql", "/api/sql")
 
@@ -120,6 +131,55 @@ class RequestInfo:
     """The Sec-Fetch-Site header, which the browser sets from the URL before any proxy changes it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request."""
+
+    secret: str = field(repr=False)
+    """The key of the session cookie and of forms."""
+    principal: str | None = None
+    """None for the bearer of the server's token, who may do everything."""
+
+    @property
+    def session_cookie(self) -> str:
+        """The value of the session cookie."""
+        digest = derive_session_cookie(self.secret)
+        return digest if self.principal is None else f"{digest}.{self.principal}"
+
+
+_NO_RULES: Final = AccessRules()
+
+
+def find_token_owner(access: Access, token: str | None, rules: AccessRules = _NO_RULES) -> Caller | None:
+    """Return who has a token."""
+    if access.token is None or token is None:
+        return None
+    if _is_same(token, access.token):
+        return Caller(access.token)
+    return _caller_of(access.token, rules.find_by_token(token))
+
+
+def _caller_of(token: str, principal: Principal | None) -> Caller | None:
+    return None if principal is None else Caller(f"{token} {principal.token_digest}", principal.name)
+
+
+def find_bearer(access: Access, authorization: str | None, rules: AccessRules = _NO_RULES) -> Caller | None:
+    """Return who has the token of the header; no browser adds that header to a form of a foreign page."""
+    return find_token_owner(access, _bearer(authorization), rules)
+
+
+def find_caller(access: Access, request_info: RequestInfo, rules: AccessRules = _NO_RULES) -> Caller | None:
+    """Return who sent a request, by its token or its session cookie."""
+    bearer = find_bearer(access, request_info.authorization, rules)
+    given = _query_token(request_info)
+    if access.token is None or bearer is not None or given is not None:
+        return bearer or find_token_owner(access, given, rules)
+    cookie = request_info.cookies.get(COOKIE, "")
+    _, dot, name = cookie.partition(".")
+    caller = _caller_of(access.token, rules.principals.get(name)) if dot else Caller(access.token)
+    return caller if caller is not None and _is_same(cookie, caller.session_cookie) else None
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches the address.
 
@@ -134,28 +194,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def authorize(access: Access, request_info: RequestInfo) -> Verdict:
+def authorize(access: Access, request_info: RequestInfo, rules: AccessRules = _NO_RULES) -> Verdict:
     """Return what to do with a request."""
-    verdict = _authorize_browser(access, request_info)
+    verdict = _authorize_browser(access, request_info, rules)
     if verdict is not Verdict.ALLOW:
         return verdict
     if _is_cross_site_page(request_info) or _is_foreign_statement(request_info):
         return Verdict.CROSS_ORIGIN
     if not access.is_writable or request_info.method in _READING or request_info.path == _TOKENS:
         return verdict
-    if has_bearer_token(access, request_info.authorization):
+    if find_bearer(access, request_info.authorization, rules) is not None:
         return Verdict.ALLOW
     return Verdict.ALLOW if _is_same_origin(request_info) else Verdict.CROSS_ORIGIN
-
-
-def has_bearer_token(access: Access, authorization: str | None) -> bool:
-    """Return whether the header has the token; no browser adds that header to a form of a foreign page."""
-    return access.token is not None and _is_same(_bearer(authorization), access.token)
-
-
-def is_token(access: Access, text: str) -> bool:
-    """Return whether a text is the token, in constant time."""
-    return access.token is not None and _is_same(text, access.token)
 
 
 def extract_secrets(request_info: RequestInfo) -> list[str]:
@@ -171,19 +221,15 @@ def has_secret_in_body(path: str) -> bool:
     return path == _TOKENS
 
 
-def _authorize_browser(access: Access, request_info: RequestInfo) -> Verdict:
+def _authorize_browser(access: Access, request_info: RequestInfo, rules: AccessRules) -> Verdict:
     if access.token is None:
         return Verdict.ALLOW if is_loopback(_host_name(request_info.host or "")) else Verdict.BAD_HOST
     if request_info.path in _OPEN_PATHS or request_info.path.startswith(_OPEN_FOLDERS):
         return Verdict.ALLOW
-    if has_bearer_token(access, request_info.authorization):
-        return Verdict.ALLOW
-    given = _query_token(request_info)
-    if given is not None:
-        return Verdict.LOG_IN if _is_same(given, access.token) else Verdict.UNAUTHENTICATED
-    if _is_same(request_info.cookies.get(COOKIE), derive_session_cookie(access.token)):
-        return Verdict.ALLOW
-    return Verdict.UNAUTHENTICATED
+    if find_caller(access, request_info, rules) is None:
+        return Verdict.UNAUTHENTICATED
+    has_login = find_bearer(access, request_info.authorization, rules) is None and _query_token(request_info)
+    return Verdict.LOG_IN if has_login else Verdict.ALLOW
 
 
 def derive_session_cookie(token: str) -> str:
@@ -275,7 +321,15 @@ class AccessMiddleware:
     It wraps the whole application, so that responses to unexpected errors pass through it as well.
     """
 
-    def __init__(self, inner: ASGIApp, access: Access, metrics: ServerMetrics, throttle: TokenThrottle) -> None:
+    def __init__(
+        self,
+        inner: ASGIApp,
+        access: Access,
+        metrics: ServerMetrics,
+        throttle: TokenThrottle,
+        load_rules: Callable[[], AccessRules] = AccessRules,
+    ) -> None:
+        self._load_rules = load_rules
         self._inner = inner
         self._access = access
         self._metrics = metrics
@@ -287,21 +341,35 @@ class AccessMiddleware:
             await self._inner(scope, receive, send)
             return
 
-        peer = _peer(scope)
+        peer, request_info = _peer(scope), _build_request_info(scope)
+        try:
+            rules = await self._load_rules_for(request_info)
+        except MangroveError as error:
+            await _respond_message(request_info, 503, "Storage is unavailable", str(error))(scope, receive, send)
+            return
+        caller = find_caller(self._access, request_info, rules)
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _add_headers(message, scope["path"])
                 self._metrics.count_request(scope["path"], message["status"])
+                _audit(request_info, caller, peer, message["status"])
                 if has_secret_in_body(scope["path"]) and message["status"] == 401:
                     self._throttle.record_wrong(peer, None)
             await send(message)
 
-        answer = self._refuse(scope, peer)
+        answer = self._refuse(scope, request_info, peer, rules)
+        scope.setdefault("state", {}).update(caller=caller, rules=rules)
         await (self._inner if answer is None else answer)(scope, receive, send_guarded)
 
-    def _refuse(self, scope: Scope, peer: str) -> Response | None:
-        request_info = _build_request_info(scope)
+    async def _load_rules_for(self, request_info: RequestInfo) -> AccessRules:
+        """Return the access rules if the request has a secret that is not the server's."""
+        known = find_caller(self._access, request_info)
+        if self._access.token is None or known is not None or not extract_secrets(request_info):
+            return _NO_RULES
+        return await run_in_threadpool(self._load_rules)
+
+    def _refuse(self, scope: Scope, request_info: RequestInfo, peer: str, rules: AccessRules) -> Response | None:
         secrets = extract_secrets(request_info) if self._access.token is not None else []
         if secrets or has_secret_in_body(request_info.path):
             seconds = self._throttle.retry_after_seconds(peer)
@@ -312,18 +380,20 @@ class AccessMiddleware:
                 )
                 answer.headers["Retry-After"] = str(seconds)
                 return answer
-        verdict = authorize(self._access, request_info)
+        verdict = authorize(self._access, request_info, rules)
         if verdict is Verdict.UNAUTHENTICATED:
             for secret in secrets:
                 self._throttle.record_wrong(peer, secret)
-        return self._respond_to_verdict(verdict, scope, request_info)
+        return self._respond_to_verdict(verdict, scope, request_info, rules)
 
-    def _respond_to_verdict(self, verdict: Verdict, scope: Scope, request_info: RequestInfo) -> Response | None:
+    def _respond_to_verdict(
+        self, verdict: Verdict, scope: Scope, request_info: RequestInfo, rules: AccessRules
+    ) -> Response | None:
         match verdict:
             case Verdict.ALLOW:
                 return None
             case Verdict.LOG_IN:
-                return self._respond_logged_in(scope, request_info)
+                return self._respond_logged_in(scope, request_info, rules)
             case Verdict.UNAUTHENTICATED:
                 answer = _respond_message(request_info, 401, "Token required", _UNAUTHENTICATED_MESSAGE)
                 answer.headers["WWW-Authenticate"] = 'Bearer realm="mangrove"'
@@ -333,12 +403,13 @@ class AccessMiddleware:
             case Verdict.CROSS_ORIGIN:
                 return _respond_message(request_info, 403, "Cross-origin request", _CROSS_ORIGIN_MESSAGE)
 
-    def _respond_logged_in(self, scope: Scope, request_info: RequestInfo) -> Response:
+    def _respond_logged_in(self, scope: Scope, request_info: RequestInfo, rules: AccessRules) -> Response:
         answer = RedirectResponse(strip_token(request_info.path, request_info.query), 303)
-        assert self._access.token is not None
+        caller = find_caller(self._access, request_info, rules)
+        assert caller is not None
         answer.set_cookie(
             COOKIE,
-            derive_session_cookie(self._access.token),
+            caller.session_cookie,
             httponly=True,
             samesite="lax",
             secure=scope.get("scheme") == "https",
@@ -360,6 +431,21 @@ _CROSS_ORIGIN_MESSAGE: Final = (
 
 
 _THROTTLED: Final = "too many wrong tokens from this address; try again in {seconds} seconds"
+
+
+_AUDIT: Final = logging.getLogger("mangrove.audit")
+
+
+def _audit(request_info: RequestInfo, caller: Caller | None, peer: str, status: int) -> None:
+    """Log a request that may change something: who sent it, and whether it was refused.
+
+    The history has what was committed. The query is left out, because it may contain a token.
+    """
+    if request_info.method in _READING and status not in _REFUSED:
+        return
+    principal = None if caller is None else caller.principal
+    entry = {"principal": principal, "peer": peer, "method": request_info.method, "path": request_info.path}
+    _AUDIT.log(logging.WARNING if status in _REFUSED else logging.INFO, json.dumps({**entry, "status": status}))
 
 
 def _respond_message(request_info: RequestInfo, status: int, title: str, sentence: str) -> Response:

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,14 +13,24 @@ from starlette.types import ASGIApp
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.access import AccessRules, Rights, load_rules
 from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_error
+from mangrove.rest.settings import RestSettings
 from mangrove.rest.unavailable import build_unavailable_routes
-from mangrove.server.access import Access, AccessMiddleware, derive_csrf_token, has_bearer_token, is_token
+from mangrove.server.access import (
+    Access,
+    AccessMiddleware,
+    Caller,
+    derive_csrf_token,
+    find_bearer,
+    find_token_owner,
+)
 from mangrove.server.health import Readiness
 from mangrove.server.metrics import METRICS_CONTENT_TYPE, ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
+from mangrove.sql.statement_cache import BoundedCache
 from mangrove.storage.counting import CountingStore, StoreRequests
-from mangrove.web.actions import WriteAccess
+from mangrove.web.actions import ExplorerSession, WriteAccess
 from mangrove.web.responses import respond_error
 from mangrove.web.routes import IcebergEndpoint, build_explorer_routes
 
@@ -35,6 +46,7 @@ def build_app(
     others: Sequence[BaseRoute] = (),
     counted: Sequence[CountingStore] | None = None,
     wrong_tokens_max: int | None = None,
+    rest_settings: RestSettings | None = None,
 ) -> ASGIApp:
     """Return the ASGI application for a lakehouse; `others` are additional routes.
 
@@ -46,18 +58,50 @@ def build_app(
     metrics = ServerMetrics(
         lambda: sum((counting.requests for counting in stores), StoreRequests()), lambda: _load_newest_version(lake)
     )
+    select_lake = _build_lake_selector(lake, access)
     routes = [
         Route("/healthz", _respond_health),
         Route("/readyz", _ready(Readiness(lake.effects))),
         Route("/metrics", _metrics(metrics)),
         *others,
-        *_iceberg(lake, access),
-        *build_explorer_routes(lake, _build_write_access(access), _build_iceberg_endpoint(access)),
+        *_iceberg(lake, access, select_lake, rest_settings),
+        *build_explorer_routes(lake, _build_session_opener(access, select_lake), _build_iceberg_endpoint(access)),
     ]
     inner = Starlette(
         routes=routes, exception_handlers={HTTPException: _http_error, Exception: _handle_unexpected_error}
     )
-    return AccessMiddleware(inner, access, metrics, TokenThrottle(lake.effects.now_millis, wrong_tokens_max))
+    throttle = TokenThrottle(lake.effects.now_millis, wrong_tokens_max)
+    return AccessMiddleware(inner, access, metrics, throttle, lambda: _load_recent_rules(lake))
+
+
+_RULES_AGE_MILLIS_MAX: Final = 1_000
+"""How long a server may use access rules of the version in memory."""
+_RESTRICTED_MAX: Final = 100
+_SelectLake: TypeAlias = Callable[[Request], Lakehouse]
+
+
+def _load_recent_rules(lake: Lakehouse) -> AccessRules:
+    """Return the access rules of a version that was the newest within the last second."""
+    recent = lake.metastore.latest_since(lake.effects.now_millis() - _RULES_AGE_MILLIS_MAX)
+    return load_rules((recent or lake.metastore.latest()).settings)
+
+
+def _build_lake_selector(lake: Lakehouse, access: Access) -> _SelectLake:
+    """Return the function that gives each request the lakehouse with the rights of its principal.
+
+    Each principal has its own engines and caches, and new ones when its rights change.
+    """
+    restricted: BoundedCache[Lakehouse] = BoundedCache(_RESTRICTED_MAX)
+
+    def select(request: Request) -> Lakehouse:
+        caller: Caller | None = request.state.caller
+        if access.token is None or (caller is not None and caller.principal is None):
+            return lake
+        # A path that is open to everybody has no caller.
+        rights = Rights("") if caller is None else request.state.rules.rights_of(caller.principal)
+        return restricted.get_or_create(rights, lambda: lake.restrict(rights))
+
+    return select
 
 
 def has_iceberg() -> bool:
@@ -65,22 +109,38 @@ def has_iceberg() -> bool:
     return importlib.util.find_spec("pyiceberg") is not None
 
 
-def _iceberg(lake: Lakehouse, access: Access) -> list[BaseRoute]:
+def _iceberg(
+    lake: Lakehouse, access: Access, select_lake: _SelectLake, settings: RestSettings | None
+) -> list[BaseRoute]:
     """Return the Iceberg REST routes; without the extra, routes that respond with what to install."""
     if not has_iceberg():
         return build_unavailable_routes()
-    is_secret = None if access.token is None else lambda text: is_token(access, text)
-    return build_iceberg_routes(lake, is_writable=access.is_writable, is_secret=is_secret)
+
+    def is_token(text: str) -> bool:
+        return find_token_owner(access, text, _load_recent_rules(lake)) is not None
+
+    return build_iceberg_routes(
+        lake,
+        is_writable=access.is_writable,
+        is_secret=None if access.token is None else is_token,
+        settings=settings,
+        select_lake=select_lake,
+    )
 
 
 def _build_iceberg_endpoint(access: Access) -> IcebergEndpoint | None:
     return IcebergEndpoint(BASE_PATH, access.token is not None) if has_iceberg() else None
 
 
-def _build_write_access(access: Access) -> WriteAccess | None:
-    if access.token is None or not access.is_writable:
-        return None
-    return WriteAccess(derive_csrf_token(access.token), lambda authorization: has_bearer_token(access, authorization))
+def _build_session_opener(access: Access, select_lake: _SelectLake) -> Callable[[Request], ExplorerSession]:
+    def open_session(request: Request) -> ExplorerSession:
+        caller: Caller | None = request.state.caller
+        if caller is None or not access.is_writable:
+            return ExplorerSession(select_lake(request))
+        has_token = find_bearer(access, request.headers.get("authorization"), request.state.rules) is not None
+        return ExplorerSession(select_lake(request), WriteAccess(derive_csrf_token(caller.secret), has_token))
+
+    return open_session
 
 
 async def _respond_health(_: Request) -> Response:

@@ -16,6 +16,7 @@ from mangrove.lakehouse.cache import CacheSettings
 from mangrove.lakehouse.opening import open_on_store
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.rest.errors import BASE_PATH
+from mangrove.rest.settings import RestSettings
 from mangrove.server.access import Access
 from mangrove.server.app import build_app, has_iceberg
 from mangrove.server.connections import LimitedServer, limits_of
@@ -72,6 +73,7 @@ def serve(
     certificate: Certificate | None = None,
     connections_per_peer_max: int | None = None,
     wrong_tokens_max: int | None = None,
+    rest_settings: RestSettings | None = None,
     announce: Callable[[str, str | None], None],
 ) -> None:
     """Serve the lakehouse or export at `uri` until stopped.
@@ -94,7 +96,7 @@ def serve(
     lake = open_on_store(effects, engines=build_engines_factory(storage_options), storage_options=storage_options)
     listening = _bind_socket(host, port)
     config = uvicorn.Config(
-        build_app(lake, access, counted=counted, wrong_tokens_max=wrong_tokens_max),
+        build_app(lake, access, counted=counted, wrong_tokens_max=wrong_tokens_max, rest_settings=rest_settings),
         log_level="warning",
         # A URL may contain the token, which must not be logged.
         access_log=False,

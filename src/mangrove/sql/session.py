@@ -19,6 +19,7 @@ from mangrove.lakehouse.view import ViewSnapshot
 from mangrove.maintenance.engine_choice import LOCAL
 from mangrove.model.schema import Schema
 from mangrove.sql.errors import build_runtime_error
+from mangrove.sql.execute.access import execute_grant, execute_show_grants
 from mangrove.sql.execute.call import execute_call
 from mangrove.sql.execute.ddl import execute_ddl
 from mangrove.sql.execute.dml import DmlStatement, execute_dml, format_row_counts
@@ -48,6 +49,7 @@ from mangrove.sql.parse.statements import (
     DropObject,
     ExecuteImmediate,
     Explain,
+    GrantStatement,
     Query,
     RollbackStatement,
     SavepointStatement,
@@ -320,13 +322,10 @@ class SqlSession:
                 return Result("definition", f"created temporary view {statement.name.parts[-1]}")
             case Use():
                 return self._use(statement)
-            case ShowStatement("exports"):
-                rows = tuple((one.name, one.version, one.location) for one in self.lake.maintenance.exports())
-                return Result("information", answer=InlineResult("name string, version bigint, location string", rows))
+            case GrantStatement():
+                return self._execute_grant(statement)
             case ShowStatement():
-                return Result(
-                    "information", answer=execute_show(statement, self._create_resolver(), self._view_columns)
-                )
+                return Result("information", answer=self._execute_show(statement))
             case Describe():
                 return Result(
                     "information", answer=execute_describe(statement, self._create_resolver(), self._view_columns)
@@ -441,6 +440,20 @@ class SqlSession:
     def _drop_session_view(self, name: SqlName) -> bool:
         """Drop a temporary view if it exists."""
         return len(name.parts) == 1 and self.engine.drop_temporary_view(name.parts[0])
+
+    def _execute_show(self, statement: ShowStatement) -> InlineResult:
+        if statement.kind == "exports":
+            rows = tuple((one.name, one.version, one.location) for one in self.lake.maintenance.exports())
+            return InlineResult("name string, version bigint, location string", rows)
+        resolver = self._create_resolver()
+        if statement.kind.endswith(" grants"):
+            return execute_show_grants(statement, self.lake.access, resolver)
+        return execute_show(statement, resolver, self._view_columns)
+
+    def _execute_grant(self, statement: GrantStatement) -> Result:
+        if self._transaction.open is not None:
+            raise InvalidInputError("GRANT and REVOKE cannot run inside a transaction; COMMIT or ROLLBACK first")
+        return Result("definition", execute_grant(statement, self.lake.access, self._create_resolver()))
 
     def _execute_ddl(self, statement: Any, source: StatementSource) -> Result:
         def work(transaction: Transaction) -> str:

@@ -1,13 +1,14 @@
 """Content-addressed names of published Iceberg metadata files.
 
     data/<table id>/metadata/<digest>-<snapshot>.metadata.json   the metadata file that engines open
-    data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it references, and
-                                                                 the computed position deletes
+    data/<table id>/metadata/<digest>-<snapshot>.parts           the names of all files that it references, the
+                                                                 computed position deletes, and first row ids
     data/<table id>/metadata/<digest>-<snapshot>-v<version>.metadata.json
                                                                  the same with the snapshots of earlier versions;
                                                                  then a digest of the lakehouse's tags, if any
     data/<table id>/metadata/<digest>-<snapshot>-<parent>-<sequence number>.parts
-                                                                 the files of one of these snapshots
+                                                                 the files of one of these snapshots; in format
+                                                                 version 3 with a digest of row ids in the name
     data/<table id>/iceberg/staging/                             the location that engines see, which is empty
 
 The same state always has the same names. One request therefore shows whether it is
@@ -20,7 +21,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from mangrove.model.manifests import DataFile
 from mangrove.tables.scan_plan import list_live_files
@@ -28,22 +29,28 @@ from mangrove.tables.table_state import TableState
 
 __all__ = [
     "CLIENT_SNAPSHOT",
+    "FORMAT_VERSION",
     "LIST_SUFFIX",
     "MAX_SNAPSHOTS",
     "METADATA_SUFFIX",
+    "NEXT_ROW_ID",
     "PARTS_SUFFIX",
     "PUBLISHED_FORMAT",
     "STAGING_FOLDER",
     "VERSION_KEY",
+    "FormatVersion",
     "PublishedName",
     "append_client_snapshot",
     "compute_digest",
     "compute_published_name",
+    "decode_first_row_ids",
     "decode_part_paths",
     "decode_position_delete_paths",
     "encode_parts",
     "format_file_identity",
+    "format_version_of",
     "max_snapshots_of",
+    "next_row_id_of",
     "parse_client_snapshots",
     "published_folder_of",
     "snapshot_id_of",
@@ -62,6 +69,11 @@ _CLIENT_COMMITS_MAX: Final = 20
 MAX_SNAPSHOTS: Final = "iceberg.max-snapshots"
 """The table property with the number of snapshots that published metadata lists at most."""
 _MAX_SNAPSHOTS_DEFAULT: Final = 100
+FORMAT_VERSION: Final = "format-version"
+"""The table property with the Iceberg format version as which a table is published."""
+FormatVersion: TypeAlias = Literal[2, 3]
+NEXT_ROW_ID: Final = "iceberg.next-row-id"
+"""The table property with a number above all row ids that files of Iceberg clients contain."""
 METADATA_SUFFIX: Final = ".metadata.json"
 PARTS_SUFFIX: Final = ".parts"
 STAGING_FOLDER: Final = "iceberg/staging"
@@ -75,10 +87,11 @@ VERSION_KEY: Final = "mangrove.version"
 """The key in the summary of a snapshot with the version that made its state."""
 
 _DIGEST_CHARACTERS: Final = 32
-_TAGS_CHARACTERS: Final = 16
+_IDS_CHARACTERS: Final = 16
 _DIGITS_MAX: Final = len(str(2**63))
 
-_NO_TAGS: Final[Mapping[str, int]] = MappingProxyType({})
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+_SECTION_END: Final = "\n\n"
 
 T = TypeVar("T")
 
@@ -109,20 +122,28 @@ class PublishedName:
         """The path of the manifest list."""
         return self._path(LIST_SUFFIX)
 
-    def history_path(self, version: int, tags: Mapping[str, int] = _NO_TAGS) -> str:
+    def history_path(self, version: int, tags: Mapping[str, int] = _NONE) -> str:
         """Return the path of the metadata file with the history up to the version that made the state.
 
         `tags` are the named versions of the lakehouse.
         """
-        digest = f"-{compute_digest(map(repr, sorted(tags.items())))[:_TAGS_CHARACTERS]}" if tags else ""
-        return f"{self._path(f'-v{version}{digest}')}{METADATA_SUFFIX}"
+        return f"{self._path(f'-v{version}{_digest_ids(tags)}')}{METADATA_SUFFIX}"
 
-    def after(self, parent_id: int | None, sequence_number: int) -> "PublishedName":
-        """Return the name of the same state as a snapshot after another one."""
-        return replace(self, position=f"-{parent_id or 0}-{sequence_number}")
+    def after(
+        self, parent_id: int | None, sequence_number: int, first_row_ids: Mapping[str, int] = _NONE
+    ) -> "PublishedName":
+        """Return the name of the same state as a snapshot after another one.
+
+        `first_row_ids` are those of the data files in format version 3, which depend on all snapshots before.
+        """
+        return replace(self, position=f"-{parent_id or 0}-{sequence_number}{_digest_ids(first_row_ids)}")
 
     def _path(self, ending: str) -> str:
         return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}{self.position}{ending}"
+
+
+def _digest_ids(ids: Mapping[str, int]) -> str:
+    return f"-{compute_digest(map(repr, sorted(ids.items())))[:_IDS_CHARACTERS]}" if ids else ""
 
 
 def published_folder_of(table_id: str) -> str:
@@ -138,6 +159,9 @@ def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
         repr((PUBLISHED_FORMAT, root_uri, state.table_id, properties, version.keys, state.log_scheme)),
         repr((version.schemas, version.partition_schemes, version.sort_schemes)),
     ]
+    if format_version_of(state.properties) == 3:
+        # Earlier releases published a table with this property in format version 2.
+        parts.append("v3")
     for log in state.logs:
         parts.append(repr(log.values))
         parts += [
@@ -169,6 +193,25 @@ def max_snapshots_of(properties: Mapping[str, str]) -> int:
     return int(text) if is_number else _MAX_SNAPSHOTS_DEFAULT
 
 
+def format_version_of(properties: Mapping[str, str]) -> FormatVersion:
+    """Return the Iceberg format version as which a table is published.
+
+    >>> format_version_of({FORMAT_VERSION: "3"}), format_version_of({})
+    (3, 2)
+    """
+    return 3 if properties.get(FORMAT_VERSION) == "3" else 2
+
+
+def next_row_id_of(properties: Mapping[str, str]) -> int:
+    """Return a number above all row ids that files of Iceberg clients contain.
+
+    >>> next_row_id_of({NEXT_ROW_ID: "12"}), next_row_id_of({})
+    (12, 0)
+    """
+    text = properties.get(NEXT_ROW_ID, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS_MAX else 0
+
+
 def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_id: int) -> str:
     """Return the table property after one more commit of a client.
 
@@ -195,25 +238,40 @@ def format_file_identity(file: DataFile, position: int) -> str:
     return repr((*identity, file.partition_values, file.applies_to, file.key_ids, file.content_type))
 
 
-def encode_parts(paths: Iterable[str], deleted_rows: Mapping[str, str]) -> str:
-    """Return the content of a parts file: paths, an empty line, and position delete paths by digest.
+def encode_parts(
+    paths: Iterable[str], deleted_rows: Mapping[str, str], first_row_ids: Mapping[str, int] = _NONE
+) -> str:
+    """Return the content of a parts file: paths, position delete paths by digest, and first row ids by data file.
 
-    >>> text = encode_parts(["a", "b"], {"1f": "b", "2e": ""})
-    >>> decode_part_paths(text), decode_position_delete_paths(text)
-    (['a', 'b'], {'1f': 'b', '2e': ''})
+    >>> text = encode_parts(["a", "b"], {"1f": "b", "2e": ""}, {"data/x y": 7})
+    >>> decode_part_paths(text), decode_position_delete_paths(text), decode_first_row_ids(text)
+    (['a', 'b'], {'1f': 'b', '2e': ''}, {'data/x y': 7})
     """
-    return "\n".join([*paths, "", *(f"{digest} {path}" for digest, path in deleted_rows.items())])
+    deletes = (f"{digest} {path}" for digest, path in deleted_rows.items())
+    row_ids = (f"{row_id} {location}" for location, row_id in first_row_ids.items())
+    return _SECTION_END.join("\n".join(lines) for lines in (paths, deletes, row_ids))
 
 
 def decode_part_paths(text: str) -> list[str]:
     """Return the files of a published state, without the metadata file."""
-    return text.partition("\n\n")[0].splitlines()
+    return text.split(_SECTION_END, maxsplit=1)[0].splitlines()
 
 
 def decode_position_delete_paths(text: str) -> dict[str, str]:
     """Return the position delete files by the digests of their inputs."""
-    entries = (line.partition(" ") for line in text.partition("\n\n")[2].splitlines())
-    return {digest: path for digest, _, path in entries}
+    return dict(_split_section(text, 1))
+
+
+def decode_first_row_ids(text: str) -> dict[str, int]:
+    """Return the first row ids of data files by location; there are none in format version 2."""
+    return {location: int(row_id) for row_id, location in _split_section(text, 2)}
+
+
+def _split_section(text: str, place: int) -> Iterator[tuple[str, str]]:
+    sections = text.split(_SECTION_END)
+    for line in sections[place].splitlines() if place < len(sections) else ():
+        key, _, value = line.partition(" ")
+        yield key, value
 
 
 def snapshot_id_of(digest: str) -> int:

@@ -30,7 +30,7 @@ from mangrove.tables.pruning import (
     can_partition_match,
     must_match_stats,
 )
-from mangrove.tables.table_state import PartitionLog, TableState
+from mangrove.tables.table_state import TableState
 
 __all__ = [
     "EqualityDelete",
@@ -39,6 +39,7 @@ __all__ = [
     "ScanPlan",
     "SkippedFile",
     "build_file_test",
+    "build_pruning_test",
     "can_read_whole_files",
     "list_live_files",
     "plan_scan",
@@ -190,7 +191,7 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
     columns = _Columns(state)
     for log in state.logs:
         alive = list_live_files(log.deltas)
-        if predicate is not None and not _may_match(state, log, predicate):
+        if predicate is not None and not _may_match(state, log.values, predicate):
             skipped += [
                 SkippedFile(live.file, _OTHER_PARTITION if live.file.row_count else _NO_ROWS)
                 for live in alive
@@ -224,8 +225,19 @@ def build_file_test(state: TableState, predicate: Predicate) -> Callable[[DataFi
     return lambda file: must_match_stats(predicate, columns.stats_in(file))
 
 
-def _may_match(state: TableState, log: PartitionLog, predicate: Predicate) -> bool:
-    return not state.log_scheme.fields or can_partition_match(state.log_scheme, log.values, state.schema, predicate)
+def build_pruning_test(state: TableState, predicate: Predicate) -> Callable[[FileScan], bool]:
+    """Return a test whether a file can contain rows that satisfy a predicate, as `plan_scan` decides."""
+    columns = _Columns(state)
+
+    def can_match(scan: FileScan) -> bool:
+        can_be_there = _may_match(state, scan.log_values, predicate)
+        return can_be_there and _reason_to_skip(state, columns, scan.file, predicate) is None
+
+    return can_match
+
+
+def _may_match(state: TableState, log_values: tuple[Value | None, ...], predicate: Predicate) -> bool:
+    return not state.log_scheme.fields or can_partition_match(state.log_scheme, log_values, state.schema, predicate)
 
 
 def _key_files(

@@ -18,6 +18,7 @@ from mangrove.tables.compaction import (
     parse_clustering_columns,
     resolve_clustering_property,
 )
+from mangrove.tables.iceberg_names import FORMAT_VERSION
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import DELETE_MODE, INLINE_ROWS, delete_mode_of, inline_rows_max_bytes_of
 
@@ -80,11 +81,18 @@ def _check_auto(state: TableState) -> None:
         raise InvalidInputError(f"invalid {AUTO_COMPACTION} {text!r} of {state.name}; expected 'true' or 'false'")
 
 
+def _check_format_version(state: TableState) -> None:
+    text = state.properties[FORMAT_VERSION]
+    if text not in ("2", "3"):
+        raise InvalidInputError(f"invalid {FORMAT_VERSION} {text!r} of {state.name}; expected '2' or '3'")
+
+
 _CHECKS: Final[Mapping[str, Callable[[TableState], object]]] = {
     AUTO_COMPACTION: _check_auto,
     AUTO_COMPACTION_BYTES: lambda state: parse_auto_compaction_number(state.properties, AUTO_COMPACTION_BYTES),
     AUTO_COMPACTION_DELTAS: lambda state: parse_auto_compaction_number(state.properties, AUTO_COMPACTION_DELTAS),
     CLUSTER_BY: resolve_clustering_property,
     DELETE_MODE: delete_mode_of,
+    FORMAT_VERSION: _check_format_version,
     INLINE_ROWS: inline_rows_max_bytes_of,
 }

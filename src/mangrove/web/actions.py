@@ -18,6 +18,7 @@ __all__ = [
     "MESSAGE_CHARACTERS_MAX",
     "Action",
     "ActionResult",
+    "ExplorerSession",
     "RollbackRequest",
     "WriteAccess",
     "parse_form",
@@ -34,16 +35,23 @@ _COMPACTED_BYTES_MAX: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class WriteAccess:
-    """Access to actions: by the CSRF token of a form, or by a header with the server's token."""
+    """Access to actions: by the CSRF token of a form, or by a header with a token."""
 
     csrf_token: str = field(repr=False)
-    has_token: Callable[[str | None], bool] = field(repr=False)
+    has_token: bool
+    """Whether the request has a header with a token."""
 
-    def admits(self, authorization: str | None, csrf_token: str) -> bool:
+    def admits(self, csrf_token: str) -> bool:
         """Return whether the request may write; the comparison takes constant time."""
-        return self.has_token(authorization) or hmac.compare_digest(
-            csrf_token.encode("utf-8", "replace"), self.csrf_token.encode()
-        )
+        return self.has_token or hmac.compare_digest(csrf_token.encode("utf-8", "replace"), self.csrf_token.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class ExplorerSession:
+    """The lakehouse with the rights of the sender of a request, and its access to actions; None if it is read-only."""
+
+    lake: Lakehouse
+    write_access: WriteAccess | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,22 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mangrove.errors import ConflictError, FormatError, InvalidInputError, MangroveError, NotFoundError, StorageError
+from mangrove.errors import (
+    AccessDeniedError,
+    ConflictError,
+    FormatError,
+    InvalidInputError,
+    MangroveError,
+    NotFoundError,
+    StorageError,
+)
 from mangrove.model.json_codec import Json
 from mangrove.web.rendering import render_message_page
 
 __all__ = ["encode_json", "read_body", "respond_error", "respond_exception", "respond_html", "respond_json"]
 
 _ERROR_RESPONSES: Final[dict[type[MangroveError], tuple[int, str]]] = {
+    AccessDeniedError: (403, "Access denied"),
     InvalidInputError: (400, "Invalid request"),
     NotFoundError: (404, "Not found"),
     ConflictError: (409, "Conflict"),

@@ -4,8 +4,8 @@ Pages are plain functions, so that Starlette runs each request in a worker threa
 storage block.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -37,10 +37,11 @@ from mangrove.inspect.table_profile import load_table_profile_info
 from mangrove.inspect.tree import load_tree_info
 from mangrove.inspect.view_rows import load_view_rows_info
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.model.access import Privilege
 from mangrove.model.json_codec import Json, to_json, value_to_json
 from mangrove.model.schema import Schema
 from mangrove.sql.statement_cache import BoundedCache
-from mangrove.web.actions import ACTIONS, BODY_BYTES_MAX, Action, WriteAccess, parse_form
+from mangrove.web.actions import ACTIONS, BODY_BYTES_MAX, Action, ExplorerSession, parse_form
 from mangrove.web.links import API, STATIC
 from mangrove.web.pages.connect import IcebergConnection
 from mangrove.web.pages.lineage import render_lineage_page
@@ -104,6 +105,8 @@ class PageRoute:
     render: Callable[..., bytes]
     has_form: bool = False
     """Whether `render` takes a `csrf_token` for a form that writes; None on a read-only server."""
+    shows_all: bool = False
+    """Whether it shows the files or keys of the whole lakehouse, which a principal must be allowed to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ class IcebergEndpoint:
     has_token: bool
 
 
-_Load: TypeAlias = Callable[[PageRoute, Request], Any]
+_OpenSession: TypeAlias = Callable[[Request], ExplorerSession]
+_Load: TypeAlias = Callable[[PageRoute, Request, Lakehouse], Any]
 _ROW_COUNTS_MAX: Final = 1_000
 _PAGES: Final = (
     PageRoute("/", load_overview_info, render_overview_page),
@@ -137,41 +141,37 @@ _PAGES: Final = (
     PageRoute("/shared/{name}", load_shared_transaction_info, partial(render_page, "shared.html")),
     PageRoute("/history", load_history_info, partial(render_page, "history.html")),
     PageRoute("/history/{number}", load_version_diff, render_version_page, has_form=True),
-    PageRoute("/tree", load_tree_info, render_tree_page),
-    PageRoute("/storage", load_storage_info, render_storage_page),
+    PageRoute("/tree", load_tree_info, render_tree_page, shows_all=True),
+    PageRoute("/storage", load_storage_info, render_storage_page, shows_all=True),
 )
 
 
 def build_explorer_routes(
-    lake: Lakehouse, write_access: WriteAccess | None = None, iceberg_endpoint: IcebergEndpoint | None = None
+    lake: Lakehouse, open_session: _OpenSession, iceberg_endpoint: IcebergEndpoint | None = None
 ) -> list[Route]:
-    """Return the routes of the explorer; without `write_access` they are read-only.
+    """Return the routes of the explorer; `open_session` returns the rights of the sender of a request.
 
     With an Iceberg endpoint, the pages of tables have connection snippets.
     """
-    load = partial(_load_page_info, lake, BoundedCache(_ROW_COUNTS_MAX))
-    pages = [Route(page.path, _page(load, page, iceberg_endpoint)) for page in _pages(write_access)]
-    json_routes = [Route(f"{API}{page.path}", _json_handler(load, page)) for page in _PAGES]
+    load = partial(_load_page_info, BoundedCache(_ROW_COUNTS_MAX))
+    pages = [Route(page.path, _page(open_session, load, page, iceberg_endpoint)) for page in _PAGES]
+    json_routes = [Route(f"{API}{page.path}", _json_handler(open_session, load, page)) for page in _PAGES]
     actions = [
-        Route(path, _action(lake, action, write_access), methods=["POST"])
+        Route(path, _action(open_session, action), methods=["POST"])
         for action in ACTIONS
         for path in (action.path, f"{API}{action.path}")
     ]
-    statements = build_sql_routes(QueryRunner(lake), write_access)
+    statements = build_sql_routes(QueryRunner(lake), open_session)
     return [*pages, *json_routes, *actions, *statements, *_static_routes()]
 
 
-def _pages(write_access: WriteAccess | None) -> Iterator[PageRoute]:
-    """Yield the pages; with access, those with a form get the CSRF token."""
-    csrf_token = None if write_access is None else write_access.csrf_token
-    for page in _PAGES:
-        yield replace(page, render=partial(page.render, csrf_token=csrf_token)) if page.has_form else page
-
-
-def _page(load: _Load, page: PageRoute, iceberg_endpoint: IcebergEndpoint | None) -> Callable[[Request], Response]:
+def _page(
+    open_session: _OpenSession, load: _Load, page: PageRoute, iceberg_endpoint: IcebergEndpoint | None
+) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
+        session = open_session(request)
         try:
-            info = load(page, request)
+            info = load(page, request, session.lake)
         except MangroveError as error:
             return respond_exception(error, as_json=False)
         if iceberg_endpoint is not None and isinstance(info, TableInfo):
@@ -181,7 +181,9 @@ def _page(load: _Load, page: PageRoute, iceberg_endpoint: IcebergEndpoint | None
                 ),
                 200,
             )
-        return respond_html(page.render(info, _api_address(request)), 200)
+        csrf_token = None if session.write_access is None else session.write_access.csrf_token
+        form = {"csrf_token": csrf_token} if page.has_form else {}
+        return respond_html(page.render(info, _api_address(request), **form), 200)
 
     return answer
 
@@ -196,10 +198,10 @@ def _build_iceberg_connection(
     return IcebergConnection(address, seen.uri, version, iceberg_endpoint.has_token)
 
 
-def _json_handler(load: _Load, page: PageRoute) -> Callable[[Request], Response]:
+def _json_handler(open_session: _OpenSession, load: _Load, page: PageRoute) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         try:
-            info = load(page, request)
+            info = load(page, request, open_session(request).lake)
         except MangroveError as error:
             return respond_exception(error, as_json=True)
         return respond_json(to_json_value(info), 200)
@@ -207,18 +209,17 @@ def _json_handler(load: _Load, page: PageRoute) -> Callable[[Request], Response]
     return answer
 
 
-def _action(
-    lake: Lakehouse, action: Action, write_access: WriteAccess | None
-) -> Callable[[Request], Awaitable[Response]]:
+def _action(open_session: _OpenSession, action: Action) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         as_json = request.url.path.startswith(API)
-        if write_access is None:
+        session = open_session(request)
+        if session.write_access is None:
             return respond_error(403, "Read-only", _READ_ONLY, as_json=as_json)
         try:
             fields = parse_form(await read_body(request, BODY_BYTES_MAX))
-            if not write_access.admits(request.headers.get("authorization"), fields.get("proof", "")):
+            if not session.write_access.admits(fields.get("proof", "")):
                 return respond_error(403, "Invalid form", _INVALID_FORM, as_json=as_json)
-            result = await run_in_threadpool(action.run, lake, request.path_params, fields)
+            result = await run_in_threadpool(action.run, session.lake, request.path_params, fields)
         except MangroveError as error:
             return respond_exception(error, as_json=as_json)
         if as_json:
@@ -228,7 +229,9 @@ def _action(
     return answer
 
 
-def _load_page_info(lake: Lakehouse, row_counts: BoundedCache[LiveRowCount], page: PageRoute, request: Request) -> Any:
+def _load_page_info(row_counts: BoundedCache[LiveRowCount], page: PageRoute, request: Request, lake: Lakehouse) -> Any:
+    if page.shows_all:
+        lake.check_privilege(Privilege.READ)
     requested = PageRequest(dict(request.path_params), dict(request.query_params))
     return page.load(pin_version(lake, requested, row_counts), requested)
 

@@ -17,7 +17,7 @@ from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.inspect.query import QueryAnswer, QueryRunner
 from mangrove.local.row_formats import to_json_value
 from mangrove.model.json_codec import Json
-from mangrove.web.actions import WriteAccess, parse_form
+from mangrove.web.actions import ExplorerSession, parse_form
 from mangrove.web.links import API
 from mangrove.web.responses import read_body, respond_exception, respond_json
 
@@ -43,20 +43,20 @@ class _StatementRequest:
             raise InvalidInputError(f"invalid statement id; expected 1 to {_ID_CHARACTERS_MAX} characters")
 
 
-def build_sql_routes(runner: QueryRunner, write_access: WriteAccess | None) -> list[Route]:
-    """Return the routes; with `write_access` statements may also change tables."""
+def build_sql_routes(runner: QueryRunner, open_session: Callable[[Request], ExplorerSession]) -> list[Route]:
+    """Return the routes; with write access statements may also change tables."""
 
     def run(request: Request, requested: _StatementRequest) -> Response:
-        may_write = write_access is not None and write_access.admits(
-            request.headers.get("authorization"), requested.csrf_token
-        )
-        return respond_json(_encode_answer(runner.run(requested.id, requested.text, may_write=may_write)))
+        session = open_session(request)
+        may_write = session.write_access is not None and session.write_access.admits(requested.csrf_token)
+        answer = runner.on(session.lake).run(requested.id, requested.text, may_write=may_write)
+        return respond_json(_encode_answer(answer))
 
     def cancel(_: Request, requested: _StatementRequest) -> Response:
         return respond_json({"is_cancelled": runner.cancel(requested.id)})
 
-    def export(_: Request, requested: _StatementRequest) -> Response:
-        parts = runner.export(requested.id, requested.text, requested.file_format)
+    def export(request: Request, requested: _StatementRequest) -> Response:
+        parts = runner.on(open_session(request).lake).export(requested.id, requested.text, requested.file_format)
         name = f"rows.{requested.file_format}"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(parts, headers=headers, media_type=_MEDIA_TYPES[requested.file_format])

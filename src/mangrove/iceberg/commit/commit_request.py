@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import CommitTableRequest
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import SortOrder
@@ -35,9 +35,10 @@ from pyiceberg.table.update import (
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.iceberg.commit.schema_evolution import assign_ids
+from mangrove.tables.iceberg_names import FORMAT_VERSION
 
 __all__ = [
-    "FORMAT_VERSION",
+    "FORMAT_VERSIONS",
     "INVALID_REQUEST_ERRORS",
     "RequestedChanges",
     "TableCommitRequest",
@@ -47,7 +48,7 @@ __all__ = [
     "resolve_requested_changes",
 ]
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSIONS: Final = (2, 3)
 _UNSUPPORTED: Final = frozenset({"remove-partition-specs", "remove-schemas"})
 _HINTS: Final = frozenset(
     {"set-statistics", "remove-statistics", "set-partition-statistics", "remove-partition-statistics"}
@@ -127,13 +128,19 @@ def check_requirements(request: TableCommitRequest, published: TableMetadata | N
             requirement.validate(published)
     except CommitFailedException as error:
         raise ConflictError(f"{error}; reload the table and retry") from error
+    added = [one.snapshot for one in request.updates if isinstance(one, AddSnapshotUpdate)]
+    if added and isinstance(published, TableMetadataV3) and (added[0].first_row_id or 0) < (published.next_row_id or 0):
+        # The branch is the same again after a rollback, but row ids are not used again.
+        raise ConflictError(
+            f"snapshot {added[0].snapshot_id} has first row id {added[0].first_row_id}, but the next one is "
+            f"{published.next_row_id}; reload the table and retry"
+        )
     if published is None or request.replaces:
         return
     # A request without a requirement on the branch still depends on the parent of its first snapshot.
     has_requirement = any(
         isinstance(one, AssertRefSnapshotId) and one.ref == MAIN_BRANCH for one in request.requirements
     )
-    added = [one.snapshot for one in request.updates if isinstance(one, AddSnapshotUpdate)]
     if added and not has_requirement and added[0].parent_snapshot_id != published.current_snapshot_id:
         raise ConflictError(
             f"snapshot {added[0].snapshot_id} has parent {added[0].parent_snapshot_id}, but the current snapshot is "
@@ -146,6 +153,9 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
     _check_updates(published, request.updates)
     after = _apply_updates(published, request.updates)
     snapshot_id = after.current_snapshot_id
+    put = {name: text for name, text in after.properties.items() if published.properties.get(name) != text}
+    if after.format_version != published.format_version:
+        put[FORMAT_VERSION] = str(after.format_version)
     return RequestedChanges(
         after,
         schema=after.schema() if after.current_schema_id != published.current_schema_id else None,
@@ -153,7 +163,7 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
         sort_order=after.sort_order() if after.default_sort_order_id != published.default_sort_order_id else None,
         snapshot=None if snapshot_id == published.current_snapshot_id else after.current_snapshot(),
         replaces=request.replaces,
-        put={name: text for name, text in after.properties.items() if published.properties.get(name) != text},
+        put=put,
         removed=tuple(sorted(published.properties.keys() - after.properties.keys())),
     )
 
@@ -167,11 +177,20 @@ def build_new_metadata(updates: Sequence[TableUpdate]) -> TableMetadata:
 
 
 def _apply_updates(before: TableMetadata, updates: Sequence[TableUpdate], *, is_new: bool = False) -> TableMetadata:
+    upgraded, others = _apply_upgrade(before, updates)
     try:
-        effective = tuple(assign_ids(before, _select_effective_updates(before, updates)))
-        return update_table_metadata(before, effective, enforce_validation=is_new)
+        effective = tuple(assign_ids(upgraded, _select_effective_updates(upgraded, others)))
+        return update_table_metadata(upgraded, effective, enforce_validation=is_new)
     except INVALID_REQUEST_ERRORS as error:
         raise InvalidInputError(f"the updates are inconsistent ({error}); reload the table and retry") from error
+
+
+def _apply_upgrade(before: TableMetadata, updates: Sequence[TableUpdate]) -> tuple[TableMetadata, list[TableUpdate]]:
+    """Return the metadata in format version 3 if requested, which PyIceberg refuses, and the other updates."""
+    others = [one for one in updates if not isinstance(one, UpgradeFormatVersionUpdate) or one.format_version < 3]
+    if len(others) == len(updates):
+        return before, others
+    return TableMetadataV3.model_construct(**{"next_row_id": 0, **dict(before), "format_version": 3}), others
 
 
 def _select_effective_updates(before: TableMetadata, updates: Iterable[TableUpdate]) -> Iterable[TableUpdate]:
@@ -220,8 +239,8 @@ def _check_branches(updates: Sequence[TableUpdate]) -> None:
                 )
             case RemoveSnapshotsUpdate():
                 raise InvalidInputError("snapshots cannot be removed; expire versions with `mangrove expire`")
-            case UpgradeFormatVersionUpdate(format_version=version) if version != FORMAT_VERSION:
-                raise InvalidInputError(f"unsupported Iceberg format version {version}; expected {FORMAT_VERSION}")
+            case UpgradeFormatVersionUpdate(format_version=version) if version not in FORMAT_VERSIONS:
+                raise InvalidInputError(f"unsupported Iceberg format version {version}; expected 2 or 3")
             case _ if update.action in _UNSUPPORTED:
                 raise InvalidInputError(f"unsupported update {update.action}; remove it")
             case _:

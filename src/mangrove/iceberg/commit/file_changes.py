@@ -8,12 +8,22 @@ before and after are compared. Manifests that both snapshots list are not read.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus, ManifestFile
 
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.locations import normalize_location
 
-__all__ = ["ClientManifestEntry", "FileChanges", "diff_manifests"]
+__all__ = ["ClientManifestEntry", "FileChanges", "VectorLocation", "diff_manifests"]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLocation:
+    """Where a Puffin file has the deletion vector of a data file."""
+
+    data_file: str
+    """The location of the data file, as the client wrote it."""
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,22 @@ class ClientManifestEntry:
         """The kind of its content."""
         return self.file.content
 
+    @property
+    def vector(self) -> VectorLocation | None:
+        """Where its deletion vector is; None if it is not in a Puffin file."""
+        if self.file.file_format is not FileFormat.PUFFIN:
+            return None
+        # PyIceberg has no properties for these fields of format version 3.
+        data_file, offset, size = (self.file[place] for place in (17, 18, 19))
+        if data_file is None or offset is None or size is None:
+            raise InvalidInputError(f"{self.address} lacks its data file, content offset or content size; rewrite it")
+        return VectorLocation(data_file, offset, size)
+
+    @property
+    def identity(self) -> tuple[str, VectorLocation | None]:
+        """What distinguishes it from other entries; a Puffin file has the deletion vectors of several data files."""
+        return self.normalized_address, self.vector
+
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
@@ -67,15 +93,15 @@ def diff_manifests(
     was = _read_live_entries(before, shared, entries_of)
     now = _read_live_entries(after, shared, entries_of)
     return FileChanges(
-        tuple(file for address, file in now.items() if address not in was),
-        tuple(file for address, file in was.items() if address not in now),
+        tuple(file for identity, file in now.items() if identity not in was),
+        tuple(file for identity, file in was.items() if identity not in now),
     )
 
 
 def _read_live_entries(
     manifests: Sequence[ManifestFile], shared: set[str], entries_of: Callable[[ManifestFile], Iterable[ManifestEntry]]
-) -> Mapping[str, ClientManifestEntry]:
-    by_address: dict[str, ClientManifestEntry] = {}
+) -> Mapping[tuple[str, VectorLocation | None], ClientManifestEntry]:
+    found: dict[tuple[str, VectorLocation | None], ClientManifestEntry] = {}
     for manifest in manifests:
         if manifest.manifest_path in shared:
             continue
@@ -83,9 +109,9 @@ def _read_live_entries(
             if entry.status is ManifestEntryStatus.DELETED:
                 continue
             listed = ClientManifestEntry(entry.data_file, manifest.partition_spec_id, entry.sequence_number)
-            if listed.normalized_address in by_address:
+            if listed.identity in found:
                 raise InvalidInputError(
                     f"{listed.address} is listed twice, the second time in {manifest.manifest_path}; list it once"
                 )
-            by_address[listed.normalized_address] = listed
-    return by_address
+            found[listed.identity] = listed
+    return found

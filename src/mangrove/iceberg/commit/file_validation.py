@@ -143,6 +143,8 @@ def _is_certain(schema: Schema, file: DataFile, field: PartitionField, value: Va
 
 _PC: Final[Any] = pc
 _UNREADABLE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+_ROW_LINEAGE_IDS: Final = {2**31 - 108: "_row_id", 2**31 - 109: "_last_updated_sequence_number"}
+"""Metadata columns of format version 3, by field id; Iceberg readers take row ids from them, ours ignore them."""
 
 
 def open_client_file(store: Store, file: DataFile) -> ParquetBytes:
@@ -170,7 +172,7 @@ def validate_data_file(store: Store, state: TableState, entry: FileInLog) -> Fil
     for outer in by_column.values():
         for field in _fields_in(outer):
             # Readers ignore a dropped column, but a later column could get an id above the last one.
-            if (_id_of(field) or 0) > state.schema.last_column_id:
+            if (_id_of(field) or 0) > state.schema.last_column_id and _id_of(field) not in _ROW_LINEAGE_IDS:
                 raise InvalidInputError(
                     f"{file.location} has column {field.name!r} with id {_id_of(field)}, which {state.name} never had; "
                     "add the column first"

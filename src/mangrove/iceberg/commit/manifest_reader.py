@@ -12,9 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeVar
 
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
-from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+)
 
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.iceberg.commit.avro_validation import validate_avro
@@ -121,9 +131,22 @@ class ClientFileIO(FileIO):
 
     def entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
         """Return the entries of a manifest, including deleted ones."""
-        return _translate_errors(
-            manifest.manifest_path, lambda: manifest.fetch_manifest_entry(self, discard_deleted=False)
-        )
+        return _translate_errors(manifest.manifest_path, lambda: self._read_entries(manifest))
+
+    def _read_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        """Read a manifest with the fields of format version 3, which PyIceberg's own function omits."""
+        with AvroFile[ManifestEntry](
+            self.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[3],
+            read_types={-1: ManifestEntry, 2: DataFile},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as reader:
+            entries = list(reader)
+        for entry in entries:
+            is_inherited = manifest.sequence_number == 0 or entry.status is ManifestEntryStatus.ADDED
+            if entry.sequence_number is None and is_inherited:
+                entry.sequence_number = manifest.sequence_number
+        return entries
 
 
 class _Input(InputFile):
@@ -174,7 +197,7 @@ def _translate_errors(address: str, read: Callable[[], T]) -> T:
         return read()
     except _UNREADABLE as error:
         raise InvalidInputError(
-            f"{address} is not an Avro file of Iceberg format version 2 ({type(error).__name__}: {error}); rewrite it"
+            f"{address} is not an Avro file of Iceberg ({type(error).__name__}: {error}); rewrite it"
         ) from error
 
 

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 
 from mangrove.errors import InvalidInputError
-from mangrove.iceberg.commit.commit_request import FORMAT_VERSION, INVALID_REQUEST_ERRORS
+from mangrove.iceberg.commit.commit_request import FORMAT_VERSIONS, INVALID_REQUEST_ERRORS
 from mangrove.iceberg.locations import folder_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES
@@ -20,13 +20,12 @@ from mangrove.lakehouse.new_table import plan_new_table
 from mangrove.model.locators import TableLocator
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.schema import check_column_count
-from mangrove.tables.iceberg_names import STAGING_FOLDER
+from mangrove.tables.iceberg_names import FORMAT_VERSION, STAGING_FOLDER, format_version_of
 from mangrove.tables.table_state import TableState
 from mangrove.transaction.catalog import NewTable
 
 __all__ = ["NewTableRequest", "build_new_table", "empty_state_of", "extract_table_id", "from_client_properties"]
 
-_FORMAT: str = "format-version"
 _GC: str = "gc.enabled"
 _PATHS: tuple[str, ...] = (
     "write.data.path",
@@ -51,8 +50,9 @@ class NewTableRequest:
     @staticmethod
     def of_metadata(metadata: TableMetadata) -> "NewTableRequest":
         """Return the table of staged metadata; column ids stay, because files may already use them."""
+        properties = {**metadata.properties, FORMAT_VERSION: str(max(metadata.format_version, min(FORMAT_VERSIONS)))}
         return NewTableRequest(
-            metadata.schema(), metadata.spec(), metadata.sort_order(), metadata.properties, folder_of(metadata.location)
+            metadata.schema(), metadata.spec(), metadata.sort_order(), properties, folder_of(metadata.location)
         )
 
     def with_fresh_ids(self) -> "NewTableRequest":
@@ -118,11 +118,12 @@ def from_client_properties(given: Mapping[str, str], folder: str) -> dict[str, s
             raise InvalidInputError(
                 f"{name!r} is {given[name][:200]!r}, but the catalog chooses a table's folders; remove the property"
             )
-    if given.get(_FORMAT, str(FORMAT_VERSION)) != str(FORMAT_VERSION):
-        raise InvalidInputError(f"unsupported {_FORMAT!r}; tables have Iceberg format version {FORMAT_VERSION}")
+    if given.get(FORMAT_VERSION, "2") not in map(str, FORMAT_VERSIONS):
+        raise InvalidInputError(f"unsupported {FORMAT_VERSION!r} {given[FORMAT_VERSION][:20]!r}; expected 2 or 3")
     if given.get(_GC, "false").lower() != "false":
         raise InvalidInputError(f"{_GC!r} must be false, because other versions may need the same files")
-    return {name: text for name, text in given.items() if name not in RESERVED_PROPERTIES and name not in _PATHS}
+    put = {name: text for name, text in given.items() if name not in RESERVED_PROPERTIES and name not in _PATHS}
+    return {**put, FORMAT_VERSION: "3"} if format_version_of(given) == 3 else put
 
 
 def extract_table_id(metadata: TableMetadata, root_address: str) -> str:

@@ -1,16 +1,17 @@
 """Reader that derives table changes from the manifests of a client snapshot.
 
 Changes that our readers would interpret differently are rejected. The client's position
-deletes reference data files by location, ours by path; they are rewritten as one position
-delete file per data file.
+deletes and deletion vectors reference data files by location, ours by path; they are rewritten
+as one position delete file per data file.
 
 A client that ignores `write.data.path` writes its files below the table's location, where
 engines may delete them later. These files are copied.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,11 +22,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from mangrove.errors import FormatError, InvalidInputError
-from mangrove.iceberg.commit.file_changes import ClientManifestEntry, FileChanges, diff_manifests
+from mangrove.iceberg.commit.file_changes import ClientManifestEntry, FileChanges, VectorLocation, diff_manifests
 from mangrove.iceberg.commit.file_validation import open_client_file, validate_data_file, validate_equality_delete_file
-from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation
+from mangrove.iceberg.commit.manifest_reader import ClientFileIO, TableLocation, read_file_size
 from mangrove.iceberg.commit.snapshot_to_deltas import FileInLog, LiveDataFile, SnapshotChanges, index_live_files
 from mangrove.iceberg.data_files import from_iceberg_data_file
+from mangrove.iceberg.deletion_vectors import decode_deletion_vector
 from mangrove.iceberg.locations import FileLocations, folder_of, normalize_location
 from mangrove.iceberg.partition_specs import list_published_sort_orders
 from mangrove.iceberg.values import from_partition_record
@@ -184,7 +186,7 @@ class SnapshotReader:
         }
         parts: dict[str, list[Any]] = {}
         for listed in by_position.added:
-            for address, positions in self._read_positions([self._to_data_file(location, listed)]).items():
+            for address, positions in self._read_positions(location, listed).items():
                 is_known = address in live_after or address in removed
                 if not is_known or first_numbers.get(address, 0) > (listed.sequence_number or 0):
                     raise InvalidInputError(
@@ -204,19 +206,32 @@ class SnapshotReader:
                 )
         return {live_after[address]: positions for address, positions in deleted.items()}
 
-    def _read_positions(self, files: Iterable[DataFile]) -> _Positions:
-        """Return the positions in a client's position delete files."""
+    def _read_positions(
+        self, location: TableLocation, listed: ClientManifestEntry, *, is_published: bool = False
+    ) -> _Positions:
+        """Return the positions in a position delete file or deletion vector of a client, or in a published one."""
+        if listed.vector is not None:
+            return self._read_vector(location, listed, listed.vector)
+        file = _find_published_deletes(listed.file, location) if is_published else self._to_data_file(location, listed)
         by_address: dict[str, list[Any]] = {}
-        for file in files:
-            open_client_file(self.store, file)
-            rows = read_columns(self.store, file, (FILE_PATH, POSITION))
-            paths, positions = rows.column(FILE_PATH.name), rows.column(POSITION.name)
-            if paths.null_count or positions.null_count:
-                raise InvalidInputError(f"position delete file {file.location} has null values; rewrite it")
-            for address in _PC.unique(paths).to_pylist():
-                of_file = positions.filter(_PC.equal(paths, address))
-                by_address.setdefault(normalize_location(address), []).extend(of_file.chunks)
+        open_client_file(self.store, file)
+        rows = read_columns(self.store, file, (FILE_PATH, POSITION))
+        paths, positions = rows.column(FILE_PATH.name), rows.column(POSITION.name)
+        if paths.null_count or positions.null_count:
+            raise InvalidInputError(f"position delete file {file.location} has null values; rewrite it")
+        for address in _PC.unique(paths).to_pylist():
+            of_file = positions.filter(_PC.equal(paths, address))
+            by_address.setdefault(normalize_location(address), []).extend(of_file.chunks)
         return {address: _PC.unique(pa.chunked_array(parts, pa.int64())) for address, parts in by_address.items()}
+
+    def _read_vector(self, location: TableLocation, listed: ClientManifestEntry, vector: VectorLocation) -> _Positions:
+        """Return the positions in a deletion vector."""
+        path = location.path_of(listed.address)
+        if not 0 <= vector.offset <= vector.offset + vector.size <= read_file_size(self.store, path):
+            raise InvalidInputError(f"{listed.address} ends before its deletion vector at {vector.offset}; rewrite it")
+        blob = self.store.read(path, vector.offset, vector.size)
+        positions = decode_deletion_vector(blob, listed.file.record_count, f"{listed.address} at {vector.offset}")
+        return {normalize_location(vector.data_file): positions} if len(positions) else {}
 
     def _check_still_deleted(
         self,
@@ -226,8 +241,8 @@ class SnapshotReader:
         live_after: Mapping[str, DataFile],
     ) -> None:
         """Raise InvalidInputError if position deletes are removed while their data file stays."""
-        files = [_find_published_deletes(listed.file, location) for listed in removed]
-        for address, positions in self._read_positions(files).items():
+        before = (self._read_positions(location, listed, is_published=True) for listed in removed)
+        for address, positions in chain.from_iterable(one.items() for one in before):
             if address not in live_after:
                 continue
             if address not in deleted or not _PC.all(_PC.is_in(positions, deleted[address])).as_py():

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError, StorageError
@@ -43,7 +43,13 @@ from mangrove.iceberg.commit.snapshot_to_deltas import plan_client_write
 from mangrove.iceberg.locations import FileLocations, folder_of, root_location_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.history_writer import publish_history
-from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES, PublishedTable, build_table_metadata
+from mangrove.iceberg.publish.metadata_writer import (
+    RESERVED_PROPERTIES,
+    PublishedMetadata,
+    PublishedTable,
+    build_table_metadata,
+    find_next_row_id,
+)
 from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.iceberg.schemas import from_iceberg_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -54,6 +60,7 @@ from mangrove.model.locators import TableLocator
 from mangrove.model.objects import DeltaType, TableEntry, TableVersion
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
+    NEXT_ROW_ID,
     append_client_snapshot,
     compute_published_name,
     parse_client_snapshots,
@@ -150,7 +157,7 @@ def create_published_table(lake: Lakehouse, locator: TableLocator, requested: Ne
     return publish_after_commit(lake, transaction, [locator])[locator]
 
 
-def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> TableMetadataV2:
+def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> PublishedMetadata:
     """Return the metadata of a staged table with its id and location; nothing is written."""
     workspace = lake.transaction().reading()
     locator = locate_parent(workspace, locator)
@@ -326,6 +333,9 @@ class _CommitStager:
         changes = SnapshotReader(self._store, writer, state, published).read_changes(requested.snapshot)
         write = plan_client_write(state, changes, {CLIENT_SNAPSHOT: str(requested.snapshot.snapshot_id)})
         stage_write(self._workspace, table, write, self._transaction.id)
+        if next_row_id := find_next_row_id(published):
+            # Rows that the client moved have their earlier row ids, which are lower, in its files.
+            alter_table(self._workspace, table, put={NEXT_ROW_ID: str(next_row_id)})
         self._record_snapshot_id(table, requested.snapshot.snapshot_id)
 
     def _record_snapshot_id(self, table: TableLocator, snapshot_id: int) -> None:

@@ -11,22 +11,26 @@ A named version is a tag of its snapshot, if that is listed. Names may change wh
 does not, so the name of the file depends on them too.
 """
 
+import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from pyiceberg.schema import Schema as IcebergSchema
-from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry, Summary
 
+from mangrove.errors import FormatError
 from mangrove.iceberg.locations import FileLocations
 from mangrove.iceberg.publish.metadata_writer import (
+    PublishedMetadata,
     PublishedTable,
     SnapshotFiles,
+    assign_row_ids,
     build_table_metadata,
+    find_next_row_id,
     list_published_files,
     load_metadata,
     plan_snapshot_files,
@@ -36,7 +40,17 @@ from mangrove.iceberg.publish.metadata_writer import (
 )
 from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
 from mangrove.storage.port import ObjectInfo, Store
-from mangrove.tables.iceberg_names import METADATA_SUFFIX, VERSION_KEY, compute_published_name, max_snapshots_of
+from mangrove.tables.iceberg_names import (
+    LIST_SUFFIX,
+    METADATA_SUFFIX,
+    PARTS_SUFFIX,
+    VERSION_KEY,
+    compute_published_name,
+    decode_first_row_ids,
+    format_version_of,
+    max_snapshots_of,
+    published_folder_of,
+)
 from mangrove.tables.scan_plan import list_live_files
 
 __all__ = ["publish_history"]
@@ -53,6 +67,8 @@ class _Listed:
     schemas: tuple[IcebergSchema, ...] = ()
     files: SnapshotFiles | None = None
     """None if the state before is unknown."""
+    next_row_id: int = 0
+    """A number above all assigned row ids, in format version 3."""
 
     @property
     def sequence_number(self) -> int:
@@ -70,7 +86,7 @@ def publish_history(store: Store, revisions: TableRevisions) -> PublishedTable:
     return PublishedTable(metadata, addresses.of(path), folder)
 
 
-def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple[str, TableMetadataV2] | None:
+def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple[str, PublishedMetadata] | None:
     """Return the path and content of the metadata file; None if files that it references were deleted meanwhile."""
     existing = list_published_files(store, revisions.newest.state)
     base, last_path = _find_last_published(store, existing, revisions)
@@ -84,8 +100,7 @@ def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple
     if last is not None and base is not None and is_complete:
         needed.add(last_path)
         if missing:
-            files = plan_snapshot_files(store, base.state, compute_published_name(base.state, store.uri), existing)
-            listed = _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files)
+            listed = _resume_list(store, base, last, existing)
     for revision in reversed(missing):
         listed, metadata, parts = _append_revision(store, listed, revision, folder)
         needed |= parts
@@ -93,6 +108,29 @@ def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple
     metadata = _with_tags(metadata, revisions, store.uri)
     store.put(path, metadata.model_dump_json().encode())
     return (path, metadata) if needed <= list_published_files(store, made.state).keys() else None
+
+
+def _resume_list(
+    store: Store, base: TableRevision, last: PublishedMetadata, existing: Mapping[str, ObjectInfo]
+) -> _Listed:
+    """Return the list of a metadata file, with the files of its last snapshot and their row ids."""
+    files = plan_snapshot_files(store, base.state, compute_published_name(base.state, store.uri), existing)
+    next_row_id = find_next_row_id(last)
+    files = assign_row_ids(files, _load_row_ids(store, files, last.current_snapshot()), next_row_id)
+    return _Listed(tuple(last.snapshots), tuple(last.snapshot_log), tuple(last.schemas), files, next_row_id)
+
+
+def _load_row_ids(store: Store, files: SnapshotFiles, snapshot: Snapshot | None) -> dict[str, int]:
+    """Return the first row ids of data files that a published snapshot assigned; none in format version 2."""
+    if snapshot is None or format_version_of(files.state.properties) == 2:
+        return {}
+    name = posixpath.basename(snapshot.manifest_list).removesuffix(LIST_SUFFIX) + PARTS_SUFFIX
+    path = published_folder_of(files.state.table_id) + name
+    (data,) = store.read_many([path])
+    try:
+        return {} if data is None else decode_first_row_ids(data.decode())
+    except ValueError as error:
+        raise FormatError(f"{path} is damaged; delete it, which assigns new row ids") from error
 
 
 def _find_last_published(
@@ -119,7 +157,7 @@ def _find_last_published(
 
 def _append_revision(
     store: Store, listed: _Listed, revision: TableRevision, folder: str
-) -> tuple[_Listed, TableMetadataV2, frozenset[str]]:
+) -> tuple[_Listed, PublishedMetadata, frozenset[str]]:
     """Write the snapshot of a state after the listed ones; return the longer list, its metadata and its files."""
     state = revision.state
     name = compute_published_name(state, store.uri)
@@ -130,9 +168,12 @@ def _append_revision(
     existing = list_published_files(store, state)
     number = max(listed.sequence_number + 1, sequence_number_of(state))
     parent_id = None if listed.files is None else listed.files.name.snapshot_id
-    if listed.files is not None:
-        name = name.after(parent_id, number)
     files = plan_snapshot_files(store, state, name, existing)
+    restored = next((one for one in listed.snapshots if one.snapshot_id == name.snapshot_id), None)
+    known = {} if listed.files is None else listed.files.first_row_ids
+    files = assign_row_ids(files, {**known, **_load_row_ids(store, files, restored)}, listed.next_row_id)
+    if listed.files is not None:
+        files = replace(files, name=name.after(parent_id, number, files.first_row_ids))
     at_millis = max(revision.at_millis, *(one.timestamp_ms for one in listed.log), 0)
     published, parts = write_snapshot(store, files, existing, listed.files, number)
     metadata = build_table_metadata(state, folder, published, at_millis)
@@ -154,17 +195,20 @@ def _with_version(summary: Summary | None, version: int) -> Summary:
 
 
 def _extend(
-    listed: _Listed, snapshot: Snapshot, metadata: TableMetadataV2, files: SnapshotFiles, count_max: int
+    listed: _Listed, snapshot: Snapshot, metadata: PublishedMetadata, files: SnapshotFiles, count_max: int
 ) -> _Listed:
     """Return the list with one more snapshot and without the oldest above the limit.
 
     A state that a rollback restored keeps its snapshot, and the log has it twice. If the ids
-    of schemas or specs have another meaning now, the snapshots before are not listed.
+    of schemas or specs have another meaning now, or the format version is lower, the snapshots
+    before are not listed.
     """
     now = {one.schema_id: one for one in metadata.schemas}
     is_same_numbering = all(now.get(one.schema_id, one) == one for one in listed.schemas)
     if listed.files is not None:
         is_same_numbering &= listed.files.state.version.version == files.state.version.version
+        before, after = (format_version_of(one.state.properties) for one in (listed.files, files))
+        is_same_numbering &= before <= after
     earlier = listed.snapshots if is_same_numbering else ()
     is_new = all(one.snapshot_id != snapshot.snapshot_id for one in earlier)
     snapshots = (*earlier, snapshot)[-count_max:] if is_new else earlier
@@ -176,10 +220,11 @@ def _extend(
     unlisted = max((index for index, one in enumerate(log) if one.snapshot_id not in ids), default=-1)
     used = {one.schema_id for one in snapshots} - now.keys()
     schemas = [one for one in listed.schemas if one.schema_id in used]
-    return _Listed(snapshots, tuple(log[unlisted + 1 :]), (*schemas, *metadata.schemas), files)
+    next_row_id = listed.next_row_id if files.row_ids is None else files.row_ids.stop
+    return _Listed(snapshots, tuple(log[unlisted + 1 :]), (*schemas, *metadata.schemas), files, next_row_id)
 
 
-def _with_history(metadata: TableMetadataV2, listed: _Listed) -> TableMetadataV2:
+def _with_history(metadata: PublishedMetadata, listed: _Listed) -> PublishedMetadata:
     assert listed.files is not None
     current_id = listed.files.name.snapshot_id
     main = SnapshotRef.model_validate({"snapshot-id": current_id, "type": SnapshotRefType.BRANCH})
@@ -194,7 +239,7 @@ def _with_history(metadata: TableMetadataV2, listed: _Listed) -> TableMetadataV2
     )
 
 
-def _with_tags(metadata: TableMetadataV2, revisions: TableRevisions, root_uri: str) -> TableMetadataV2:
+def _with_tags(metadata: PublishedMetadata, revisions: TableRevisions, root_uri: str) -> PublishedMetadata:
     """Return the metadata with a tag for each named version whose snapshot is listed."""
     versions = {one.snapshot_id: int(one.summary[VERSION_KEY] or 0) for one in metadata.snapshots if one.summary}
     refs = {name: ref for name, ref in metadata.refs.items() if name == MAIN_BRANCH}

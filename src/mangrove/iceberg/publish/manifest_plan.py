@@ -12,10 +12,17 @@ from mangrove.iceberg.data_files import to_iceberg_data_file
 from mangrove.iceberg.partition_specs import list_published_sort_orders
 from mangrove.iceberg.publish.manifests import ManifestChange, ManifestInfo, build_manifest_record, encode_manifest
 from mangrove.iceberg.publish.partition_assignment import PartitionedFile
+from mangrove.iceberg.publish.position_deletes import vector_size_of
 from mangrove.iceberg.schemas import to_iceberg_schema
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.schema import Schema
-from mangrove.tables.iceberg_names import PUBLISHED_FORMAT, compute_digest, published_folder_of, split_runs
+from mangrove.tables.iceberg_names import (
+    PUBLISHED_FORMAT,
+    FormatVersion,
+    compute_digest,
+    published_folder_of,
+    split_runs,
+)
 from mangrove.tables.table_state import TableState
 
 __all__ = [
@@ -41,6 +48,8 @@ class ManifestFileEntry:
     """The data file itself, or the data file of the position deletes."""
     identity: str
     """Text that determines the entry, for the digest of the manifest."""
+    first_row_id: int | None = None
+    """The row id of the first row of a data file, in format version 3."""
 
     @property
     def sequence_number(self) -> int:
@@ -97,12 +106,14 @@ class PlannedManifest:
 
     def build_record(self, size_bytes: int) -> ManifestFile:
         """Return the entry of the manifest list."""
+        row_ids = [one.first_row_id for one in self.files if one.first_row_id is not None]
         return build_manifest_record(
             self.info,
             size_bytes,
             sum(one.file.row_count for one in self.files),
             [one.data_file.record for one in self.files],
             self._list_sequence_numbers(),
+            min(row_ids, default=None),
         )
 
     def _list_sequence_numbers(self) -> list[int]:
@@ -116,12 +127,19 @@ class PlannedManifest:
             self.schema,
             one.data_file.published.spec.spec_id,
             sort_order_id=self.order_ids.get(one.file.sort_scheme_id or "") if one.is_data else None,
+            first_row_id=one.first_row_id,
             deleted_from=None if one.is_data else one.data_file.address,
+            vector_size=None if one.is_data else vector_size_of(one.file.location),
         )
 
 
 def plan_manifests(
-    state: TableState, entries: Sequence[ManifestFileEntry], root_address: str, change: ManifestChange | None = None
+    state: TableState,
+    entries: Sequence[ManifestFileEntry],
+    root_address: str,
+    change: ManifestChange | None = None,
+    *,
+    format_version: FormatVersion,
 ) -> list[PlannedManifest]:
     """Return the manifests of entries that are either all data files or all position delete files, in order."""
     content = ManifestContent.DATA if all(one.is_data for one in entries) else ManifestContent.DELETES
@@ -133,12 +151,14 @@ def plan_manifests(
     }
     common = repr((PUBLISHED_FORMAT, content.value, state.schema, state.version.keys, orders))
     common += repr(change) if change is not None else ""
+    common += "v3" if format_version == 3 else ""
     manifests: list[PlannedManifest] = []
     for run in _split_entries(entries):
         spec = run[0].data_file.published.spec
-        digest = compute_digest([common, repr(spec), *(one.identity for one in run)])
+        row_ids = [str(one.first_row_id) for one in run if one.first_row_id is not None]
+        digest = compute_digest([common, repr(spec), *(one.identity for one in run), *row_ids])
         path = f"{published_folder_of(state.table_id)}{digest}.avro"
-        info = ManifestInfo(root_address + path, digest, content, schema, spec, change)
+        info = ManifestInfo(root_address + path, digest, content, schema, spec, change, format_version)
         manifests.append(PlannedManifest(path, info, run, state.schema, orders))
     return manifests
 

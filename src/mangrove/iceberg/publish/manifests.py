@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.io import InputFile, OutputFile, OutputStream
@@ -28,11 +28,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
-from mangrove.tables.iceberg_names import snapshot_id_of
+from mangrove.tables.iceberg_names import FormatVersion, snapshot_id_of
 
 __all__ = ["ManifestChange", "ManifestInfo", "build_manifest_record", "encode_manifest", "encode_manifest_list"]
 
-_FORMAT: Final[Literal[2]] = 2
 _CODEC: Final = "avro.codec"
 _ENTRIES_IN_BLOCK: Final = 1000
 
@@ -58,6 +57,7 @@ class ManifestInfo:
     spec: PartitionSpec
     change: ManifestChange | None = None
     """None if the files are those of earlier snapshots."""
+    format_version: FormatVersion = 2
 
     @property
     def snapshot_id(self) -> int:
@@ -86,25 +86,34 @@ def encode_manifest(info: ManifestInfo, files: Iterable[tuple[DataFile, int]]) -
         "schema": info.schema.model_dump_json(),
         "partition-spec": _fields_json(info.spec),
         "partition-spec-id": str(info.spec.spec_id),
-        "format-version": str(_FORMAT),
+        "format-version": str(info.format_version),
         "content": "data" if info.content is ManifestContent.DATA else "deletes",
         _CODEC: "deflate",
     }
-    file_type = data_file_with_partition(info.spec.partition_type(info.schema), _FORMAT)
-    schema = manifest_entry_schema_with_data_file(_FORMAT, file_type)
+    file_type = data_file_with_partition(info.spec.partition_type(info.schema), info.format_version)
+    schema = manifest_entry_schema_with_data_file(info.format_version, file_type)
     return _avro(schema, "manifest_entry", meta, info.digest, entries)
 
 
 def build_manifest_record(
-    info: ManifestInfo, size_bytes: int, row_count: int, partitions: Sequence[Record], sequence_numbers: Sequence[int]
+    info: ManifestInfo,
+    size_bytes: int,
+    row_count: int,
+    partitions: Sequence[Record],
+    sequence_numbers: Sequence[int],
+    first_row_id: int | None = None,
 ) -> ManifestFile:
-    """Return the manifest list entry of a manifest without reading it."""
+    """Return the manifest list entry of a manifest without reading it.
+
+    `first_row_id` must be set for data files in format version 3, or clients would assign other row ids.
+    """
     counts = dict.fromkeys(ManifestEntryStatus, (0, 0)) | {info.status: (len(partitions), row_count)}
     added, existing, deleted = (
         counts[status]
         for status in (ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED)
     )
     return ManifestFile.from_args(
+        _table_format_version=3,
         manifest_path=info.address,
         manifest_length=size_bytes,
         partition_spec_id=info.spec.spec_id,
@@ -120,21 +129,31 @@ def build_manifest_record(
         deleted_rows_count=deleted[1],
         partitions=construct_partition_summaries(info.spec, info.schema, list(partitions)),
         key_metadata=None,
+        first_row_id=first_row_id,
     )
 
 
 def encode_manifest_list(
-    manifests: Iterable[ManifestFile], snapshot_id: int, sequence_number: int, digest: str
+    manifests: Iterable[ManifestFile],
+    snapshot_id: int,
+    sequence_number: int,
+    digest: str,
+    first_row_id: int | None = None,
 ) -> bytes:
-    """Return a manifest list; its header has no parent, because the metadata names it."""
+    """Return a manifest list; its header has no parent, because the metadata names it.
+
+    It has format version 3 if the snapshot has a first row id.
+    """
+    format_version: FormatVersion = 2 if first_row_id is None else 3
     meta = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null",
         "sequence-number": str(sequence_number),
-        "format-version": str(_FORMAT),
+        **({} if first_row_id is None else {"first-row-id": str(first_row_id)}),
+        "format-version": str(format_version),
         _CODEC: "deflate",
     }
-    return _avro(MANIFEST_LIST_FILE_SCHEMAS[_FORMAT], "manifest_file", meta, digest, manifests)
+    return _avro(MANIFEST_LIST_FILE_SCHEMAS[format_version], "manifest_file", meta, digest, manifests)
 
 
 def _fields_json(spec: PartitionSpec) -> str:

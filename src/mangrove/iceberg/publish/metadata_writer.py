@@ -6,18 +6,21 @@ such files, because no version references them. A writer that reused files there
 them again after it has written its metadata, and starts over if some are missing.
 """
 
+import json
 import posixpath
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadataV2
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.typedef import IcebergBaseModel
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError, NotFoundError, StorageError
 from mangrove.iceberg.locations import FileLocations
@@ -43,12 +46,16 @@ from mangrove.storage.port import ObjectInfo, Store
 from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
+    FORMAT_VERSION,
+    NEXT_ROW_ID,
     PARTS_SUFFIX,
     STAGING_FOLDER,
     PublishedName,
     compute_published_name,
     decode_position_delete_paths,
     encode_parts,
+    format_version_of,
+    next_row_id_of,
     published_folder_of,
 )
 from mangrove.tables.scan_plan import FileScan, list_live_files, plan_scan
@@ -56,10 +63,14 @@ from mangrove.tables.table_state import TableState
 
 __all__ = [
     "RESERVED_PROPERTIES",
+    "PublishedMetadata",
+    "PublishedMetadataV3",
     "PublishedSnapshot",
     "PublishedTable",
     "SnapshotFiles",
+    "assign_row_ids",
     "build_table_metadata",
+    "find_next_row_id",
     "list_published_files",
     "load_metadata",
     "plan_snapshot_files",
@@ -71,8 +82,6 @@ __all__ = [
     "write_snapshot",
 ]
 
-T = TypeVar("T")
-
 _GC_ENABLED: Final = "gc.enabled"
 RESERVED_PROPERTIES: Final = frozenset(
     {
@@ -81,11 +90,34 @@ RESERVED_PROPERTIES: Final = frozenset(
         TableProperties.WRITE_DATA_PATH,
         TableProperties.WRITE_METADATA_PATH,
         CLIENT_SNAPSHOT,
-        "format-version",
+        FORMAT_VERSION,
+        NEXT_ROW_ID,
         "uuid",
     }
 )
 """Properties that publication sets itself or never publishes."""
+
+
+class PublishedMetadataV3(TableMetadataV3):
+    """Metadata of format version 3, which PyIceberg reads but refuses to encode."""
+
+    def model_dump_json(self, *args: Any, **options: Any) -> str:
+        """Return the metadata as JSON, like that of other format versions."""
+        return IcebergBaseModel.model_dump_json(self, *args, **options)
+
+
+PublishedMetadata: TypeAlias = TableMetadataV2 | PublishedMetadataV3
+
+
+def _parse_metadata(document: Mapping[str, Any]) -> PublishedMetadata:
+    """Return published metadata from its JSON object; raise ValueError if it is invalid."""
+    model = PublishedMetadataV3 if document.get("format-version") == 3 else TableMetadataV2
+    return model.model_validate(document)
+
+
+def find_next_row_id(metadata: TableMetadata) -> int:
+    """Return a number above all row ids that metadata has assigned; 0 before format version 3."""
+    return (metadata.next_row_id or 0) if isinstance(metadata, TableMetadataV3) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +130,8 @@ class PublishedSnapshot:
     """Numbers of files and rows by their names in the snapshot summary."""
     operation: Operation = Operation.OVERWRITE
     """Without a known parent no append, by which incremental readers would take all rows for new ones."""
+    row_ids: range | None = None
+    """The row ids that the snapshot assigned, in format version 3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +144,33 @@ class SnapshotFiles:
     deletes: Sequence[ManifestFileEntry] = ()
     delete_paths: Mapping[str, str] = field(default_factory=dict)
     """The paths of position delete files by deletes digest; empty if no row is deleted."""
+    row_ids: range | None = None
+    """The row ids of data files that had none before, in format version 3."""
+
+    @property
+    def first_row_ids(self) -> dict[str, int]:
+        """The first row ids of data files by location; empty in format version 2."""
+        return {one.file.location: one.first_row_id for one in self.data if one.first_row_id is not None}
+
+
+def assign_row_ids(files: SnapshotFiles, known: Mapping[str, int], next_row_id: int) -> SnapshotFiles:
+    """Return the files with first row ids in format version 3: known ones stay, other files get the next ids."""
+    if format_version_of(files.state.properties) == 2:
+        return files
+    following = max(next_row_id, next_row_id_of(files.state.properties))
+    first = following
+    data: list[ManifestFileEntry] = []
+    for one in files.data:
+        row_id = known.get(one.file.location)
+        if row_id is None:
+            row_id, following = following, following + one.file.row_count
+        data.append(replace(one, first_row_id=row_id))
+    return replace(files, data=data, row_ids=range(first, following))
 
 
 def build_table_metadata(
     state: TableState, folder: str, snapshot: PublishedSnapshot | None, at_millis: int
-) -> TableMetadataV2:
+) -> PublishedMetadata:
     """Return the Iceberg metadata of a state, whose files are stored in a folder.
 
     A table without writes has no snapshot. Only the current schema is published: Iceberg
@@ -127,7 +183,8 @@ def build_table_metadata(
     orders = list_published_sort_orders(state.version)
     # A sort scheme by a dropped column is published as unsorted.
     order = next((one.order for one in orders if one.scheme == state.version.sort_scheme), orders[0].order)
-    metadata = {
+    metadata: dict[str, object] = {
+        "format-version": format_version_of(state.properties),
         "location": f"{folder}/{STAGING_FOLDER}",
         "table-uuid": _uuid_of(state.table_id),
         "last-updated-ms": at_millis,
@@ -142,9 +199,11 @@ def build_table_metadata(
         "default-sort-order-id": order.order_id,
         "last-sequence-number": 0,
     }
+    if metadata["format-version"] == 3:
+        metadata["next-row-id"] = next_row_id_of(state.properties)
     if snapshot is not None:
         metadata |= _build_snapshot_fields(state, snapshot, at_millis)
-    return TableMetadataV2.model_validate(metadata)
+    return _parse_metadata(metadata)
 
 
 def published_properties_of(state: TableState, folder: str) -> dict[str, str]:
@@ -179,7 +238,11 @@ def _build_snapshot_fields(state: TableState, published: PublishedSnapshot, at_m
         "summary": Summary(published.operation, **{name: str(count) for name, count in published.counts.items()}),
         "schema-id": state.schema.schema_id,
     }
+    row_ids = published.row_ids
+    if row_ids is not None:
+        snapshot |= {"first-row-id": row_ids.start, "added-rows": len(row_ids)}
     return {
+        **({} if row_ids is None else {"next-row-id": row_ids.stop}),
         "current-snapshot-id": published.snapshot_id,
         "snapshots": [snapshot],
         "snapshot-log": [entry],
@@ -206,7 +269,7 @@ _BATCH_BYTES: Final = 32 * 1024 * 1024
 class PublishedTable:
     """The published metadata of a table state."""
 
-    metadata: TableMetadataV2
+    metadata: PublishedMetadata
     metadata_address: str
     folder: str
     """The location of the table's folder, without a trailing slash; engines see a folder below it as the location."""
@@ -231,11 +294,14 @@ def publish_table(store: Store, state: TableState, at_millis: int) -> PublishedT
     addresses.check_below_root([live.file for log in state.logs for live in list_live_files(log.deltas)])
     metadata = load_metadata(store, name.metadata_path, state.table_id)
     if metadata is None:
-        metadata = publish_repeatedly(state, folder, lambda: _write_metadata(store, state, name, folder, at_millis))
+        publish = partial(_write_metadata, store, state, name, folder, at_millis)
+        _, metadata = publish_repeatedly(state, folder, publish)
     return PublishedTable(metadata, addresses.of(name.metadata_path), folder)
 
 
-def publish_repeatedly(state: TableState, folder: str, publish: Callable[[], T | None]) -> T:
+def publish_repeatedly(
+    state: TableState, folder: str, publish: Callable[[], tuple[str, PublishedMetadata] | None]
+) -> tuple[str, PublishedMetadata]:
     """Call `publish` until it returns a result; it returns None if a vacuum deleted files that it reused."""
     for _ in range(_ATTEMPTS_MAX):
         try:
@@ -262,15 +328,15 @@ def publish_metadata(store: Store, state: TableState, at_millis: int) -> str:
     return publish_table(store, state, at_millis).metadata_address
 
 
-def load_metadata(store: Store, path: str, table_id: str) -> TableMetadataV2 | None:
+def load_metadata(store: Store, path: str, table_id: str) -> PublishedMetadata | None:
     """Return a published metadata file of a table or None; it must reference only the table's folder."""
     try:
         data = store.read(path)
     except NotFoundError:
         return None
     try:
-        metadata = TableMetadataV2.model_validate_json(data)
-    except ValueError as error:
+        metadata = _parse_metadata(json.loads(data))
+    except (ValueError, AttributeError) as error:
         raise FormatError(f"{path} is damaged; delete it to have it written again") from error
     folder = FileLocations(store).of_table(table_id)
     if metadata.location != f"{folder}/{STAGING_FOLDER}" or any(
@@ -282,17 +348,19 @@ def load_metadata(store: Store, path: str, table_id: str) -> TableMetadataV2 | N
 
 def _write_metadata(
     store: Store, state: TableState, name: PublishedName, folder: str, at_millis: int
-) -> TableMetadataV2 | None:
+) -> tuple[str, PublishedMetadata] | None:
     """Write all missing files; return None if reused files were deleted meanwhile."""
     reused: Set[str] = frozenset()
     snapshot = None
     if name.snapshot_id is not None:
         existing = list_published_files(store, state)
-        snapshot, parts = write_snapshot(store, plan_snapshot_files(store, state, name, existing), existing)
+        files = assign_row_ids(plan_snapshot_files(store, state, name, existing), {}, 0)
+        snapshot, parts = write_snapshot(store, files, existing)
         reused = existing.keys() & parts
     metadata = build_table_metadata(state, folder, snapshot, at_millis)
     store.put(name.metadata_path, metadata.model_dump_json().encode())
-    return metadata if not reused or reused <= list_published_files(store, state).keys() else None
+    is_complete = not reused or reused <= list_published_files(store, state).keys()
+    return (name.metadata_path, metadata) if is_complete else None
 
 
 def list_published_files(store: Store, state: TableState) -> dict[str, ObjectInfo]:
@@ -312,7 +380,8 @@ def plan_snapshot_files(
     data_files = assign_partitions(state, addresses.of_all([scan.file for scan in scans]), scans)
     data_entries = [ManifestFileEntry(one.scan.file, one.address, one, one.identity) for one in data_files]
     root = addresses.of("")
-    with_deletes = {compute_deletes_digest(one): one for one in data_files if not one.scan.is_whole}
+    format_version = format_version_of(state.properties)
+    with_deletes = {compute_deletes_digest(one, format_version): one for one in data_files if not one.scan.is_whole}
     delete_paths, sizes = _write_position_deletes(store, state, with_deletes, existing)
     delete_entries = [
         ManifestFileEntry(to_position_delete_file(path, sizes[path]), root + path, with_deletes[digest], path)
@@ -338,7 +407,12 @@ def write_snapshot(
     root = FileLocations(store).of("")
     number = sequence_number_of(files.state) if sequence_number is None else sequence_number
     if parent is None:
-        manifests = [*plan_manifests(files.state, files.data, root), *plan_manifests(files.state, files.deletes, root)]
+        format_version = format_version_of(files.state.properties)
+        manifests = [
+            manifest
+            for entries in (files.data, files.deletes)
+            for manifest in plan_manifests(files.state, entries, root, format_version=format_version)
+        ]
         operation, changes = Operation.OVERWRITE, {}
     else:
         data, deletes = diff_entries(parent.data, files.data), diff_entries(parent.deletes, files.deletes)
@@ -351,10 +425,13 @@ def write_snapshot(
     sizes = _write_missing(store, manifests, existing)
     records = [manifest.build_record(sizes[manifest.path]) for manifest in manifests]
     parts = [name.list_path, *(manifest.path for manifest in manifests), *(one.file.location for one in files.deletes)]
-    encoded = encode_manifest_list(records, name.snapshot_id, number, name.digest)
-    store.put_many({name.list_path: encoded, name.parts_path: encode_parts(parts, files.delete_paths).encode()})
+    first_row_id = None if files.row_ids is None else files.row_ids.start
+    encoded = encode_manifest_list(records, name.snapshot_id, number, name.digest, first_row_id)
+    listed_parts = encode_parts(parts, files.delete_paths, files.first_row_ids).encode()
+    store.put_many({name.list_path: encoded, name.parts_path: listed_parts})
     counts = {**_count_files(files.data, files.deletes), **changes}
-    return PublishedSnapshot(name.snapshot_id, root + name.list_path, counts, operation), frozenset(parts)
+    snapshot = PublishedSnapshot(name.snapshot_id, root + name.list_path, counts, operation, files.row_ids)
+    return snapshot, frozenset(parts)
 
 
 def _plan_changed_manifests(
@@ -366,10 +443,11 @@ def _plan_changed_manifests(
         ManifestChange(status, files.name.snapshot_id, sequence_number)
         for status in (ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED)
     )
+    format_version = format_version_of(files.state.properties)
     return [
-        *plan_manifests(files.state, diff.unchanged, root),
-        *plan_manifests(files.state, diff.added, root, added),
-        *plan_manifests(parent.state, diff.removed, root, removed),
+        *plan_manifests(files.state, diff.unchanged, root, format_version=format_version),
+        *plan_manifests(files.state, diff.added, root, added, format_version=format_version),
+        *plan_manifests(parent.state, diff.removed, root, removed, format_version=format_version),
     ]
 
 

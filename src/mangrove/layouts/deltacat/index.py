@@ -321,6 +321,9 @@ class NameEntry:
         return f"{self.folder} {self.mapping_folder}"
 
 
+_DIGITS_MAX = 20
+
+
 def parse_name_entry(text: str) -> NameEntry:
     """Return the decoded index value of a name."""
     folder, _, mapping_folder = text.partition(" ")
@@ -330,7 +333,9 @@ def parse_name_entry(text: str) -> NameEntry:
 def parse_revision_entry(text: str) -> RevisionEntry:
     """Return the decoded index value of a revision."""
     number, operation, transaction, names, name, *checksum = _split_fields(text, 5, 6)
-    return RevisionEntry(int(number), operation, transaction, int(names), name, *checksum)
+    return RevisionEntry(
+        _parse_number(number, text), operation, transaction, _parse_number(names, text), name, *checksum
+    )
 
 
 def parse_mapping_entry(text: str | None) -> MappingEntry:
@@ -338,7 +343,7 @@ def parse_mapping_entry(text: str | None) -> MappingEntry:
     if text is None:
         return MappingEntry()
     number, target = _split_fields(text, 2)
-    return MappingEntry(int(number), target)
+    return MappingEntry(_parse_number(number, text), target)
 
 
 def encode_node(node: Node) -> bytes:
@@ -376,6 +381,16 @@ def decode_node_map(fields: MsgpackMap, path: str) -> Node:
 
 def _split_fields(text: str, *counts: int) -> list[str]:
     words = text.split(" ")
-    if len(words) not in counts or not words[0].isdigit():
-        raise FormatError(f"the index value {text!r} is damaged; run `mangrove check`")
+    if len(words) not in counts:
+        raise _damaged_value(text)
     return words
+
+
+def _parse_number(word: str, text: str) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) <= _DIGITS_MAX):
+        raise _damaged_value(text)
+    return int(word)
+
+
+def _damaged_value(text: str) -> FormatError:
+    return FormatError(f"the index value {text[:200]!r} is damaged; run `mangrove check`")

@@ -87,7 +87,8 @@ def decode_schema(data: bytes, path: str) -> KeyedSchema:
     schema_id = (arrow.metadata or {}).get(_SCHEMA_ID, b"")
     try:
         schema = schema_from_arrow(arrow, int(schema_id) if schema_id.isdigit() else None)
-    except InvalidInputError as error:
+    except (InvalidInputError, ValueError) as error:
+        # Arrow decodes names when they are requested.
         raise FormatError(f"{path}: its schema is not supported: {error}") from error
     return schema, tuple(schema.columns[place].id for place in merged_by)
 

@@ -55,6 +55,7 @@ from mangrove.sql.views import annotate_view_errors, enter_view
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState, load_table_state, record_rows_read
 from mangrove.transaction.aliases import locate_namespace, locate_table, locate_view
+from mangrove.transaction.authorization import AuthorizedSnapshot
 from mangrove.transaction.catalog import VIEW_NAMESPACE
 from mangrove.transaction.deltas import TableTarget, open_table, split_version
 
@@ -586,8 +587,10 @@ def _identity(instead: Frame | str) -> object:
 
 
 def _version_of(catalog: Catalog) -> int | None:
-    """Return the fixed version of a catalog, or None if it may still change."""
-    return catalog.version if isinstance(catalog, Snapshot) else None
+    """Return the fixed version of a catalog, or None if it may still change, as what a principal may read does."""
+    if not isinstance(catalog, Snapshot) or isinstance(catalog.snapshot, AuthorizedSnapshot):
+        return None
+    return catalog.version
 
 
 def evaluate_constant(piece: SqlFragment, binder: QueryBinder, whole: str) -> object:

@@ -20,6 +20,7 @@ from mangrove.sql.parse.statements import (
     DropCheck,
     DropColumns,
     DropObject,
+    GrantStatement,
     NewColumn,
     RenameColumn,
     RenameTo,
@@ -42,6 +43,7 @@ __all__ = [
     "parse_create_table",
     "parse_describe",
     "parse_drop",
+    "parse_grant",
     "parse_properties",
     "parse_property_names",
     "parse_show",
@@ -436,6 +438,10 @@ def parse_show(cursor: TokenCursor) -> ShowStatement | None:
         limit = cursor.expect_integer() if cursor.accept("LIMIT") else None
         cursor.expect_end()
         return ShowStatement("history", of_table, limit=limit)
+    if cursor.accept("GRANTS"):
+        kind, name = _parse_grant_object(cursor) if cursor.accept("ON") else ("all", None)
+        cursor.expect_end()
+        return ShowStatement(f"{kind} grants", name)
     if cursor.accept("EXPORTS"):
         cursor.expect_end()
         return ShowStatement("exports")
@@ -443,6 +449,37 @@ def parse_show(cursor: TokenCursor) -> ShowStatement | None:
         cursor.expect_end()
         return ShowStatement("current namespace")
     return None
+
+
+def parse_grant(cursor: TokenCursor) -> GrantStatement:
+    """Parse GRANT and REVOKE of a privilege on an object, or of a role."""
+    is_revoke = cursor.accept_one_of("GRANT", "REVOKE") == "REVOKE"
+    given: dict[str, Any] = {}
+    if cursor.accept("ROLE"):
+        given["role"] = _parse_grantee(cursor)
+    else:
+        given["privilege"] = cursor.expect_single_name()
+        cursor.expect("ON")
+        given["kind"], given["name"] = _parse_grant_object(cursor)
+    cursor.expect("FROM" if is_revoke else "TO")
+    cursor.accept_one_of("ROLE", "PRINCIPAL")
+    statement = GrantStatement(_parse_grantee(cursor), is_revoke, **given)
+    cursor.expect_end()
+    return statement
+
+
+def _parse_grant_object(cursor: TokenCursor) -> tuple[str, SqlName | None]:
+    if cursor.accept("LAKEHOUSE"):
+        return "lakehouse", None
+    if cursor.accept_one_of("NAMESPACE", "SCHEMA", "DATABASE"):
+        return "namespace", cursor.name()
+    cursor.accept_one_of("TABLE", "VIEW")
+    return "table", cursor.name()
+
+
+def _parse_grantee(cursor: TokenCursor) -> str:
+    """Parse the name of a principal or role; one with other characters than those of names is quoted."""
+    return cursor.expect_text() if cursor.next.kind is SqlTokenKind.TEXT else cursor.expect_single_name()
 
 
 def _parse_show_list(cursor: TokenCursor, kind: str) -> ShowStatement:

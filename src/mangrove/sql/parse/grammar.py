@@ -5,7 +5,15 @@ from typing import Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.sql.parse.clauses import parse_query, refuse_unsupported_syntax
-from mangrove.sql.parse.ddl import parse_alter, parse_comment_on, parse_create, parse_describe, parse_drop, parse_show
+from mangrove.sql.parse.ddl import (
+    parse_alter,
+    parse_comment_on,
+    parse_create,
+    parse_describe,
+    parse_drop,
+    parse_grant,
+    parse_show,
+)
 from mangrove.sql.parse.dml import (
     parse_delete,
     parse_insert,
@@ -332,6 +340,8 @@ _BY_FIRST_WORD: Final[dict[str, Callable[[TokenCursor], Statement | None]]] = {
     "REFRESH": parse_refresh,
     "ANALYZE": parse_analyze,
     "EXECUTE": parse_execute,
+    "GRANT": parse_grant,
+    "REVOKE": parse_grant,
     "BEGIN": _parse_block,
     "LOAD": refuse_load,
 }

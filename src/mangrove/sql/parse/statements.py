@@ -32,6 +32,7 @@ __all__ = [
     "DropObject",
     "ExecuteImmediate",
     "Explain",
+    "GrantStatement",
     "Insert",
     "Merge",
     "MergeWhenClause",
@@ -484,6 +485,23 @@ class ShowStatement:
     limit: int | None = None
 
 
+# Access control
+
+
+@dataclass(frozen=True, slots=True)
+class GrantStatement:
+    """Grant or revoke a privilege or a role."""
+
+    grantee: str
+    is_revoke: bool
+    privilege: str | None = None
+    """None for a role."""
+    kind: str = "lakehouse"
+    """The kind of the object: lakehouse, namespace, or table for a table or view."""
+    name: SqlName | None = None
+    role: str | None = None
+
+
 # Procedures
 
 
@@ -524,4 +542,5 @@ Statement: TypeAlias = (
     | CacheTable
     | Analyze
     | ExecuteImmediate
+    | GrantStatement
 )

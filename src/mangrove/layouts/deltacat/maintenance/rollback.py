@@ -29,7 +29,7 @@ from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import WRITTEN_SETTINGS_KEY, StagedCatalogWrite, WriteDraft, stage_settings
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind
-from mangrove.model.settings import LakehouseSettings
+from mangrove.rebase import restore_settings
 
 __all__ = ["roll_back"]
 
@@ -58,7 +58,7 @@ def _stage_rollback(newest: DeltaCatSnapshot, to: DeltaCatSnapshot, transaction:
         elif key_class_of(change.key) == _MAPPING:
             _restore_mapping(draft, change)
         draft.touch_key(WrittenKey(change.key, "the whole lakehouse"))
-    settings = _settings_after(newest, to)
+    settings = restore_settings(newest.settings, to.settings)
     if settings != newest.settings:
         stage_settings(draft, settings)
     return draft.staged()
@@ -115,12 +115,3 @@ def _kind(key: str) -> Kind:
         return Kind.ALIAS
     assert not folder.startswith(MANGROVE_FOLDER), f"{folder} is none of an object with a name"
     return Kind.TABLE if "/" in folder else Kind.NAMESPACE
-
-
-def _settings_after(newest: DeltaCatSnapshot, to: DeltaCatSnapshot) -> LakehouseSettings:
-    """Return the settings of `to` with the version bookkeeping of the newest version."""
-    return replace(
-        to.settings,
-        exported_snapshots=newest.settings.exported_snapshots,
-        maximum_version_age_millis_overrides=newest.settings.maximum_version_age_millis_overrides,
-    )

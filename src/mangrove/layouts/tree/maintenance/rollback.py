@@ -29,7 +29,7 @@ from mangrove.layouts.tree.versions import read_root
 from mangrove.metastore import Changes, check_deadline, commit_time_after
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
-from mangrove.rebase import build_rollback_conflict_error
+from mangrove.rebase import build_rollback_conflict_error, restore_settings
 
 __all__ = ["roll_back"]
 
@@ -45,7 +45,7 @@ def roll_back(
         raise NotFoundError(f"version {to.version} has expired; see the history for the available versions")
     rebuilt: Node | None = None
     for attempt in range(ATTEMPTS_MAX):
-        settings = _settings_after(newest, to)
+        settings = restore_settings(newest.settings, to.settings)
         path = _definition_path(effects, files, newest, to, settings)
         created_at_millis = commit_time_after(newest, changes, effects.now_millis(), effects.clock_tolerance_millis)
         system = build_system_rows(newest.root, changes, path, to.root.key_names, created_at_millis)
@@ -64,15 +64,6 @@ def roll_back(
             newest = TreeSnapshot(files, concurrent_commit)
         pause_before_retry(effects, attempt)
     raise build_attempts_error(changes.transaction_id)
-
-
-def _settings_after(newest: TreeSnapshot, to: TreeSnapshot) -> LakehouseSettings:
-    """Return the settings of `to` with the version bookkeeping of the newest version."""
-    return replace(
-        to.settings,
-        exported_snapshots=newest.settings.exported_snapshots,
-        maximum_version_age_millis_overrides=newest.settings.maximum_version_age_millis_overrides,
-    )
 
 
 def _definition_path(

@@ -1,0 +1,157 @@
+"""The Iceberg clients: how each is installed, and the code with which it performs each operation.
+
+Names in braces are replaced: `{t}` and `{other}` are tables with rows, `{new}` is a free name, `{snapshot}` an
+earlier snapshot and `{tag}` its name. Code that reads leaves the
+ids in `found`. An operation that a client does not have is missing.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.peers.registry import ICEBERG_JAR, System
+
+__all__ = ["CLIENTS", "Client"]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client, the code that opens the catalog at `{address}` with `{token}`, and its operations."""
+
+    system: System
+    setup: str
+    operations: Mapping[str, str]
+
+
+def _client(
+    title: str, requirements: tuple[str, ...], setup: str, operations: Mapping[str, str], jar: str = ""
+) -> Client:
+    package = re.split("[^a-z]", requirements[0])[0]
+    return Client(System(title, "", requirements, (package,), f"iceberg-{package}", jar), setup, operations)
+
+
+def _in_sql(statements: Mapping[str, str]) -> dict[str, str]:
+    return {name: f'found = sql("""{text}""")' for name, text in statements.items()}
+
+
+_CATALOG = """
+from pyiceberg.catalog.rest import RestCatalog
+import pyarrow as pa
+catalog = RestCatalog("lake", uri="{address}", token="{token}")
+rows = pa.table({{"id": pa.array([10], pa.int64()), "name": ["new"]}})
+"""
+_TABLE = 'table = catalog.load_table("{t}")\n'
+_PYICEBERG = {
+    "read": _TABLE + 'found = table.scan().to_arrow()["id"].to_pylist()',
+    "read an earlier snapshot": _TABLE + 'found = table.scan(snapshot_id={snapshot}).to_arrow()["id"].to_pylist()',
+    "read a tag": _TABLE
+    + 'found = table.scan(snapshot_id=table.snapshot_by_name("{tag}").snapshot_id).to_arrow()["id"].to_pylist()',
+    "create a namespace": 'catalog.create_namespace("{new_namespace}")',
+    "create a table": 'catalog.create_table("{new}", rows.schema)',
+    "append": _TABLE + "table.append(rows)",
+    "delete": _TABLE + 'table.delete("id = 3")',
+    "update": _TABLE + 'table.overwrite(rows.set_column(0, "id", [[3]]), overwrite_filter="id = 3")',
+    "merge": _TABLE
+    + 'table.upsert(pa.table({{"id": pa.array([3, 10], pa.int64()), "name": ["new"] * 2}}), join_cols=["id"])',
+    "add and rename columns": _TABLE
+    + "from pyiceberg.types import IntegerType\n"
+    + "with table.update_schema() as change:\n"
+    + '    change.add_column("more", IntegerType())\n'
+    + '    change.rename_column("name", "label")',
+    "add a partition field": _TABLE + 'with table.update_spec() as change:\n    change.add_identity("name")',
+    "rename a table": 'catalog.rename_table("{t}", "{new}")',
+    "drop a table": 'catalog.drop_table("{t}")',
+}
+_FRAMES = {
+    "polars": ("pl.scan_iceberg(table{at}).collect()", 'pl.from_arrow(rows).write_iceberg(table, mode="append")'),
+    "daft": ("daft.read_iceberg(table{at}).to_arrow()", 'daft.from_arrow(rows).write_iceberg(table, mode="append")'),
+}
+
+
+def _in_frames(name: str) -> dict[str, str]:
+    """Return the operations of a library that opens tables with PyIceberg."""
+    read, append = _FRAMES[name]
+    ids = {"polars": '["id"].to_list()', "daft": '["id"].to_pylist()'}[name]
+    return {
+        "read": f"{_TABLE}found = {read.format(at='')}{ids}",
+        "read an earlier snapshot": f"{_TABLE}found = {read.format(at=', snapshot_id={snapshot}')}{ids}",
+        "append": _TABLE + append,
+    }
+
+
+_SQL = {
+    "read": "SELECT id FROM lake.{t}",
+    "create a namespace": "CREATE SCHEMA lake.{new_namespace}",
+    "create a table": "CREATE TABLE lake.{new} (id bigint, name {string})",
+    "create a table as select": "CREATE TABLE lake.{new} AS SELECT id, name FROM lake.{t}",
+    "append": "INSERT INTO lake.{t} VALUES (10, 'new')",
+    "delete": "DELETE FROM lake.{t} WHERE id = 3",
+    "update": "UPDATE lake.{t} SET name = 'new' WHERE id = 3",
+    "merge": "MERGE INTO lake.{t} t USING (SELECT * FROM (VALUES (3, 'new'), (10, 'new')) s(id, name)) s "
+    "ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name)",
+    "add and rename columns": "ALTER TABLE lake.{t} ADD COLUMN more int; "
+    "ALTER TABLE lake.{t} RENAME COLUMN name TO label",
+    "drop a table": "DROP TABLE lake.{t}",
+}
+_SPARK = {
+    **_SQL,
+    "read an earlier snapshot": "SELECT id FROM lake.{t} VERSION AS OF {snapshot}",
+    "read a tag": "SELECT id FROM lake.{t} VERSION AS OF '{tag}'",
+    "add a partition field": "ALTER TABLE lake.{t} ADD PARTITION FIELD name",
+    "replace a table": "CREATE OR REPLACE TABLE lake.{t} USING iceberg AS SELECT 1 AS x",
+    "rewrite data files": "CALL lake.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))",
+    "create and read a view": "CREATE VIEW lake.{new} AS SELECT id FROM lake.{t}; SELECT id FROM lake.{new}",
+    "rename a table": "ALTER TABLE lake.{t} RENAME TO {new}",
+}
+_DUCKDB = {
+    **_SQL,
+    "read an earlier snapshot": "SELECT id FROM lake.{t} AT (VERSION => {snapshot})",
+    "rename a table": "ALTER TABLE lake.{t} RENAME TO {new_name}",
+    "change two tables in one transaction": "BEGIN; INSERT INTO lake.{t} VALUES (10, 'new'); "
+    "INSERT INTO lake.{other} VALUES (10, 'new'); COMMIT",
+}
+_OPEN_SPARK = """
+from pyspark.sql import SparkSession
+settings = {{
+    "spark.jars.packages": "JAR",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "rest",
+    "spark.sql.catalog.lake.uri": "{address}",
+    "spark.sql.catalog.lake.token": "{token}",
+    "spark.sql.catalog.lake.cache-enabled": "false",
+}}
+spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+def sql(text):
+    return [[row[0] for row in spark.sql(one).collect()] for one in text.split("; ")][-1]
+""".replace("JAR", ICEBERG_JAR)
+_OPEN_DUCKDB = """
+import duckdb, importlib.util, pathlib, tempfile
+connection = duckdb.connect(config={{"extension_directory": tempfile.mkdtemp()}})
+for name in ("avro", "httpfs", "iceberg"):
+    folder = pathlib.Path(importlib.util.find_spec(f"duckdb_extension_{{name}}").origin).parent
+    (path,) = folder.rglob("*.duckdb_extension")
+    connection.execute(f"INSTALL '{{path}}'; LOAD {{name}}")
+connection.execute("ATTACH '' AS lake (TYPE iceberg, ENDPOINT '{address}', TOKEN '{token}')")
+def sql(text):
+    try:
+        return [row[0] for row in connection.execute(text).fetchall()]
+    except duckdb.Error:
+        if "BEGIN" in text:
+            connection.execute("ROLLBACK")
+        raise
+"""
+_EXTENSIONS = tuple(f"duckdb-extension-{name}==1.5.5" for name in ("avro", "httpfs", "iceberg"))
+
+CLIENTS: Mapping[str, Client] = {
+    "pyiceberg": _client("PyIceberg", ("pyiceberg[pyarrow]",), _CATALOG, _PYICEBERG),
+    "polars": _client(
+        "Polars", ("polars", "pyiceberg[pyarrow]"), "import polars as pl" + _CATALOG, _in_frames("polars")
+    ),
+    "daft": _client("Daft", ("daft", "pyiceberg[pyarrow]"), "import daft" + _CATALOG, _in_frames("daft")),
+    "duckdb": _client("DuckDB", ("duckdb==1.5.5", *_EXTENSIONS), _OPEN_DUCKDB, _in_sql(_DUCKDB)),
+    "spark": _client("Spark", ("pyspark>=4.1,<4.2",), _OPEN_SPARK, _in_sql(_SPARK), ICEBERG_JAR),
+}

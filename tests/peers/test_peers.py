@@ -1,0 +1,35 @@
+"""Every test that is skipped without a peer is run by `make test-peers`, and a missing peer is no failure."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.peers.environments import NotAvailable
+from tests.peers.__main__ import PEERS, Peer, install_peers
+
+ROOT = Path(__file__).parents[2]
+CONDITION = re.compile(r"needs_iceberg_\w+,?\n|skipif\(|pytest\.skip\(\"there is no|azurite_server|is not installed\"")
+OF_THE_PLATFORM = {
+    "tests/local/test_table_rows.py",
+    "tests/storage/test_local.py",
+    "tests/web/test_connections.py",
+}
+"""Files with tests that other operating systems cannot run; no peer is missing."""
+
+
+def test_every_test_file_that_needs_a_peer_belongs_to_one() -> None:
+    listed = {path for peer in PEERS for path in peer.tests}
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path != Path(__file__) and CONDITION.search(path.read_text("utf-8"))
+    }
+    assert found - OF_THE_PLATFORM == listed
+
+
+def test_a_peer_that_cannot_be_installed_is_listed_and_the_others_are_used() -> None:
+    def refuse() -> Mapping[str, str]:
+        raise NotAvailable("no registry")
+
+    peers = [Peer("one", (), refuse), Peer("two", (), lambda: {"FOUND": "here"}), Peer("three", ())]
+    assert install_peers(peers) == ({"FOUND": "here"}, {"one": "no registry"})
