@@ -88,6 +88,7 @@ INNER = frozenset(
     {
         *("add_delta", "change", "core", "fill", "maintained", "new_id", "try_checks"),
         *("opened", "put_table_version", "reading", "snapshot_at", "state"),
+        *("check_privilege", "privilege_on", "restrict"),
     }
 )
 """Names without an underscore that the layers of Mangrove need of each other, and users do not."""

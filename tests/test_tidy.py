@@ -7,9 +7,10 @@ import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 
@@ -54,15 +55,21 @@ MACHINE = re.compile(r"(?<![\w./~-])/(?:" + "|".join(["root", "work", "home", "U
 REGISTRY = re.compile("|".join([r"py" + r"pi\.org", r"python" + r"hosted", r"npm" + r"js\.", r"maven" + r"\.org"]))
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True)
+class Source:
     """A file: its path from the root of the repository, and its text."""
 
     path: str
     text: str
 
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The parsed module."""
+        return ast.parse(self.text)
+
     @property
     def docstring(self) -> str:
-        return ast.get_docstring(ast.parse(self.text)) or ""
+        return ast.get_docstring(self.tree) or ""
 
 
 Checker = Callable[[list[Source]], Iterable[str]]
@@ -87,7 +94,7 @@ def grab_bag_names(sources: list[Source]) -> Iterable[str]:
     for source in sources:
         names = [
             source.path,
-            *(node.name for node in ast.walk(ast.parse(source.text)) if isinstance(node, ast.ClassDef)),
+            *(node.name for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)),
         ]
         for name in names:
             words = re.findall(r"[A-Z]?[a-z]+", name.removesuffix(".py"))
@@ -98,7 +105,7 @@ def grab_bag_names(sources: list[Source]) -> Iterable[str]:
 def replaced_words(sources: list[Source]) -> Iterable[str]:
     """Names and opening sentences use the established terms of docs/glossary.md."""
     for source in sources:
-        tree = ast.parse(source.text)
+        tree = source.tree
         names = [Path(source.path).stem]
         names += [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
         for name in names:
@@ -112,7 +119,7 @@ def replaced_words(sources: list[Source]) -> Iterable[str]:
 def replaced_texts(sources: list[Source]) -> Iterable[str]:
     """Docstrings, messages and all names use the established terms of docs/glossary.md."""
     for source in sources:
-        for node in ast.walk(ast.parse(source.text)):
+        for node in ast.walk(source.tree):
             match node:
                 case ast.Constant(value=str(text)):
                     found = REPLACED_TEXT.search(text)
@@ -130,7 +137,7 @@ def repeated_class_names(sources: list[Source]) -> Iterable[str]:
     """No two public classes have the same name."""
     places: dict[str, list[str]] = {}
     for source in sources:
-        for node in ast.parse(source.text).body:
+        for node in source.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(source.path)
     for name, paths in places.items():
@@ -143,11 +150,7 @@ def function_level_imports(sources: list[Source], allowed: Mapping[str, str] = L
     for source in sources:
         if source.path in allowed:
             continue
-        functions = [
-            node
-            for node in ast.walk(ast.parse(source.text))
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+        functions = [node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         for node in (inner for function in functions for inner in ast.walk(function)):
             match node:
                 case ast.ImportFrom(module=str(name)) | ast.Import(names=[ast.alias(name=name), *_]):
@@ -165,7 +168,7 @@ def long_modules(sources: list[Source]) -> Iterable[str]:
 def long_functions(sources: list[Source]) -> Iterable[str]:
     """A function over the bound, its docstring aside, does two things, or has a reason in LONG_FUNCTIONS."""
     for source in sources:
-        for node in ast.walk(ast.parse(source.text)):
+        for node in ast.walk(source.tree):
             if isinstance(node, ast.FunctionDef) and f"{source.path}:{node.name}" not in LONG_FUNCTIONS:
                 lines = (node.end_lineno or 0) - node.lineno + 1 - len((ast.get_docstring(node) or "").splitlines())
                 if lines > FUNCTION_LINES_MAX:
@@ -178,7 +181,7 @@ def exclusive_creates(sources: list[Source]) -> Iterable[str]:
     for source in sources:
         if allowed.fullmatch(source.path):
             continue
-        for node in ast.walk(ast.parse(source.text)):
+        for node in ast.walk(source.tree):
             match node:
                 case ast.Call(ast.Attribute(attr="create") | ast.Name("create_and_verify")):
                     yield f"{source.path}:{node.lineno}: `.create(` belongs to a layout's commit.py and to the stores"
@@ -187,7 +190,7 @@ def exclusive_creates(sources: list[Source]) -> Iterable[str]:
 def incomplete_exports(sources: list[Source]) -> Iterable[str]:
     """`__all__` names every public thing that a module makes, and nothing that is not there."""
     for source in sources:
-        made, imported, exported = _names(ast.parse(source.text))
+        made, imported, exported = _names(source.tree)
         if missing := {name for name in made if not name.startswith("_")} - set(exported):
             yield f"{source.path}: `__all__` lacks {sorted(missing)}; add them or begin them with `_`"
         if absent := set(exported) - made - imported:
@@ -228,7 +231,7 @@ def error_tree(sources: list[Source]) -> Iterable[str]:
     """The tree in the docstring of errors.py shows the classes in their order, below their base."""
     for source in sources:
         drawn = re.findall(r"^ *(?:[├└]── )?(\w+Error)\b", source.docstring, re.MULTILINE)
-        classes = [node for node in ast.parse(source.text).body if isinstance(node, ast.ClassDef)]
+        classes = [node for node in source.tree.body if isinstance(node, ast.ClassDef)]
         if drawn != [node.name for node in classes]:
             yield f"{source.path}: the docstring draws {drawn}, the classes are {[node.name for node in classes]}"
         for node in classes[1:]:
@@ -281,10 +284,12 @@ def _read(paths: Iterable[Path]) -> list[Source]:
     return [Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in sorted(paths)]
 
 
+@cache
 def _modules() -> list[Source]:
     return [source for source in _read((ROOT / "src").rglob("*.py")) if not source.path.endswith("_pb2.py")]
 
 
+@cache
 def _texts() -> list[Source]:
     """Every text file of the repository: what git tracks and what it would."""
     listed = subprocess.run(
@@ -401,9 +406,7 @@ def test_every_module_with_lazy_imports_has_some() -> None:
 def test_every_exemption_from_the_length_limit_is_needed() -> None:
     modules = _modules()
     long = {source.path for source in modules if source.text.count("\n") > LINES_MAX}
-    named = {
-        f"{s.path}:{n.name}" for s in modules for n in ast.walk(ast.parse(s.text)) if isinstance(n, ast.FunctionDef)
-    }
+    named = {f"{s.path}:{n.name}" for s in modules for n in ast.walk(s.tree) if isinstance(n, ast.FunctionDef)}
     assert set(LONG_MODULES) <= long
     assert set(LONG_FUNCTIONS) <= named
 

@@ -1,9 +1,11 @@
 """Rights of principals: what they see, what they change, and what gives them no more than they have."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import AccessDeniedError, AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -312,3 +314,11 @@ def test_rules_are_in_the_history(lake: Lakehouse, opened_again: Callable[[], La
     lake.access.grant("read", "sales", to="ana")
     assert opened_again().history()[0].message == "grant read on sales to ana"
     assert list_names(opened_again().as_principal("ana")) == ["sales.orders"]
+
+
+def test_a_conversion_and_an_export_keep_the_rules(lake: Lakehouse, tmp_path: Path) -> None:
+    lake.access.grant("read", "sales.orders", to="ana")
+    lake.maintenance.convert(tmp_path / "converted")
+    lake.maintenance.export(tmp_path / "exported", "copy")
+    for copy in ("converted", "exported"):
+        assert list_names(mangrove.open(tmp_path / copy).as_principal("ana")) == ["sales.orders"]

@@ -1,5 +1,7 @@
 """What handles and locators mean: a name, or an id that follows its table through renames and moves."""
 
+import decimal
+import math
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mangrove
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.lakehouse.table import Table
@@ -20,6 +22,7 @@ from mangrove.model.locators import (
     NamespaceLocator,
     TableLocator,
 )
+from mangrove.model.values import Value
 from mangrove.testing.strategies import names
 
 _NUMBERS = iter(range(10**6))
@@ -341,3 +344,71 @@ def test_a_delete_by_keys_ignores_the_other_columns_of_its_rows(shop: Lakehouse)
     assert read_ids(table) == [2]
     with pytest.raises(InvalidInputError, match="'other' is not in the table"):
         table.delete_keys([{"id": 2, "other": 1}])
+
+
+# Chosen ids and messages.
+
+
+def test_a_partition_has_only_values_that_rows_can_have_and_messages_name_sql_types(shop: Lakehouse) -> None:
+    columns = "k smallint, id bigint, n string, d decimal(4,2), c varchar(2)"
+    table = shop.create_table("shop.parts", columns, partition_by=["k", "bucket(4, id)", "truncate(2, n)", "d", "c"])
+    possible: tuple[Value, ...] = (1, 3, "ab", decimal.Decimal("12.5"), "xy")
+    impossible: dict[int, Value] = {0: 40_000, 1: 4, 2: "abc", 3: decimal.Decimal(100), 4: "xyz"}
+    for place, value in impossible.items():
+        values = (*possible[:place], value, *possible[place + 1 :])
+        with pytest.raises(InvalidInputError, match=r"no row of shop\.parts has the value"):
+            table.create_partition(values, "one")
+    with pytest.raises(InvalidInputError, match="'x' is not a valid value of the partition field k of type smallint"):
+        table.create_partition(("x", *possible[1:]), "one")
+    table.create_partition(possible, "one")
+    with pytest.raises(AlreadyExistsError, match="a partition with the id 'one' already"):
+        table.create_partition((2, *possible[1:]), "one")
+    with pytest.raises(AlreadyExistsError, match=r"with the values \[1,3,.*\] already, 'one'"):
+        table.create_partition(possible, "two")
+
+
+def test_a_table_whose_partition_fields_are_no_keys_has_one_partition(shop: Lakehouse) -> None:
+    table = shop.create_table("shop.keyed", "id bigint not null, k string", keys=["id"], partition_by=["k"])
+    seventh = table.create_version(version=7)
+    message = r"shop\.keyed\.version_7 has one partition, without fields: fields that are not keys only separate data"
+    with pytest.raises(InvalidInputError, match=message):
+        seventh.create_partition(("a",), "one")
+    assert seventh.create_partition((), "one").partition_id == "one"
+
+
+def test_messages_about_objects_that_do_not_exist_name_the_object_and_what_is_missing(shop: Lakehouse) -> None:
+    table = shop.table("shop.orders")
+    ((delta, _),) = table.deltas()
+    table.create_version(state="active")
+    table.drop_version(1)
+    with pytest.raises(NotFoundError, match=r"^delta .* does not exist: its table version 1 does not exist"):
+        shop.resolve(delta)
+    with pytest.raises(InvalidInputError, match="expected a whole number from 1 to 9223372036854775807"):
+        shop.resolve("shop|orders|99999999999999999999")
+    with pytest.raises(NotFoundError, match=r"there is no column 'nope': there are id, kind$"):
+        table.create_version(keys=["nope"])
+    table.version(2).set_state("deleted")
+    with pytest.raises(InvalidInputError, match=r"versions: 2 \(deleted\)\. Activate one as in `[^`]*`$"):
+        table.to_arrow()
+    raw = shop.create_table("shop.raw", schemaless=True)
+    with pytest.raises(InvalidInputError, match="a file has an empty name"):
+        raw.add_files({"": b"x"})
+    with pytest.raises(InvalidInputError, match=r"shop\.raw has no schema and no files"):
+        shop.sql("select * from shop.raw", engine="duckdb")
+
+
+def test_an_overwrite_of_the_partition_of_nan_replaces_its_rows(shop: Lakehouse) -> None:
+    table = shop.create_table("shop.floats", "id bigint, v double", partition_by=["v"])
+    table.append([{"id": 1, "v": math.nan}, {"id": 2, "v": None}, {"id": 3, "v": 1.5}])
+    table.overwrite_partitions([{"id": 4, "v": math.nan}])
+    assert read_ids(table) == [3, 4]
+
+
+def test_the_create_statement_of_a_table_version_names_its_number(shop: Lakehouse) -> None:
+    table = shop.table("shop.orders")
+    table.create_version("id bigint, more string", partition_by=[], version=7)
+    (text,) = shop.sql("show create table shop.orders.version_7", engine="duckdb").to_arrow()[0].to_pylist()
+    assert "OPTIONS (version = 7)" in text
+    shop.sql(text.replace("orders", "copies"), engine="duckdb")
+    (copied,) = shop.table("shop.copies").versions()
+    assert (copied.version, copied.schema) == (7, table.versions()[1].schema)

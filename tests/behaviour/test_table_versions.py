@@ -550,9 +550,9 @@ def test_rows_are_written_to_the_partition_with_the_chosen_id(
     assert found[("a",)] == "shop-a"
     assert len(found) == 2
     assert [at.position for at, _ in table.deltas() if at.partition_id == "shop-a"] == [1, 2]
-    with pytest.raises(AlreadyExistsError, match="has a partition 'shop-a' already"):
+    with pytest.raises(AlreadyExistsError, match="already, 'shop-a'"):
         table.create_partition(("a",), "other")
-    with pytest.raises(AlreadyExistsError, match="has a partition 'shop-a' already"):
+    with pytest.raises(AlreadyExistsError, match="with the id 'shop-a' already"):
         table.create_partition(("c",), "shop-a")
 
 

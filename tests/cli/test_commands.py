@@ -98,6 +98,7 @@ def every_command(lake: str, tmp_path: Path) -> dict[str, list[str]]:
         "ls": [lake],
         "show": [lake, "sales.orders"],
         "alias": [lake],
+        "access": [lake],
         "files": [lake, "sales.orders"],
         "remove-files": [lake, "sales.raw", _add_file(lake)],
         "create": [lake, "more"],

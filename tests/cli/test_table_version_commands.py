@@ -149,7 +149,7 @@ def test_an_empty_text_removes_the_partitions_of_the_next_version(run: Any, lake
     assert partitioned.code == 0
     refused = run("create-version", lake, "sales.orders", "--schema", "number bigint", "--key", "number")
     assert refused.code != 0
-    assert "partition_by and sort_by that are not given are those of table version 2" in " ".join(refused.err.split())
+    assert "partition_by, sort_by, checks are those of table version 2 unless given" in " ".join(refused.err.split())
     words = ("--schema", "number bigint", "--key", "number", "--partition-by", "")
     assert run("create-version", lake, "sales.orders", *words).code == 0
     assert run("versions", lake, "sales.orders", "--json").json[-1]["partition_by"] == []

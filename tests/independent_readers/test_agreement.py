@@ -110,10 +110,9 @@ def test_an_independent_reader_reads_every_kind_of_delta(layout: str) -> None:
     assert any(delta.get("replaces_through") for delta in deltas)
 
 
-@pytest.mark.parametrize("seed", [2, 4])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_independent_reader_agrees_in_every_version(layout: str, seed: int) -> None:
-    history = begin_history(layout, seed)
+def test_an_independent_reader_agrees_in_every_version(layout: str) -> None:
+    history = begin_history(layout, 2)
     history.run(1)
     assert_agreement(history, layout)
 
@@ -131,7 +130,7 @@ def test_an_independent_reader_agrees_after_expiry_and_vacuum(layout: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 112))
+@pytest.mark.parametrize("seed", range(100, 106))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_independent_reader_agrees_in_every_version_of_long_histories(layout: str, seed: int) -> None:
     history = begin_history(layout, seed)

@@ -13,7 +13,7 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
 
-FEW, TIMES = 80, 4
+FEW, TIMES = 40, 4
 GROWTH_MAX = 1.4
 """How much more than `TIMES` as many calls and requests are made: the tree is one level higher."""
 

@@ -7,11 +7,15 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError, NoSuchTableError, OAuthError
+from starlette.testclient import TestClient
 from tests.rest.conftest import TOKEN, counted, request_info, served
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.rest.delegation import build_delegation
+from mangrove.rest.settings import RestSettings
 from mangrove.server.access import Access
+from mangrove.server.app import build_app
 
 WRITABLE = Access("127.0.0.1", TOKEN, is_writable=True)
 ROWS = pa.table({"id": [1]})
@@ -125,3 +129,32 @@ def test_a_dropped_table_that_a_principal_could_not_read_is_not_registered_again
         )
     assert answer.status_code in (400, 404), answer.text
     assert [str(table) for table in lake.tables("sales")] == ["sales.orders"]
+
+
+def delegating(lake: Lakehouse, mode: str, token: str) -> TestClient:
+    """Return a client of a server that gives access to files as if the lakehouse were in a bucket."""
+    options = {"access_key_id": "key", "secret_access_key": "secret"}
+    settings = RestSettings(delegation=build_delegation(mode, "s3://bucket/lake", options, {}))
+    headers = {"Authorization": f"Bearer {token}", "X-Iceberg-Access-Delegation": "vended-credentials,remote-signing"}
+    app = build_app(lake, WRITABLE, rest_settings=settings)
+    return TestClient(app, base_url="http://127.0.0.1/iceberg", headers=headers)
+
+
+def test_keys_of_the_server_are_for_managers_of_the_lakehouse(lake: Lakehouse, token: str) -> None:
+    with delegating(lake, "static", token) as client:
+        assert client.get("/v1/namespaces/sales/tables/orders").json()["config"] == {}
+        lake.access.grant("manage", None, to="ana")
+        assert "s3.secret-access-key" in client.get("/v1/namespaces/sales/tables/orders").json()["config"]
+
+
+def test_requests_to_the_bucket_are_signed_with_the_rights_on_the_table(lake: Lakehouse, token: str) -> None:
+    def sign(client: TestClient, method: str, name: str) -> int:
+        namespace, table = name.split(".")
+        uri = f"https://bucket.s3.amazonaws.com/lake/data/{lake.table(name).id}/a.parquet"
+        request = {"method": method, "region": "us-east-1", "uri": uri, "headers": {}}
+        return client.post(f"/v1/namespaces/{namespace}/tables/{table}/sign", json=request).status_code
+
+    with delegating(lake, "remote-signing", token) as client:
+        assert (sign(client, "GET", "sales.orders"), sign(client, "PUT", "sales.orders")) == (200, 200)
+        assert (sign(client, "GET", "shared.rates"), sign(client, "PUT", "shared.rates")) == (200, 403)
+        assert sign(client, "GET", "staff.salaries") == 404

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.conftest import SHORT_LIVED
 
 import mangrove
 from mangrove.notebook import NotebookSql
@@ -41,7 +42,7 @@ class Terminal:
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             more = {"TERM": "xterm", "NO_COLOR": "1", "PROMPT_TOOLKIT_NO_CPR": "1"}
-            os.execve(COMMAND[0], [*COMMAND, *words], {**os.environ, **more})
+            os.execve(COMMAND[0], [*COMMAND, *words], {**os.environ, **SHORT_LIVED, **more})
         self._shown = b""
 
     def write(self, text: str) -> None:
@@ -99,7 +100,7 @@ def test_ctrl_c_ends_a_cross_join_of_a_command(lake: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         # The output is buffered, as it is for users.
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
+        env={**os.environ, **SHORT_LIVED, "PYTHONUNBUFFERED": ""},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as process:
         assert process.stdout is not None

@@ -10,10 +10,10 @@ from tests.web.conftest import visitor
 from tests.web.test_rollback import HERE, TOKEN, WRITABLE, form_of
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.opening import create_on_store
+from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.server.access import COOKIE, Access, Caller, RequestInfo, find_caller
 from mangrove.storage.memory import MemoryStore
-from mangrove.testing.effects import build_deterministic_effects
+from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.wiring import build_engines_factory
 
 ACCESS = Access("127.0.0.1", TOKEN)
@@ -203,3 +203,14 @@ def test_counts_of_the_overview_are_those_of_the_principal(staffed: Lakehouse, a
     own = ana.get("/api/").json()
     assert (everything["tally"]["tables"], own["tally"]["tables"]) == (2, 1)
     assert (everything["live_rows"]["rows"], own["live_rows"]["rows"]) == (2, 1)
+
+
+def test_a_principal_that_another_process_dropped_is_refused_after_a_second() -> None:
+    store, clock = MemoryStore(), Clock(tick_millis=0)
+    lake = create_on_store(build_deterministic_effects(store, clock))
+    headers = {"Authorization": f"Bearer {lake.access.create_principal('ana')}"}
+    with visitor(open_on_store(build_deterministic_effects(store, clock, 10**6)), ACCESS) as client:
+        assert client.get("/", headers=headers).status_code == 200
+        lake.access.drop_principal("ana")
+        clock.now_millis += 1_001
+        assert client.get("/", headers=headers).status_code == 401

@@ -67,8 +67,8 @@ def access_command(
     if action in ("grant", "revoke", "grant-role", "revoke-role") and grantee is None:
         raise InvalidInputError(f"{action} needs the principal or role: --to NAME, or --from NAME")
     token = _run_action(access, action, value, roles, name, grantee or "")
-    answer = {"action": action, "name": value, **({} if token is None else {"token": token})}
-    session.answer(answer, lambda: f"{action} {value}: done" if token is None else token)
+    answer = {"action": action, "name": value, "token": token}
+    session.answer({**answer}, lambda: f"{action} {value}: done" if token is None else token)
 
 
 def _run_action(

@@ -209,7 +209,6 @@ class _SelectTranslator:
         check_clauses(select, *_SELECT_CLAUSES)
         self._queries = queries
         self._select = select
-        self._outer = outer
         self._ctes = ctes
         self._scope = SelectScope(outer)
         self._expressions = queries.create_translator(self._scope, ctes)

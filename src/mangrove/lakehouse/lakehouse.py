@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mangrove.maintenance.export_records import Export
     from mangrove.metastore import RowRange
     from mangrove.model.access import Rights
-    from mangrove.model.locators import PartitionLocator
+    from mangrove.model.locators import PartitionLocator, TableLocator
     from mangrove.model.objects import SharedTransactionEntry
     from mangrove.model.settings import LakehouseSettings
     from mangrove.transaction.catalog import CatalogReader
@@ -152,6 +152,12 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Raise AccessDeniedError if this is the lakehouse of a principal without a privilege on all of it."""
         if isinstance(self.metastore, AuthorizedMetastore):
             check_lakehouse(self.metastore.load_rights(), privilege)
+
+    def privilege_on(self, locator: TableLocator | None = None) -> Privilege:
+        """Return the privilege on a table, or on all of the lakehouse: MANAGE unless it is that of a principal."""
+        if isinstance(self.metastore, AuthorizedMetastore):
+            return self.metastore.privilege_on(locator)
+        return Privilege.MANAGE
 
     def as_principal(self, name: str) -> Lakehouse:
         """Return the lakehouse as a principal may use it: what it may not read does not exist for it.

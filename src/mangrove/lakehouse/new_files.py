@@ -21,7 +21,9 @@ def read_new_files(
         raise InvalidInputError(f"the files are {files!r}: give a list of paths, or a dict of names and bytes")
     if isinstance(files, Mapping):
         for name, data in files.items():
-            if not isinstance(name, str) or not name or not isinstance(data, bytes):
+            if not name:
+                raise InvalidInputError("a file has an empty name: give the files names")
+            if not isinstance(name, str) or not isinstance(data, bytes):
                 raise InvalidInputError(f"the file {name!r} is a {type(data).__name__}: give names as text with bytes")
         found = [NewFile(name, data, content_type) for name, data in files.items()]
     else:

@@ -192,8 +192,10 @@ def plan_next_version(
             previous_version=max(versions),
         )
     except NotFoundError as error:
-        inherited = f"keys, partition_by and sort_by that are not given are those of table version {number}"
-        raise NotFoundError(f"{error}; {inherited}") from error
+        given = {"keys": keys, "partition_by": partition_by, "sort_by": sort_by, "checks": checks}
+        inherited = [name for name, one in given.items() if one is None and schema is not None]
+        hint = f"; {', '.join(inherited)} are those of table version {number} unless given" if inherited else ""
+        raise NotFoundError(f"{error}{hint}") from error
 
 
 def _remove_columns(version: TableVersion) -> TableVersion:

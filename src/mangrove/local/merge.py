@@ -62,7 +62,7 @@ class MergePairs:
 
     def unmatched_target(self, target: pa.Table) -> tuple[pa.Table, Any, ColumnLookup]:
         """Return the rows of the table without a match, with their row numbers."""
-        numbers = _others(target.num_rows, self.numbers.column("t"))
+        numbers = _list_unpaired(target.num_rows, self.numbers.column("t"))
         return (
             _prefix_columns(target.take(numbers), "t"),
             numbers,
@@ -71,7 +71,7 @@ class MergePairs:
 
     def unmatched_source(self, source: pa.Table) -> tuple[pa.Table, ColumnLookup]:
         """Return the rows of the source without a match."""
-        numbers = _others(source.num_rows, self.numbers.column("s"))
+        numbers = _list_unpaired(source.num_rows, self.numbers.column("s"))
         return _prefix_columns(source.take(numbers), "s"), _build_column_lookup(
             {self.plan.source_name: "s"}, [source], ["s"]
         )
@@ -80,9 +80,9 @@ class MergePairs:
 def find_pairs(target: pa.Table, source: pa.Table, on: Expression, plan: MergePlan) -> MergePairs:
     """Return the pairs that satisfy `on`: a join on equal columns, then a filter."""
     naming = _build_column_lookup({plan.target_name: "t", plan.source_name: "s"}, [target, source], ["t", "s"])
-    equal, others = _equalities(target, source, on, plan)
+    equal, others = _split_equalities(target, source, on, plan)
     numbers = _join_on_equalities(target, source, equal) if equal else _cross_join(target, source)
-    rows = _together(target, source, numbers)
+    rows = _combine_pairs(target, source, numbers)
     for condition in others:
         holds = evaluate_condition(condition, rows, naming)
         numbers, rows = numbers.filter(holds), rows.filter(holds)
@@ -121,12 +121,12 @@ def _build_source_values_predicate(
 def _find_equality_values(state: TableState, source: pa.Table, on: Expression, plan: MergePlan) -> dict[Column, Any]:
     """Return the source values of the table columns that `on` equates with the source."""
     target = pa.schema([(column.name, type_to_arrow(column.type)) for column in state.schema.columns]).empty_table()
-    equal, _ = _equalities(target, source, on, plan)
+    equal, _ = _split_equalities(target, source, on, plan)
     found: dict[Column, Any] = {}
     for ours, theirs in equal:
         column = state.schema.column(ours)
         try:
-            array = cast_array(_flat(source.column(theirs)), type_to_arrow(column.type))
+            array = cast_array(_flatten(source.column(theirs)), type_to_arrow(column.type))
         except MangroveError:
             # A value outside the column type matches nothing and is ignored.
             continue
@@ -135,25 +135,25 @@ def _find_equality_values(state: TableState, source: pa.Table, on: Expression, p
     return found
 
 
-def _equalities(
+def _split_equalities(
     target: pa.Table, source: pa.Table, on: Expression, plan: MergePlan
 ) -> tuple[list[tuple[str, str]], list[Expression]]:
     """Return the equality columns and the remaining conditions."""
     equal: list[tuple[str, str]] = []
     others: list[Expression] = []
     for condition in split_conjuncts(on):
-        pair = _equal_columns(condition, target, source, plan)
+        pair = _find_equal_columns(condition, target, source, plan)
         (others.append(condition) if pair is None else equal.append(pair))
     return equal, others
 
 
-def _equal_columns(
+def _find_equal_columns(
     condition: Expression, target: pa.Table, source: pa.Table, plan: MergePlan
 ) -> tuple[str, str] | None:
     pair = match_equality(condition, plan)
     if pair is None:
         return None
-    ours, theirs = _own_name(target, pair[0]), _own_name(source, pair[1])
+    ours, theirs = _resolve_column_name(target, pair[0]), _resolve_column_name(source, pair[1])
     common_type = find_common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
     return None if pa.types.is_floating(common_type) or pa.types.is_nested(common_type) else (ours, theirs)
 
@@ -162,8 +162,8 @@ def _join_on_equalities(target: pa.Table, source: pa.Table, equal: list[tuple[st
     left, right = {}, {}
     for place, (ours, theirs) in enumerate(equal):
         common_type = find_common_type(target.schema.field(ours).type, source.schema.field(theirs).type)
-        left[f"key{place}"] = cast_array(_flat(target.column(ours)), common_type)
-        right[f"key{place}"] = cast_array(_flat(source.column(theirs)), common_type)
+        left[f"key{place}"] = cast_array(_flatten(target.column(ours)), common_type)
+        right[f"key{place}"] = cast_array(_flatten(source.column(theirs)), common_type)
     ours_table = pa.table({**left, "t": build_row_numbers(target.num_rows)})
     theirs_table = pa.table({**right, "s": build_row_numbers(source.num_rows)})
     return (
@@ -183,7 +183,7 @@ def _cross_join(target: pa.Table, source: pa.Table) -> pa.Table:
     return pa.table({"t": pa.array(ours, pa.int64()), "s": pa.array(theirs, pa.int64())})
 
 
-def _together(target: pa.Table, source: pa.Table, numbers: pa.Table) -> pa.Table:
+def _combine_pairs(target: pa.Table, source: pa.Table, numbers: pa.Table) -> pa.Table:
     ours = _prefix_columns(target.take(numbers.column("t")), "t")
     theirs = _prefix_columns(source.take(numbers.column("s")), "s")
     joined: pa.Table = _PA.table([*ours.columns, *theirs.columns], names=[*ours.column_names, *theirs.column_names])
@@ -194,16 +194,16 @@ def _prefix_columns(rows: pa.Table, side: str) -> pa.Table:
     return rows.rename_columns([f"{side}.{name}" for name in rows.column_names])
 
 
-def _others(count: int, numbers: Any) -> Any:
+def _list_unpaired(count: int, numbers: Any) -> Any:
     every = build_row_numbers(count)
-    return every.filter(pc.invert(pc.is_in(every, _flat(numbers))))
+    return every.filter(pc.invert(pc.is_in(every, _flatten(numbers))))
 
 
-def _flat(array: Any) -> Any:
+def _flatten(array: Any) -> Any:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _own_name(rows: pa.Table, name: str) -> str:
+def _resolve_column_name(rows: pa.Table, name: str) -> str:
     found = [one for one in rows.column_names if one.casefold() == name.casefold()]
     if len(found) != 1:
         theirs = [one for one in rows.column_names if one not in (FILE, ROW)]
@@ -216,7 +216,7 @@ def _build_column_lookup(aliases: dict[str, str], tables: list[pa.Table], sides:
     by_alias = {alias.casefold(): side for alias, side in aliases.items()}
     by_side = dict(zip(sides, tables, strict=True))
 
-    def column_of(rows: pa.Table, names: tuple[str, ...]) -> Any:
+    def find_column(rows: pa.Table, names: tuple[str, ...]) -> Any:
         side = by_alias.get(names[0].casefold()) if len(names) > 1 else None
         path = names[1:] if side is not None else names
         if side is None:
@@ -228,15 +228,15 @@ def _build_column_lookup(aliases: dict[str, str], tables: list[pa.Table], sides:
             if len(having) > 1:
                 raise InvalidInputError(f"column {names[0]!r} is in the table and in the source: write t.{names[0]}")
             side = having[0] if having else next(iter(by_side))
-        array: Any = rows.column(f"{side}.{_own_name(by_side[side], path[0])}")
+        array: Any = rows.column(f"{side}.{_resolve_column_name(by_side[side], path[0])}")
         for name in path[1:]:
-            array = _field(array, name)
+            array = _get_field(array, name)
         return array
 
-    return column_of
+    return find_column
 
 
-def _field(array: Any, name: str) -> Any:
+def _get_field(array: Any, name: str) -> Any:
     if not pa.types.is_struct(array.type):
         raise build_requires_spark_error(f"{name!r} is asked of {array.type}")
     fields = [array.type.field(place).name for place in range(array.type.num_fields)]
@@ -270,9 +270,9 @@ def plan_merge(files: FileWriter, state: TableState, source: pa.Table, plan: Mer
     pruning = None if reads_all else build_source_range_predicate(state, source, on, plan)
     target = read_target_rows(files, state, state.schema.columns, pruning)
     pairs = find_pairs(target.rows, source, on, plan)
-    matched = _by_pairs(state, target, source, pairs, plan)
-    left = _by_table_alone(state, target, source, pairs, plan)
-    inserted = _by_source_alone(state, source, pairs, plan)
+    matched = _merge_pairs(state, target, source, pairs, plan)
+    left = _merge_unmatched_target(state, target, source, pairs, plan)
+    inserted = _merge_unmatched_source(state, source, pairs, plan)
     mask = pc.or_(matched.gone, left.gone)
     new = pa.concat_tables([matched.updated, left.updated, inserted])
     counts = matched.counts + left.counts + RowCounts(inserted=inserted.num_rows)
@@ -299,27 +299,31 @@ def _check_keys(
             )
 
 
-def _by_pairs(state: TableState, target: TargetRows, source: pa.Table, pairs: MergePairs, plan: MergePlan) -> _Outcome:
+def _merge_pairs(
+    state: TableState, target: TargetRows, source: pa.Table, pairs: MergePairs, plan: MergePlan
+) -> _Outcome:
     clauses = plan.of_kinds(MergeKind.MATCHED_UPDATE, MergeKind.MATCHED_DELETE)
-    chosen = _first_clause(clauses, pairs.rows, pairs.naming)
+    chosen = _choose_clause(clauses, pairs.rows, pairs.naming)
     acted = pairs.numbers.filter(pc.greater_equal(chosen, pa.scalar(0, pa.int64())))
     _check_once(state, target, acted)
-    return _outcome(state, target, source, plan, clauses, chosen, pairs.rows, pairs.numbers.column("t"), pairs.naming)
+    return _apply_clauses(
+        state, target, source, plan, clauses, chosen, pairs.rows, pairs.numbers.column("t"), pairs.naming
+    )
 
 
-def _by_table_alone(
+def _merge_unmatched_target(
     state: TableState, target: TargetRows, source: pa.Table, pairs: MergePairs, plan: MergePlan
 ) -> _Outcome:
     clauses = plan.of_kinds(MergeKind.UNMATCHED_UPDATE, MergeKind.UNMATCHED_DELETE)
     rows, numbers, naming = pairs.unmatched_target(target.rows)
-    chosen = _first_clause(clauses, rows, naming)
-    return _outcome(state, target, source, plan, clauses, chosen, rows, numbers, naming)
+    chosen = _choose_clause(clauses, rows, naming)
+    return _apply_clauses(state, target, source, plan, clauses, chosen, rows, numbers, naming)
 
 
-def _by_source_alone(state: TableState, source: pa.Table, pairs: MergePairs, plan: MergePlan) -> pa.Table:
+def _merge_unmatched_source(state: TableState, source: pa.Table, pairs: MergePairs, plan: MergePlan) -> pa.Table:
     clauses = plan.of_kinds(MergeKind.INSERT)
     rows, naming = pairs.unmatched_source(source)
-    chosen = _first_clause(clauses, rows, naming)
+    chosen = _choose_clause(clauses, rows, naming)
     parts = [schema_to_arrow(state.schema).empty_table()]
     for number, clause in enumerate(clauses):
         taken = rows.filter(pc.equal(chosen, pa.scalar(number, pa.int64())))
@@ -330,7 +334,7 @@ def _by_source_alone(state: TableState, source: pa.Table, pairs: MergePairs, pla
     return pa.concat_tables(parts)
 
 
-def _outcome(
+def _apply_clauses(
     state: TableState,
     target: TargetRows,
     source: pa.Table,
@@ -364,7 +368,7 @@ def _outcome(
     return _Outcome(gone, pa.concat_tables(parts), parts[0], counts, moves_keys)
 
 
-def _first_clause(clauses: Sequence[MergeClause], rows: pa.Table, naming: ColumnLookup) -> Any:
+def _choose_clause(clauses: Sequence[MergeClause], rows: pa.Table, naming: ColumnLookup) -> Any:
     """Return for each row the number of the first clause that applies, or -1; later ones are not evaluated for it."""
     chosen = pa.array([-1] * rows.num_rows, pa.int64())
     for number, clause in enumerate(clauses):

@@ -361,8 +361,8 @@ def _check_inside(state: TableState, condition: Condition, rows: pa.Table) -> No
     outside = rows.filter(pc.invert(evaluate_where(rows, condition, state.schema)))
     if outside.num_rows:
         raise InvalidInputError(
-            f"{outside.num_rows} row(s) for {state.name} are not what `where` means, and an overwrite would add them "
-            f"beside it, for example {to_python_rows(outside.slice(0, _OVERWRITE_EXAMPLES_MAX))}: "
+            f"{outside.num_rows} row(s) for {state.name} do not match `where`, and an overwrite would add them to the "
+            f"other rows, for example {to_python_rows(outside.slice(0, _OVERWRITE_EXAMPLES_MAX))}: "
             "leave them out or widen `where`"
         )
 

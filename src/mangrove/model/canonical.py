@@ -214,5 +214,7 @@ def build_locator(
 
 def _parse_number(text: str) -> int:
     if _NUMBER.fullmatch(text) is None:
-        raise InvalidInputError(f"{text!r} is not a version or position; expected digits without leading zeros")
+        raise InvalidInputError(
+            f"{text!r} is not a table version or stream position; expected a whole number from 1 to {LARGEST_INTEGER}"
+        )
     return int(text)

@@ -167,7 +167,7 @@ def transform_value(transform: Transform, source: DataType, value: Value | None)
     if value is None:
         return None
     if not is_value_of_type(value, source):
-        raise InvalidInputError(f"{value!r} is not a value of a column of type {type(source).__name__.lower()}")
+        raise InvalidInputError(f"{value!r} is not a value of a column of type {format_type(source)}")
     match transform:
         case Identity():
             return value

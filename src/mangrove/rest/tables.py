@@ -28,6 +28,7 @@ from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.metadata_writer import PublishedTable
 from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.snapshot import Snapshot
+from mangrove.model.access import Privilege
 from mangrove.model.locators import TableLocator
 from mangrove.rest.delegation import SignRequest
 from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
@@ -138,15 +139,16 @@ def respond_load_table(
 
 def _build_table_access(requested: RestRequest, locator: TableLocator, folder: str) -> dict[str, Any]:
     """Return the fields of a response that give a client access to the files of a table."""
-    delegation = requested.served.settings.delegation
-    if delegation is None:
+    delegation, lake = requested.served.settings.delegation, requested.served.lake
+    if delegation is None or (delegation.mode == "static" and lake.privilege_on() < Privilege.MANAGE):
+        # Static keys open the whole bucket.
         return {}
     prefix = "".join(f"{one}/" for one in (requested.path_parameters.get("prefix"),) if one)
     return delegation.build_table_access(
         requested.headers.get("x-iceberg-access-delegation", ""),
         _relative_folder_of(folder),
         f"v1/{prefix}namespaces/{quote(locator.namespace, '')}/tables/{quote(locator.name, '')}/sign",
-        is_writable=requested.is_writable,
+        is_writable=requested.is_writable and lake.privilege_on(locator) >= Privilege.WRITE,
         at=_now(requested),
     )
 
@@ -156,9 +158,10 @@ def handle_sign_request(requested: RestRequest) -> Response:
     delegation = requested.served.settings.delegation
     if delegation is None or delegation.mode != "remote-signing":
         return respond_iceberg_error(406, "this server does not sign requests", UNSUPPORTED)
-    _, entry = find_table(requested.open_snapshot(), requested)
+    locator, entry = find_table(requested.open_snapshot(), requested)
     request = SignRequest.parse(requested.document())
-    refusal = delegation.find_refusal(request, _relative_folder_of(entry.id), is_writable=requested.is_writable)
+    is_writable = requested.is_writable and requested.served.lake.privilege_on(locator) >= Privilege.WRITE
+    refusal = delegation.find_refusal(request, _relative_folder_of(entry.id), is_writable=is_writable)
     if refusal is not None:
         return respond_iceberg_error(403, refusal)
     response = respond_json(delegation.sign(request, _now(requested)))

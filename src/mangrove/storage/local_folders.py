@@ -240,13 +240,13 @@ def list_files(folders: LocalFolders, prefix: str, start_after: str, *, delimite
 
     Each folder is read when it is reached, so memory holds one folder per level.
     """
-    waiting = _entries(folders, prefix[: prefix.rfind("/") + 1], prefix, start_after)
+    waiting = _list_entries(folders, prefix[: prefix.rfind("/") + 1], prefix, start_after)
     while waiting:
         entry = waiting.pop()
         if isinstance(entry, ObjectInfo):
             yield entry
         elif not delimiter:
-            waiting += _entries(folders, entry.path, entry.path, start_after)
+            waiting += _list_entries(folders, entry.path, entry.path, start_after)
         elif next(list_files(folders, entry.path, start_after, delimiter=False), None) is not None:
             yield entry
 
@@ -255,18 +255,18 @@ def list_temporary_files(folders: LocalFolders) -> Iterator[ObjectInfo]:
     """Yield the temporary files of crashed writers, and those that running writers are about to rename."""
     waiting = [""]
     while waiting:
-        for entry in _scan(folders, waiting.pop()):
+        for entry in _scan_folder(folders, waiting.pop()):
             if isinstance(entry, Prefix):
                 waiting.append(entry.path)
             elif entry.path.rpartition("/")[2].startswith(TEMPORARY_PREFIX):
                 yield entry
 
 
-def _entries(folders: LocalFolders, folder: str, prefix: str, start_after: str) -> list[ListEntry]:
+def _list_entries(folders: LocalFolders, folder: str, prefix: str, start_after: str) -> list[ListEntry]:
     """Return the entries of `folder`, last first; a folder sorts with a slash at its end."""
     found = [
         entry
-        for entry in _scan(folders, folder)
+        for entry in _scan_folder(folders, folder)
         if entry.path.startswith(prefix)
         and (entry.path > start_after or (isinstance(entry, Prefix) and start_after.startswith(entry.path)))
         and _is_object_path(entry.path.removesuffix("/"))
@@ -275,19 +275,19 @@ def _entries(folders: LocalFolders, folder: str, prefix: str, start_after: str) 
     return found
 
 
-def _scan(folders: LocalFolders, folder: str) -> list[ListEntry]:
+def _scan_folder(folders: LocalFolders, folder: str) -> list[ListEntry]:
     descriptor = folders.open(folder.removesuffix("/"))
     if descriptor is None:
         return []
     try:
         with os.scandir(descriptor) as entries:
-            found = [_entry(folder, entry) for entry in entries]
+            found = [_build_entry(folder, entry) for entry in entries]
     finally:
         os.close(descriptor)
     return [entry for entry in found if entry is not None]
 
 
-def _entry(folder: str, entry: os.DirEntry[str]) -> ListEntry | None:
+def _build_entry(folder: str, entry: os.DirEntry[str]) -> ListEntry | None:
     if entry.is_dir(follow_symlinks=False):
         return Prefix(f"{folder}{entry.name}/")
     try:

@@ -7,6 +7,7 @@ table without keys rewrites the affected files.
 
 import enum
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -33,6 +34,7 @@ from mangrove.model.types import (
     Decimal,
     Fixed,
     Float32,
+    Float64,
     Int16,
     Int32,
     Int64,
@@ -255,6 +257,9 @@ def build_partition_predicate(state: TableState, partitions: Iterable[tuple[Valu
 
 
 def _equal(column: Column, transform: Transform, value: Value | None) -> Predicate:
+    if value is None and isinstance(column.type, Float32 | Float64):
+        # The partition of null has NaN too, which is greater than all other numbers.
+        return AnyOf((IsNull(column.id), ColumnComparison(column.id, Operator.GREATER, math.inf)))
     if value is None:
         return IsNull(column.id)
     if isinstance(transform, Identity):

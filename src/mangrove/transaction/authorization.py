@@ -39,6 +39,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.objects import AliasEntry, NamespaceEntry, Object, TableEntry, TableType, ViewEntry
 from mangrove.model.settings import LakehouseSettings
+from mangrove.transaction.aliases import locate_table
 from mangrove.transaction.transaction import Committer
 
 __all__ = ["AuthorizedCommitter", "AuthorizedMetastore", "AuthorizedSnapshot", "check_changes", "check_lakehouse"]
@@ -396,6 +397,15 @@ class AuthorizedMetastore:
     def load_rights(self) -> Rights:
         """Return the rights in the newest version."""
         return load_rules(self.inner.latest().settings).rights_of(self.rights.principal)
+
+    def privilege_on(self, locator: TableLocator | None) -> Privilege:
+        """Return the privilege on a table in the newest version, or on the name of a new one; None is the lakehouse."""
+        newest = self.inner.latest()
+        rights = load_rules(newest.settings).rights_of(self.rights.principal)
+        if locator is None:
+            return rights.lakehouse
+        own, value = locate_table(newest, locator)
+        return rights.on_object(_Places(newest, rights).namespace_id(own.namespace), "" if value is None else value.id)
 
     def commit(
         self,

@@ -176,11 +176,14 @@ def _resolve_below(
     def load(one: Locator) -> Object:
         value = reading.get(one)
         if value is None:
-            raise NotFoundError(f"{one.kind.word} {given} does not exist")
+            what = f"{locator.kind.word} {given} does not exist"
+            above = f": its {one.kind.word} {one.parts[-1]} does not exist"
+            raise NotFoundError(what if one.kind is locator.kind else what + above)
         return value
 
     name = CanonicalName(table.namespace, table.name, locator.version)
     if not isinstance(locator, TableVersionLocator):
+        load(TableVersionLocator(locator.namespace_id, locator.table_id, locator.version))
         stream = load(StreamLocator(locator.namespace_id, locator.table_id, locator.version, locator.stream_id))
         assert isinstance(stream, Stream)
         if locator.format not in (None, stream.format):

@@ -35,8 +35,9 @@ from mangrove.model.objects import (
     TableVersion,
     TableVersionState,
 )
-from mangrove.model.partitioning import PartitionScheme
+from mangrove.model.partitioning import PartitionField, PartitionScheme
 from mangrove.model.schema import check_new_columns
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import DataType, Decimal
 from mangrove.model.values import Value, is_value_of_type, normalize_values
 from mangrove.rebase import REWRITTEN_BY
@@ -254,10 +255,11 @@ def _check_version_state(reading: CatalogReader, target: TableTarget, table: Tab
             for _, one in reading.children(Kind.TABLE_VERSION, identity_of(table))
             if isinstance(one, TableVersion)
         ]
+        is_deleted = version.state is TableVersionState.DELETED
         raise InvalidInputError(
             f"{target.locator} has no active table version; versions: {', '.join(states)}. Activate one as in "
-            f"`mangrove set-state LAKE {target.locator} {version.version}=active`, or name one as in "
-            f"{target.locator}.{VERSION_PREFIX}{version.version}"
+            f"`mangrove set-state LAKE {target.locator} {version.version}=active`"
+            + ("" if is_deleted else f", or name one as in {target.locator}.{VERSION_PREFIX}{version.version}")
         )
     if version.state is TableVersionState.DELETED:
         raise InvalidInputError(
@@ -479,26 +481,31 @@ def validate_partition_values(opened: OpenTable, values: Sequence[Value | None])
     """Return the canonical partition values; raise an error if they do not fit the partition scheme."""
     scheme = opened.partition_scheme
     if len(values) != len(scheme.fields):
+        fields = ", ".join(field.name for field in scheme.fields)
+        # Rows with the same key are in one partition, so a field that is no key cannot separate them.
+        why = "" if scheme == opened.version.partition_scheme else ": fields that are not keys only separate data files"
         raise InvalidInputError(
-            f"{opened.locator} has {len(scheme.fields)} partition field(s), but got {len(values)} value(s); "
-            f"pass one value for each of ({', '.join(field.name for field in scheme.fields)})"
+            f"{opened.target} has {f'the partition fields ({fields})' if fields else 'one partition, without fields'}"
+            f"{why}; expected {len(scheme.fields)} value(s), but got {len(values)}"
         )
     canonical = normalize_values(tuple(values))
     if opened.version.schema is None:
         return canonical
     types = scheme.result_types(opened.version.schema)
     return tuple(
-        _normalize_to_type(value, data_type, field.name)
+        _normalize_to_type(value, data_type, field)
         for value, data_type, field in zip(canonical, types, scheme.fields, strict=True)
     )
 
 
-def _normalize_to_type(value: Value | None, data_type: DataType, name: str) -> Value | None:
+def _normalize_to_type(value: Value | None, data_type: DataType, field: PartitionField) -> Value | None:
     """Return the canonical form of the value, so that equal values give equal ids."""
     if value is None:
         return None
     if not is_value_of_type(value, data_type):
-        raise InvalidInputError(f"{value!r} is not a valid value of the partition field {name} of type {data_type}")
+        raise InvalidInputError(
+            f"{value!r} is not a valid value of the partition field {field.name} of type {format_type(data_type)}"
+        )
     if isinstance(value, decimal.Decimal) and isinstance(data_type, Decimal):
         return value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=decimal.Context(prec=60))
     # Adding zero turns negative zero into positive zero.

@@ -4,6 +4,7 @@ Every change of the lifecycle writes the table entry, also where it stays the sa
 that two concurrent ones conflict unless they write the same entry.
 """
 
+import decimal
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Final
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.metastore import ObjectRange
+from mangrove.model.json_codec import format_partition_values
 from mangrove.model.locators import (
     Kind,
     PartitionLocator,
@@ -31,8 +33,11 @@ from mangrove.model.objects import (
     TableVersionState,
     is_maintained_property,
 )
+from mangrove.model.partitioning import Bucket, Transform, Truncate, transform_name_of, transform_value
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import check_new_columns
+from mangrove.model.schema_text import format_type
+from mangrove.model.types import Char, DataType, Decimal, Fixed, Int16, Int32, Varchar
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import (
     CatalogReader,
@@ -238,13 +243,23 @@ def create_partition(
     """Create a partition with a chosen id; conflicts with concurrent writes, which derive ids from the values."""
     opened = open_table(workspace, target)
     checked = validate_partition_values(opened, values)
+    if opened.version.schema is not None:
+        types = opened.partition_scheme.result_types(opened.version.schema)
+        for value, data_type, field in zip(checked, types, opened.partition_scheme.fields, strict=True):
+            if value is not None and not _is_partition_value(value, data_type, field.transform):
+                raise InvalidInputError(
+                    f"no row of {opened.target} has the value {value!r} of the partition field {field.name} "
+                    f"({transform_name_of(field.transform)}, {format_type(data_type)})"
+                )
     locator = opened.partition_locator(partition_id)
     taken = build_partition_locator(workspace, opened)(checked)
-    for there in (locator, taken):
-        if workspace.get(there) is not None:
-            raise AlreadyExistsError(
-                f"{opened.target} has a partition {there.partition_id!r} already; a partition keeps its id and values"
-            )
+    if workspace.get(locator) is not None:
+        raise AlreadyExistsError(f"{opened.target} has a partition with the id {partition_id!r} already")
+    if workspace.get(taken) is not None:
+        raise AlreadyExistsError(
+            f"{opened.target} has a partition with the values {format_partition_values(checked)} already, "
+            f"{taken.partition_id!r}; a partition keeps its id"
+        )
     # Concurrent creation of this id, or of these values under another id, conflicts.
     workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     workspace.put(locator, Partition(partition_id, checked, opened.stream.partition_scheme_id))
@@ -253,6 +268,25 @@ def create_partition(
         properties = {**opened.version.properties, NAMED_PARTITIONS: "true"}
         workspace.put(opened.version_locator, replace(opened.version, properties=properties))
     return replace(locator, partition_values=checked)
+
+
+def _is_partition_value(value: Value, data_type: DataType, transform: Transform) -> bool:
+    """Return whether the transform of a column can have this result, a value of its type."""
+    if isinstance(transform, Bucket) and isinstance(value, int) and not 0 <= value < transform.count:
+        return False
+    if isinstance(transform, Truncate) and transform_value(transform, data_type, value) != value:
+        return False
+    match data_type, value:
+        case Int16() | Int32(), int():
+            end = 2**15 if isinstance(data_type, Int16) else 2**31
+            return -end <= value < end
+        case Decimal(), decimal.Decimal():
+            return value.adjusted() < data_type.precision - data_type.scale
+        case Varchar() | Char(), str():
+            return data_type.length is None or len(value) <= data_type.length
+        case Fixed(), bytes():
+            return len(value) == data_type.length
+    return True
 
 
 def find_versioned_table(reading: CatalogReader, target: TableTarget) -> tuple[TableLocator, TableEntry]:

@@ -27,6 +27,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.iceberg.schemas import from_iceberg_schema, to_iceberg_schema
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import Column, inner_columns, is_nested
 from mangrove.tables.constraints import check_column_not_constrained, check_constraints_of
 from mangrove.tables.schema_evolution import can_widen_type
@@ -221,9 +222,13 @@ def _check_changed(version: TableVersion, path: tuple[str, ...], known: Column, 
         raise InvalidInputError(f"key column {name!r} cannot become optional")
     if is_nested(known.type) or is_nested(column.type):
         if type(known.type) is not type(column.type):
-            raise InvalidInputError(f"column {name!r} of type {known.type} cannot become {column.type}")
+            raise InvalidInputError(
+                f"column {name!r} of type {format_type(known.type)} cannot become {format_type(column.type)}"
+            )
     elif not can_widen_type(column.type, known.type):
-        raise InvalidInputError(f"column {name!r} of type {known.type} cannot be widened to {column.type}")
+        raise InvalidInputError(
+            f"column {name!r} of type {format_type(known.type)} cannot be widened to {format_type(column.type)}"
+        )
 
 
 def _with_parents(columns: tuple[Column, ...], parent: int | None) -> Iterator[tuple[int, tuple[Column, int | None]]]:

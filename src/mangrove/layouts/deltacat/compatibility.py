@@ -27,9 +27,10 @@ def check_deltacat_readable(base: DeltaCatSnapshot, changes: Changes) -> None:
     for locator, value in changes.puts.items():
         problem = _problem(base, changes, locator, value)
         if problem:
+            instead = "append instead, or " if isinstance(value, Delta) else ""
             raise InvalidInputError(
                 f"{locator.kind.word} {locator} {problem}, which DeltaCAT cannot read, but this lakehouse has the "
-                f"property {READABLE_BY_DELTACAT}; append instead, or remove the property. Nothing was changed"
+                f"property {READABLE_BY_DELTACAT}; {instead}remove the property. Nothing was changed"
             )
 
 

@@ -485,7 +485,12 @@ class QueryBinder:
         assert resolved.target is not None
         if resolved.state is None and value.table_type is TableType.MANAGED:
             table = resolved.catalog.table(resolved.target.locator).bind(resolved.target)
-            return self.engine.create_frame_of_arrow(table.to_arrow())
+            rows = table.to_arrow()
+            if not rows.num_columns:
+                raise InvalidInputError(
+                    f"{table} has no schema and no files, so it has no columns; add files to it first"
+                )
+            return self.engine.create_frame_of_arrow(rows)
         if resolved.state is None:
             return self.engine.read_external_files(value.table_format, str(value.location), value.format_properties)
         requested = (

@@ -346,6 +346,8 @@ def render_create_statement(target: TableSnapshot | ViewSnapshot) -> str:
         lines.append(f"CLUSTER BY ({target.properties[CLUSTER_BY]})")
     if not is_managed:
         lines += [f"USING {target.value.table_format}", f"LOCATION {quote_text(target.location or '')}"]
+    if target.target.version is not None:
+        lines.append(f"OPTIONS (version = {target.target.version})")
     if target.description is not None:
         lines.append(f"COMMENT {quote_text(target.description)}")
     listed = {key: value for key, value in sorted(target.properties.items()) if key != CLUSTER_BY}

@@ -439,9 +439,9 @@ def parse_show(cursor: TokenCursor) -> ShowStatement | None:
         cursor.expect_end()
         return ShowStatement("history", of_table, limit=limit)
     if cursor.accept("GRANTS"):
-        kind, name = _parse_grant_object(cursor) if cursor.accept("ON") else ("all", None)
+        kind, granted = _parse_grant_object(cursor) if cursor.accept("ON") else ("all", None)
         cursor.expect_end()
-        return ShowStatement(f"{kind} grants", name)
+        return ShowStatement(f"{kind} grants", granted)
     if cursor.accept("EXPORTS"):
         cursor.expect_end()
         return ShowStatement("exports")
