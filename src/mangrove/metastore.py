@@ -7,8 +7,8 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import islice
-from typing import Final, Protocol, TypeAlias, TypeVar
+from itertools import islice, repeat
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError
 from mangrove.expressions.predicates import ConstantPredicate, Predicate
@@ -56,6 +56,7 @@ __all__ = [
     "check_deadline",
     "commit_time_after",
     "page_objects",
+    "split_into_pages",
 ]
 
 BelowTable: TypeAlias = TableVersionLocator | StreamLocator | PartitionLocator
@@ -232,20 +233,32 @@ _PAGE_FIRST, _PAGE_MAX = 16, 512
 T = TypeVar("T")
 
 
+class _LoadFromPage(NamedTuple):
+    """Returns the object at a place of a page. A listing has thousands of these, so it is a tuple."""
+
+    load_page: Callable[[], list[Object]]
+    place: int
+
+    def __call__(self) -> Object:
+        return self.load_page()[self.place]
+
+
 def page_objects(
-    found: Iterable[tuple[Locator, T]], load: Callable[[list[tuple[Locator, T]]], list[Object]]
+    pages: Iterable[list[tuple[Locator, T]]], load: Callable[[list[tuple[Locator, T]]], list[Object]]
 ) -> Iterator[tuple[Locator, LoadObject]]:
-    """Yield the found locators, each with a function that returns the object, in pages that are loaded together."""
-    rest, size = iter(found), _PAGE_FIRST
-    while page := list(islice(rest, size)):
+    """Yield the locators of pages, each with a function that returns the object; pages are loaded together."""
+    for page in pages:
         load_page = cache(partial(load, page))
-        for place, (locator, _) in enumerate(page):
-            yield locator, partial(_load_at, load_page, place)
+        loaders = map(partial(tuple.__new__, _LoadFromPage), zip(repeat(load_page), range(len(page)), strict=False))
+        yield from zip([locator for locator, _ in page], loaders, strict=True)
+
+
+def split_into_pages(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the items in lists that grow to a limit, so that the first items of a long listing come early."""
+    rest, size = iter(items), _PAGE_FIRST
+    while page := list(islice(rest, size)):
+        yield page
         size = min(2 * size, _PAGE_MAX)
-
-
-def _load_at(load_page: Callable[[], list[Object]], place: int) -> Object:
-    return load_page()[place]
 
 
 class MetastoreSnapshot(Protocol):

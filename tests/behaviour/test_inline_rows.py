@@ -1,6 +1,7 @@
 """Inline rows: small writes that create no data file, on every layout."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -146,6 +147,14 @@ def test_renamed_and_added_columns_apply_to_inline_rows(lake: Lakehouse) -> None
     ]
 
 
+def test_tables_whose_columns_differ_only_in_their_ids_delete_their_own_rows(lake: Lakehouse) -> None:
+    for name, schema in (("shop.first", "id bigint, v bigint"), ("shop.second", "v bigint, id bigint")):
+        table = lake.create_table(name, schema, keys=["id"], properties={PROPERTY: "2000"})
+        table.append([{"id": 1, "v": 5}, {"id": 2, "v": 6}])
+        table.delete_keys([{"id": 1}])
+        assert table.to_arrow(columns=["id", "v"]).to_pylist() == [{"id": 2, "v": 6}]
+
+
 @pytest.fixture
 def early_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few inline rows be enough to move them into a data file."""
@@ -186,6 +195,26 @@ def test_small_writes_in_transactions_leave_few_data_files(lake: Lakehouse, stor
         assert not list_data_files(store)
     assert len(list_data_files(store)) == count_flushes(lake) == 1
     assert lake.table("shop.orders").count() == 100
+    assert lake.maintenance.check().problems == ()
+
+
+def test_the_publication_of_small_writes_leaves_few_data_files(lake: Lakehouse, store: CountingStore) -> None:
+    if not lake.settings.allows_inline_rows:
+        pytest.skip("rows are not inline")
+    create_table(lake, "shop.orders", keys=["id"])
+    create_table(lake, "shop.dropped")
+    with lake.begin_shared("load") as shared:
+        for number in range(40):
+            shared.table("shop.orders").upsert(rows_of(number))
+            shared.table("shop.dropped").append(rows_of(number))
+    with lake.join_shared("load") as joined:
+        for number in range(40, 80):
+            joined.table("shop.orders").upsert(rows_of(number))
+        joined.table("shop.dropped").drop()
+    assert not list_data_files(store)
+    lake.join_shared("load").publish()
+    assert len(list_data_files(store)) == count_flushes(lake) == 1
+    assert lake.table("shop.orders").count() == 80
     assert lake.maintenance.check().problems == ()
 
 
@@ -234,6 +263,39 @@ def test_flushes_merge_the_files_of_earlier_flushes(lake: Lakehouse, mode: str, 
     stored = [file for file in orders.scan().files() if file.kind is FileKind.DATA and not file.is_inline]
     assert len(stored) <= 5
     assert lake.maintenance.check().problems == ()
+
+
+class GatedStore(MemoryStore):
+    """Lets the first write of a data file wait for a gate."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.is_writing, self.gate = Event(), Event()
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        if any(path.startswith("data/") for path in objects) and not self.is_writing.is_set():
+            self.is_writing.set()
+            assert self.gate.wait(60)
+        super().put_many(objects)
+
+
+def test_one_thread_at_a_time_moves_inline_rows(layout: str, early_flushes: None) -> None:
+    store = GatedStore("memory://gated/")
+    lake = create_on_store(build_deterministic_effects(store), layout=layout, strict=False, engines=LocalEngines)
+    lake.create_namespace("shop")
+    orders = create_table(lake, "shop.orders")
+    for number in range(3):
+        orders.append(rows_of(number))
+    flushing = Thread(target=orders.append, args=[rows_of(3)])
+    flushing.start()
+    try:
+        assert store.is_writing.wait(60)
+        orders.append(rows_of(4))
+    finally:
+        store.gate.set()
+        flushing.join(60)
+    assert sum(1 for _ in store.list("data/")) == count_flushes(lake) == 1
+    assert orders.count() == 5
 
 
 class RacingStore(MemoryStore):

@@ -1,8 +1,8 @@
 """Tree nodes with sorted keys, values, child pointers and a message buffer."""
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from mangrove.errors import FormatError
@@ -58,7 +58,7 @@ class Node:
             raise ValueError(f"{len(self.keys)} keys with {len(self.values)} values")
         if self.children and len(self.children) != len(self.keys) + 1:
             raise ValueError(f"{len(self.keys)} keys with {len(self.children)} children")
-        if any(left >= right for left, right in pairwise(self.keys)):
+        if any(map(operator.ge, self.keys, self.keys[1:])):
             raise ValueError("keys are not in strictly ascending order")
 
     @property

@@ -3,6 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, check_key_bounds, load_node
@@ -121,7 +123,7 @@ def scan_all(root: Node, spans: Sequence[Span], read: ReadNodes) -> Iterator[Ent
     This is one walk that reads each node once. Each range leads to a node, so batches
     are large from the start.
     """
-    return _walk(root, _Range(None, None), spans, {}, _ReadAhead(read, len(spans)), DEPTH_MAX)
+    return chain.from_iterable(_walk(root, _Range(None, None), spans, {}, _ReadAhead(read, len(spans)), DEPTH_MAX))
 
 
 def last(root: Node, start: str, end: str, read: ReadNodes) -> Entry | None:
@@ -163,7 +165,8 @@ class _ReadAhead:
 
 def _walk(
     node: Node, place: _Range, spans: Sequence[Span], newer: Mapping[str, Message], ahead: _ReadAhead, depth: int
-) -> Iterator[Entry]:
+) -> Iterator[Iterable[Entry]]:
+    """Yield the entries node by node, each node when it is reached."""
     if depth == 0:
         raise _too_deep()
     pending = _pending(node, spans, newer)
@@ -171,7 +174,7 @@ def _walk(
     if node.is_leaf:
         for span in spans:
             first, beyond = _slice_bounds(node.keys, span)
-            yield from _merge_entries(
+            yield _merge_entries(
                 node.keys[first:beyond], node.values[first:beyond], _keys_in_span(waiting, span), pending
             )
         return
@@ -179,7 +182,7 @@ def _walk(
     children = ahead.siblings([node.children[index] for index, requested in steps if requested])
     for index, requested in steps:
         if not requested:
-            yield from _pivot(node, index, pending)
+            yield _pivot(node, index, pending)
             continue
         child, below = next(children), place.of_child(node, index)
         check_key_bounds(node.children[index], child, *below)
@@ -240,7 +243,8 @@ def _merge_entries(
     keys: Sequence[str], values: Sequence[str], waiting: Sequence[str], pending: Mapping[str, Message]
 ) -> Iterator[Entry]:
     if not waiting:
-        yield from map(Entry, keys, values)
+        # A named tuple's own constructor is written in Python, and a listing has thousands of entries.
+        yield from map(partial(tuple.__new__, Entry), zip(keys, values, strict=True))
         return
     position = 0
     for key, value in zip(keys, values, strict=True):

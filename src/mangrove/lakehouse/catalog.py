@@ -285,7 +285,7 @@ class WritableCatalog(ABC):
         """
 
     @abstractmethod
-    def schedule_maintenance(self, target: TableTarget, maintain: Callable[[WritableCatalog], None]) -> None:
+    def schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table when its writes are committed, once for all of them."""
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from functools import cached_property
 from itertools import islice
@@ -22,7 +23,7 @@ from mangrove.lakehouse.rollback import LakeRollback
 from mangrove.lakehouse.shared_transaction import SharedTransaction
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.store_resolution import resolve_store
-from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table import Table, maintain_table
 from mangrove.lakehouse.table_snapshot import HISTORY_COLUMNS
 from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.lakehouse.transaction import Transaction, begin_idempotent, run_idempotent
@@ -92,6 +93,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         else:
             intents = IntentCommitter(effects, laid_out.metastore)
             self._commits = GroupCommitter(intents, effects.new_id, self._have_rows_changed)
+        self._maintaining = threading.Lock()
         self.clients = clients
         self.storage_options = storage_options
         self._engines_on = engines
@@ -211,13 +213,13 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Return an id for a new object."""
         return self.effects.new_id()
 
-    def schedule_maintenance(
-        self,
-        target: TableTarget,  # noqa: ARG002 - for transactions
-        maintain: Callable[[WritableCatalog], None],
-    ) -> None:
-        """Run the maintenance of a table at once: every statement is committed by itself."""
-        maintain(self)
+    def schedule_maintenance(self, target: TableTarget) -> None:
+        """Run the maintenance of a table at once, unless another thread runs one, with which it could conflict."""
+        if self._maintaining.acquire(blocking=False):
+            try:
+                maintain_table(self, target)
+            finally:
+                self._maintaining.release()
 
     def transaction(
         self,
@@ -383,7 +385,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     def _participant(self, value: SharedTransactionEntry) -> SharedTransaction:
         base = self.metastore.at_version(value.base_version)
-        return SharedTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines)
+        return SharedTransaction(self._shared, value, base, self.effects.new_id, self.clients, self.engines, self)
 
     def at(self, where: int | str | datetime) -> Snapshot:
         """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final, TypeVar, overload
 
 __all__ = ["SHOWN_MAX", "Listing", "render_html"]
@@ -34,10 +34,14 @@ class Listing(Sequence[T_co]):
         return self._loaded
 
     def __iter__(self) -> Iterator[T_co]:
-        loaded, place = self._loaded, 0
-        while place < len(loaded) or self._load(place + 1)[place:]:
+        loaded, rest = self._loaded, self._rest
+        for place in count():
+            if place == len(loaded):
+                try:
+                    loaded.append(next(rest))
+                except StopIteration:
+                    return
             yield loaded[place]
-            place += 1
 
     @overload
     def __getitem__(self, index: int) -> T_co: ...

@@ -47,9 +47,11 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         base: MetastoreSnapshot,
         new_id: Callable[[], str],
         clients: Mapping[str, CatalogClient],
-        engines: Engines | None = None,
+        engines: Engines | None,
+        lake: WritableCatalog,
     ) -> None:
         self._shared = shared
+        self._lake = lake
         self._known = value
         self._base = base
         self.published: MetastoreSnapshot | None = None
@@ -104,12 +106,8 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Run a statement, to be published with all others."""
         return self._work.change(statement, message, is_blind=is_blind)
 
-    def schedule_maintenance(
-        self,
-        target: TableTarget,
-        maintain: Callable[[WritableCatalog], None],
-    ) -> None:
-        """Leave the maintenance to later writes: what is saved here may never be published."""
+    def schedule_maintenance(self, target: TableTarget) -> None:
+        """Leave the maintenance to `publish`: what is saved here may never be published."""
 
     def new_id(self) -> str:
         """Return an id for a new object."""
@@ -183,6 +181,8 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         self.save()
         self.published = self._shared.publish(self._known)
         self.core.state = TransactionState.COMMITTED
+        for table in load_shared_work(self._known).list_written_tables():
+            self._lake.schedule_maintenance(TableTarget(table))
         return self.published.version
 
     @property

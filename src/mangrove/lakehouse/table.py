@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from mangrove.tables.write_plan import RowCounts
 
 
-__all__ = ["Table"]
+__all__ = ["Table", "maintain_table"]
 
 _COMPACT: Final = "compact"
 _FLUSH: Final = "move inline rows of"
@@ -114,14 +114,15 @@ class Table(TableSnapshot):
 
     catalog: WritableCatalog
 
-    def __init__(
-        self,
-        catalog: WritableCatalog,
-        locator: TableLocator,
-        value: TableEntry | LoadObject,
-        target: TableTarget | None = None,
-    ) -> None:
-        super().__init__(catalog, locator, value, target)
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            catalog: WritableCatalog,
+            locator: TableLocator,
+            value: TableEntry | LoadObject,
+            target: TableTarget | None = None,
+        ) -> None: ...
 
     def append(
         self,
@@ -577,7 +578,7 @@ class Table(TableSnapshot):
     def _count_and_maintain(self, write: PlannedWrite, state: TableState) -> RowCounts:
         """Return the row counts of a write; schedule maintenance if it may be due."""
         if is_auto_compaction_enabled(state.properties) or is_flush_check_due(write):
-            self.catalog.schedule_maintenance(self.target, self._maintain)
+            self.catalog.schedule_maintenance(self.target)
         return write.counts
 
     def _compaction_engine(
@@ -589,22 +590,13 @@ class Table(TableSnapshot):
         on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
         return engines.spark() if on_spark else engines.local()
 
-    def _maintain(self, lake: WritableCatalog) -> None:
-        """Run maintenance after a write; give up on a conflict with a concurrent commit.
-
-        The preceding write is already committed. An error raised here would make callers
-        repeat their write and duplicate rows, so other errors of Mangrove are only logged.
-        """
-        try:
-            Table(lake, self._locator, self._value, self._target)._maintain_if_due()
-        except (ConflictError, NotFoundError):
-            return  # a transaction can drop a table to which it wrote
-        except MangroveError as error:
-            _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", self.locator, error)
-
     def _maintain_if_due(self) -> None:
         """Run a bounded part of a compaction, or move inline rows into data files if there are many."""
-        state = self.state()
+        reading = self.catalog.reading()
+        opened = open_table(reading, self.target)
+        if opened.version.schema is None:
+            return
+        state = load_opened_table_state(reading, opened)
         if is_compaction_due(state.properties, state.logs):
             self.compact(bytes_max=auto_compaction_bounds_of(state.properties).bytes_max)
         elif plan_inline_flushes(state):
@@ -637,3 +629,18 @@ class Table(TableSnapshot):
                 return verb(spark, state, rows)
 
         return plan
+
+
+def maintain_table(lake: WritableCatalog, target: TableTarget) -> None:
+    """Run the maintenance of a table after a write if it is due; give up on a conflict with a concurrent commit.
+
+    The preceding write is already committed. An error raised here would make callers
+    repeat their write and duplicate rows, so other errors of Mangrove are only logged.
+    """
+    try:
+        table = Table(lake, target.locator, lambda: find_target_table(lake.reading(), target)[1], target)
+        table._maintain_if_due()
+    except (ConflictError, NotFoundError):
+        return  # a transaction can drop a table to which it wrote
+    except MangroveError as error:
+        _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", target, error)

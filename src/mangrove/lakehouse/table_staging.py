@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from mangrove.metastore import ObjectRange, RowRange
 from mangrove.model.locators import DeltaLocator, Kind, PartitionLocator, TableLocator
 from mangrove.model.objects import Delta, DeltaType, TableType
 from mangrove.model.properties import Properties
+from mangrove.model.values import Value
 from mangrove.rebase import REWRITTEN_BY
 from mangrove.tables.table_properties import check_table_properties, has_column_property, has_known_property
 from mangrove.tables.table_state import load_opened_table_state
@@ -62,28 +63,39 @@ def stage_write(
 
 def stage_into_opened_table(workspace: Workspace, opened: OpenTable, write: PlannedWrite, transaction_id: str) -> None:
     """Stage the deltas of a write to a table that this transaction has opened and not changed since."""
-    locator_for = build_partition_locator(workspace, opened)
     if write.is_of_all_logs:
         workspace.guard(ObjectRange(Kind.PARTITION, opened.stream_locator))
     if write.guarded is not None:
         workspace.guard_rows(RowRange(opened.stream_locator, write.guarded))
-    replaces = {locator_for(planned.log_values): planned.delta for planned in write.deltas}
     additions = [(planned.log_values, planned.delta) for planned in write.deltas]
-    if workspace.settings.is_readable_by_deltacat:
-        for locator, delta in replaces.items():
-            partition = workspace.partition(locator)
-            if delta.type is DeltaType.REPLACE and partition is not None:
-                properties = {**partition.properties, REWRITTEN_BY: transaction_id}
-                workspace.put(locator, replace(partition, properties=properties))
-            if delta.type is DeltaType.REPLACE and delta.replaces_through is None:
-                workspace.guard(ObjectRange(Kind.DELTA, locator))
-        _delete_replaced_deltas(workspace, workspace, replaces)
-        additions = [(values, _as_append(delta)) for values, delta in additions if not _is_empty_replace(delta)]
-    else:
-        _delete_replaced_deltas(workspace, workspace.snapshot, replaces)
+    if any(delta.type is DeltaType.REPLACE for _, delta in additions):
+        additions = _replace_deltas(workspace, opened, additions, transaction_id)
     add_deltas(workspace, opened, additions, transaction_id, has_read_rows=write.read is not None)
     if write.read is not None:
         workspace.read_rows(RowRange(opened.stream_locator, write.read))
+
+
+def _replace_deltas(
+    workspace: Workspace,
+    opened: OpenTable,
+    additions: Sequence[tuple[tuple[Value | None, ...], Delta]],
+    transaction_id: str,
+) -> list[tuple[tuple[Value | None, ...], Delta]]:
+    """Delete the deltas that replacements supersede, and return what to add; DeltaCAT knows no replacements."""
+    locator_for = build_partition_locator(workspace, opened)
+    replaces = {locator_for(values): delta for values, delta in additions if delta.type is DeltaType.REPLACE}
+    if not workspace.settings.is_readable_by_deltacat:
+        _delete_replaced_deltas(workspace, workspace.snapshot, replaces)
+        return [*additions]
+    for locator, delta in replaces.items():
+        partition = workspace.partition(locator)
+        if partition is not None:
+            properties = {**partition.properties, REWRITTEN_BY: transaction_id}
+            workspace.put(locator, replace(partition, properties=properties))
+        if delta.replaces_through is None:
+            workspace.guard(ObjectRange(Kind.DELTA, locator))
+    _delete_replaced_deltas(workspace, workspace, replaces)
+    return [(values, _as_append(delta)) for values, delta in additions if not _is_empty_replace(delta)]
 
 
 def guard_logs(workspace: Workspace, target: TableLocator | TableTarget, state: TableState) -> None:
@@ -108,14 +120,14 @@ def _is_empty_replace(delta: Delta) -> bool:
 def _delete_replaced_deltas(
     workspace: Workspace, reading: CatalogReader, deltas: Mapping[PartitionLocator, Delta]
 ) -> None:
-    """Delete the deltas that a replacement supersedes; earlier versions still contain them.
+    """Delete the deltas that replacements supersede; earlier versions still contain them.
 
     A compaction of some files supersedes the deltas that had these rows inline, and no others.
     """
     replacing = {
         locator: delta
         for locator, delta in deltas.items()
-        if delta.type is DeltaType.REPLACE and (not delta.replaced_locations or delta.replaces_through is not None)
+        if not delta.replaced_locations or delta.replaces_through is not None
     }
     for there, value in list(reading.children_of(Kind.DELTA, list(replacing))):
         assert isinstance(there, DeltaLocator)

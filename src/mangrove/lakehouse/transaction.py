@@ -59,7 +59,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.committed_as: CommitResult | None = None
         self._new_id = new_id
         self._is_entered = False
-        self._maintenance: dict[TableTarget, Callable[[WritableCatalog], None]] = {}
+        self._maintained: dict[TableTarget, None] = {}
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled: staged changes exist only in this process."""
@@ -111,9 +111,9 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         self.reading()
         return statement(self.core)
 
-    def schedule_maintenance(self, target: TableTarget, maintain: Callable[[WritableCatalog], None]) -> None:
+    def schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table after the commit."""
-        self._maintenance[target] = maintain
+        self._maintained[target] = None
 
     def new_id(self) -> str:
         """Return an id for a new object."""
@@ -176,8 +176,8 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             self.core.message = message
         self.committed_as = self.core.commit()
         if self._lake is not None:
-            for maintain in self._maintenance.values():
-                maintain(self._lake)
+            for target in self._maintained:
+                self._lake.schedule_maintenance(target)
         return self.committed_as.snapshot.version
 
     def rollback(self) -> None:

@@ -1,7 +1,7 @@
 """Writer of data files: partitioning, sorting, file size and column statistics."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -367,10 +367,10 @@ class _FileEncoder:
     def encode_inline(self, path: str, rows: pa.Table) -> DataFile:
         """Return the entry of rows that it contains."""
         data = encode_inline_rows(rows)
-        return replace(self._describe(path, rows, len(data)), content_type=ARROW_STREAM, inline_rows=data)
+        return self._describe(path, rows, len(data), content_type=ARROW_STREAM, inline_rows=data)
 
     def _describe(
-        self, path: str, rows: pa.Table, size_bytes: int, bounds: Mapping[int, Any] | None = None
+        self, path: str, rows: pa.Table, size_bytes: int, bounds: Mapping[int, Any] | None = None, **content: Any
     ) -> DataFile:
         present = set(rows.column_names)
         columns = [(names, column_id) for names, column_id in self.columns if names[0] in present]
@@ -383,4 +383,5 @@ class _FileEncoder:
             sort_scheme_id=sort_scheme.id if sort_scheme.fields else None,
             source_size_bytes=rows.nbytes,
             statistics=compute_statistics(rows, columns, bounds),
+            **content,
         )

@@ -14,13 +14,14 @@ of the string and not compared; a locator that was read from a key lacks them.
 """
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import ClassVar, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.json_codec import format_partition_values
-from mangrove.model.names import check_id, check_name, join_name, split_name
+from mangrove.model.names import are_names, check_id, check_name, join_name, split_name
 from mangrove.model.values import Value
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "TableLocator",
     "TableVersionLocator",
     "ViewLocator",
+    "build_table_locators",
     "parse_table_name",
     "parse_view_name",
     "split_alias_name",
@@ -136,6 +138,17 @@ class TableLocator(_Located):
 
     def __str__(self) -> str:
         return join_name(self.namespace, self.name)
+
+
+def build_table_locators(namespace: str, names: Sequence[str]) -> list[TableLocator]:
+    """Return the locators of the tables of a namespace; a listing of thousands validates their names at once."""
+    if not names or not are_names([namespace, *names]):
+        return [TableLocator(namespace, name) for name in names]
+    located = [object.__new__(TableLocator) for _ in names]
+    for locator, name in zip(located, names, strict=True):
+        object.__setattr__(locator, "namespace", namespace)
+        object.__setattr__(locator, "name", name)
+    return located
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ names, have no bidirectional control characters, which would display as another 
 import difflib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from mangrove.errors import InvalidInputError
 
 __all__ = [
+    "are_names",
     "check_id",
     "check_name",
     "check_new_name",
@@ -73,6 +75,15 @@ def check_name(name: str, what: str = "name", size_bytes_max: int | None = None)
         )
 
 
+def are_names(names: Sequence[str]) -> bool:
+    """Return whether `check_name` accepts all of the names.
+
+    >>> are_names(["orders", "items"]), are_names(["orders", ""]), are_names(["order items"])
+    (True, False, False)
+    """
+    return all(names) and _FORBIDDEN.search("".join(names)) is None
+
+
 def check_new_name(name: str, what: str) -> None:
     """Raise an error for control and bidirectional characters in a new name; existing names stay valid."""
     found = _DECEPTIVE.search(name)
@@ -83,9 +94,15 @@ def check_new_name(name: str, what: str) -> None:
         )
 
 
+@lru_cache(maxsize=4096)
+def _is_id(text: str) -> bool:
+    """Return whether a text is an id; locators of one table repeat the same few ids thousands of times."""
+    return bool(text) and _FORBIDDEN.search(text) is None and text not in (".", "..")
+
+
 def check_id(identifier: str, what: str) -> None:
     """Raise an error for an id that cannot be part of a tree key or a folder name."""
-    if not isinstance(identifier, str) or not identifier or _FORBIDDEN.search(identifier) or identifier in (".", ".."):
+    if not isinstance(identifier, str) or not _is_id(identifier):
         raise InvalidInputError(
             f"{what} {identifier!r} is not an id: an id is text other than '.' and '..', without spaces, control "
             "characters, '/' or '|'"

@@ -428,7 +428,7 @@ def _add_delta(
         workspace.put(partition_locator, partition)
     position = workspace.next_position(partition_locator, is_new=there is None, chosen=delta.position)
     added = replace(partition_locator, partition_values=partition.values).at(position)
-    workspace.put(added, replace(delta, position=None))
+    workspace.put(added, delta if delta.position is None else replace(delta, position=None))
     return added
 
 

@@ -154,6 +154,17 @@ class SharedWork:
             streams_read=frozenset(workspace.streams_read),
         )
 
+    def list_written_tables(self) -> list[TableLocator]:
+        """Return the tables whose default versions got rows, as far as the work contains their names."""
+        ids = {locator.table_id for locator in self.puts if isinstance(locator, DeltaLocator)}
+        guarded = {one.table for one in self.guards if isinstance(one, DefaultVersion) and one.identity.table_id in ids}
+        put = {
+            locator
+            for locator, table in self.puts.items()
+            if isinstance(locator, TableLocator) and isinstance(table, TableEntry) and table.id in ids
+        }
+        return sorted(guarded | put)
+
 
 def encode_work(work: SharedWork) -> bytes:
     """Return the work as bytes; the encoding is deterministic."""

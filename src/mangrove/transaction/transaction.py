@@ -9,7 +9,6 @@ been superseded for longer than the time limit plus one commit.
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final, Protocol
 
 from mangrove.errors import ConflictError, InvalidInputError
@@ -129,9 +128,14 @@ class StagedTransaction:
         workspace = self.workspace
         self.state = TransactionState.FAILED
         try:
-            changes = workspace.changes(self.id, self.message, self.author, self.properties)
             check_time_limit(self.id, self.began_at_millis, self._now_millis(), self._limit_millis)
-            changes = replace(changes, commit_before_millis=self.began_at_millis + self._limit_millis)
+            changes = workspace.changes(
+                self.id,
+                self.message,
+                self.author,
+                self.properties,
+                commit_before_millis=self.began_at_millis + self._limit_millis,
+            )
             committed = self._committer.commit(workspace.snapshot, changes, self.isolation)
         except ConflictError as error:
             raise name_conflicting_tables(error, workspace.met) from error

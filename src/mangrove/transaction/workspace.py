@@ -156,6 +156,8 @@ class Workspace:
         """The base version's name of each namespace that was renamed here, by namespace id."""
         self._last_positions: dict[PartitionLocator, int] = {}
         self._known: dict[PartitionLocator, _Known] = {}
+        self._objects: dict[Locator, Object | None] = {}
+        """The objects of the base version that were read, because all statements on a table read the same ones."""
 
     @property
     def is_empty(self) -> bool:
@@ -197,7 +199,10 @@ class Workspace:
             if locator not in self.staged.puts and there is not None and there not in self.staged.deletes:
                 requested[locator] = there
         self.reads.update(requested.values())
-        found = dict(zip(requested, self.snapshot.get_many(list(requested.values())), strict=True))
+        missing = [there for there in requested.values() if there not in self._objects]
+        if missing:
+            self._objects |= zip(missing, self.snapshot.get_many(missing), strict=True)
+        found = {locator: self._objects[there] for locator, there in requested.items()}
         self.met |= {
             TableIdentity(value.namespace_id, value.id): locator
             for locator, value in found.items()
@@ -341,7 +346,12 @@ class Workspace:
         self.staged.put(new, value)
 
     def changes(
-        self, transaction_id: str, message: str = "", author: str = "", properties: Mapping[str, str] = NO_PROPERTIES
+        self,
+        transaction_id: str,
+        message: str = "",
+        author: str = "",
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        commit_before_millis: int | None = None,
     ) -> Changes:
         """Return the changes to commit, with what must not have changed meanwhile."""
         puts = self.staged.puts
@@ -367,6 +377,7 @@ class Workspace:
             message=message,
             author=author,
             properties=properties,
+            commit_before_millis=commit_before_millis,
         )
 
     def differences(self) -> Iterator[Difference]:

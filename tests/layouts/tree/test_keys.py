@@ -12,7 +12,9 @@ from mangrove.layouts.tree.keys import (
     NEWER_KEYS,
     OLDER_KEYS,
     KeyEncoding,
+    KeyNames,
     KeyParts,
+    LocatorKeyCodec,
     NameSizes,
     Part,
     encode_schema_id,
@@ -322,3 +324,19 @@ def test_parts_of_no_object_have_no_locator(way: KeyParts) -> None:
 def test_the_lakehouse_has_no_tree_key() -> None:
     with pytest.raises(InvalidInputError, match="lakehouse"):
         NEWER_KEYS.key_of(Kind.LAKEHOUSE, (), SIZES)
+
+
+def test_a_number_of_too_many_digits_is_refused_before_an_id_that_is_too_short() -> None:
+    with pytest.raises(InvalidInputError, match="expected an integer of up to 20 digits"):
+        NEWER_KEYS.key_of(Kind.STREAM, ("t" * 36, 10**20, "s" * 35), SIZES)
+
+
+@pytest.mark.parametrize("encoding", [NEWER_KEYS, OLDER_KEYS])
+def test_the_names_of_tables_are_decoded_together_only_if_each_key_has_one(encoding: KeyEncoding) -> None:
+    codec = LocatorKeyCodec(encoding, SIZES, KeyNames())
+    keys = [codec.key_of(TableLocator("shop", name)) for name in ("a", "orders", "x" * 12)]
+    assert codec.table_names_in(keys) == ["a", "orders", "x" * 12]
+    two, none = (keys[0].replace("a           ", text) for text in ("a b         ", " " * 12))
+    for damaged in ([two, none], [none, two], [two], [none], [*keys, keys[0][:-1]]):
+        assert codec.table_names_in(damaged) is None
+    assert codec.table_names_in([codec.key_of(TableLocator("shop", "größe"))]) is None

@@ -27,7 +27,7 @@ from mangrove.layouts.deltacat.index import (
 from mangrove.layouts.deltacat.object_codec import ObjectBody
 from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
-from mangrove.metastore import BelowTable, Commit, LoadObject, ObjectRange, Parent, page_objects
+from mangrove.metastore import BelowTable, Commit, LoadObject, ObjectRange, Parent, page_objects, split_into_pages
 from mangrove.model.locators import (
     AliasLocator,
     Kind,
@@ -183,7 +183,7 @@ class DeltaCatSnapshot:
     ) -> Iterator[tuple[Locator, LoadObject]]:
         entries = search.scan_all(self.guard.root, ranges, self.read_nodes)
         found = ((locator_of_key(entry.key, _namespace_of(parent)), entry) for entry in entries)
-        return page_objects(found, partial(self._load_objects, kind))
+        return page_objects(split_into_pages(found), partial(self._load_objects, kind))
 
     def _load_objects(self, kind: Kind, requested: Sequence[tuple[Locator, Entry]]) -> list[Object]:
         bodies = self.files.bodies([self._revision_at(kind, locator, entry) for locator, entry in requested])

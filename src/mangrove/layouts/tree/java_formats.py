@@ -18,7 +18,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 from mangrove.betree.node import Message, Node
@@ -313,6 +313,7 @@ OLYMPIA_JAVA = _dialect(
 )
 
 
+@cache
 def list_java_revisions(roots: RootNames) -> tuple[TreeRevision, ...]:
     """Return the Java format revisions that use these root node names."""
     if roots == OLYMPIA_JAVA.revision.roots:

@@ -152,6 +152,23 @@ def _usual_parts(kind: Kind, text: str) -> tuple[Part, ...] | None:
     return tuple([int(part) if place in numbers else part for place, part in enumerate(match.groups())])
 
 
+_USUAL_FORMS: Mapping[Kind, str] = {
+    kind: "".join(f"{{:0{_DIGITS[one]}d}}" if one in _DIGITS else "{} " for one in _SHAPES[kind]) for kind in _USUAL
+}
+
+
+def _encode_usual_parts(kind: Kind, parts: Sequence[Part]) -> str | None:
+    """Return the encoded parts if `_usual_parts` decodes them to the same parts, else None."""
+    form = _USUAL_FORMS.get(kind)
+    if form is None:
+        return None
+    try:
+        text = form.format(*parts)
+    except (ValueError, TypeError, IndexError):
+        return None
+    return text if _usual_parts(kind, text) == tuple(parts) else None
+
+
 def encode_schema_id(schema_id: int) -> str:
     """Return the four characters that encode a schema id in a tree key.
 
@@ -194,7 +211,8 @@ class KeyEncoding:
             raise InvalidInputError(
                 f"the locator of a {kind.word} has {len(shapes)} parts, not {len(parts)}: {parts!r}"
             )
-        return self.before[kind] + self._encode_parts(shapes, parts, sizes) + self.after[kind]
+        text = _encode_usual_parts(kind, parts) or self._encode_parts(shapes, parts, sizes)
+        return self.before[kind] + text + self.after[kind]
 
     def parts_of(self, key: str, sizes: NameSizes) -> KeyParts:
         """Return the decoded tree key; raise `FormatError` for an invalid one."""
@@ -476,16 +494,20 @@ class LocatorKeyCodec:
         kind, parts = parts_of_locator(locator, filed)
         return self.encoding.key_of(kind, parts, self.sizes)
 
-    def table_name_in(self, key: str) -> str | None:
-        """Return the name in the tree key of a table in a known namespace; None if only `parts_of` can decode it.
+    def table_names_in(self, keys: Sequence[str]) -> list[str] | None:
+        """Return the names in tree keys of tables of one namespace; None if only `parts_of` can decode them.
 
         A fast path for listings of thousands of tables.
         """
         before, after = self.encoding.before[Kind.TABLE], self.encoding.after[Kind.TABLE]
         start = len(before) + self.sizes.namespace_bytes_max
         end = start + self.sizes.table_bytes_max
-        is_usual = len(key) == end + len(after) and key.isascii() and key.endswith(after)
-        return key[start:end].rstrip(" ") if is_usual else None
+        padded = [key[start:end] for key in keys if len(key) == end + len(after) and key.endswith(after)]
+        text = " ".join(padded)
+        names = text.split()
+        is_usual = len(padded) == len(keys) == len(names) and text.isascii()
+        # A key with two words would go with one that has none, which starts with no word.
+        return names if is_usual and all(map(str.startswith, padded, names)) else None
 
     def describe_object(self, key: str) -> str:
         """Return a readable name of the object with this tree key."""

@@ -191,8 +191,8 @@ def _expanded_bytes_of_batch(data: bytes, start: int, body: int) -> int:
     if _field(data, batch, 3) is None:
         return 0
     total = 0
-    for buffer in _vector(data, _field(data, batch, 2), 16):
-        offset, size = _numbers("<qq", data, buffer)
+    buffers = _vector(data, _field(data, batch, 2), 16)
+    for offset, size in struct.iter_unpack("<qq", data[buffers.start : buffers.stop]):
         if size >= 8:
             (unpacked_size,) = _numbers("<q", data, body + offset)
             # -1 means that this buffer is not compressed.
@@ -298,12 +298,12 @@ def encode_older_rows(node: Node, system: Mapping[str, str], order: int) -> Node
 def decode_newer_rows(rows: NodeRows, order: int | None) -> NodeSections:
     """Return the sections of rows in which exactly the messages have a transaction."""
     system, start = read_system_section(rows)
-    transactions = rows.transactions
-    end = next((i for i in range(start, len(transactions)) if transactions[i] is not None), len(transactions))
-    keys, values, children = read_key_table(rows, start, end, system, order)
-    if None in transactions[end:]:
+    end = start + list(rows.transactions[start:]).count(None)
+    transactions = rows.transactions[end:]
+    if None in transactions:
         raise rows.broken("a row between messages has no transaction")
-    return NodeSections(system, _node(rows, keys, values, children, _messages(rows, end, transactions[end:])))
+    keys, values, children = read_key_table(rows, start, end, system, order)
+    return NodeSections(system, _node(rows, keys, values, children, _messages(rows, end, transactions)))
 
 
 def decode_older_rows(rows: NodeRows, order: int | None) -> NodeSections:
@@ -322,8 +322,8 @@ def decode_older_rows(rows: NodeRows, order: int | None) -> NodeSections:
 
 def read_system_section(rows: NodeRows) -> tuple[dict[str, str], int]:
     """Return the system rows and the start of the key table."""
-    start = next((i for i, key in enumerate(rows.keys) if key is None), None)
-    if start is None or rows.values[start] is not None:
+    start = _find_empty(rows.keys, 0, len(rows.keys))
+    if start == len(rows.keys) or rows.values[start] is not None:
         raise rows.broken("the key table has no opening row without key and value")
     system: dict[str, str] = {}
     for key, value in zip(rows.keys[:start], rows.values[:start], strict=True):
@@ -337,8 +337,8 @@ def read_key_table(
     rows: NodeRows, start: int, end: int, system: Mapping[str, str], order: int | None
 ) -> tuple[TextColumn, TextColumn, tuple[str, ...]]:
     """Return keys, values and children of the key table from `start` to `end`."""
-    count = next((i for i in range(end - start - 1) if rows.keys[start + 1 + i] is None), end - start - 1)
-    filled = start + 1 + count
+    filled = _find_empty(rows.keys, start + 1, end)
+    count = filled - start - 1
     for column in (rows.keys, rows.values, rows.children):
         if len(column[filled:end]) != list(column[filled:end]).count(None):
             raise rows.broken("a non-empty row follows the first empty row of the key table")
@@ -347,15 +347,15 @@ def read_key_table(
     claimed = _number(rows, system, N_KEYS)
     if claimed is not None and claimed != count:
         raise rows.broken(f"{N_KEYS} is {claimed}, but there are {count} keys")
-    children = tuple(child for child in rows.children[start:filled] if child is not None)
+    children = tuple([child for child in rows.children[start:filled] if child is not None])
     return rows.keys[start + 1 : filled], rows.values[start + 1 : filled], children
 
 
 def _node(
     rows: NodeRows, keys: TextColumn, values: TextColumn, children: tuple[str, ...], buffer: tuple[Message, ...]
 ) -> Node:
-    known_keys = tuple(key for key in keys if key is not None)
-    known_values = tuple(value for value in values if value is not None)
+    known_keys = tuple([key for key in keys if key is not None])
+    known_values = tuple([value for value in values if value is not None])
     try:
         return Node(known_keys, known_values, children, buffer)
     except ValueError as error:
@@ -370,6 +370,14 @@ def _messages(rows: NodeRows, start: int, transactions: TextColumn) -> tuple[Mes
     # Python, and a buffer of a thousand messages would take half of the reading in it.
     fields = zip(keys, values, transactions, strict=True)
     return cast("tuple[Message, ...]", tuple(map(partial(tuple.__new__, Message), fields)))
+
+
+def _find_empty(column: TextColumn, start: int, end: int) -> int:
+    """Return the place of the first row from `start` on that is empty, or `end`."""
+    try:
+        return column.index(None, start, end)
+    except ValueError:
+        return end
 
 
 def _older_table_end(rows: NodeRows, start: int, system: Mapping[str, str], order: int | None) -> int:

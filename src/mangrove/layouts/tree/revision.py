@@ -59,11 +59,12 @@ class NodeColumns:
     value: str
     child: str | None
     transaction: str | None
+    names: tuple[str, ...] = field(init=False)
+    """The columns of a node file in write order."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns of a node file in write order."""
-        return tuple(name for name in (self.key, self.value, self.child, self.transaction) if name is not None)
+    def __post_init__(self) -> None:
+        names = (self.key, self.value, self.child, self.transaction)
+        object.__setattr__(self, "names", tuple(name for name in names if name is not None))
 
     def named(
         self, keys: TextColumn, values: TextColumn, children: TextColumn, transactions: TextColumn

@@ -10,8 +10,16 @@ from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.java_formats import list_java_revisions
 from mangrove.layouts.tree.keys import KeyParts, LocatorKeyCodec, TreeKeyRange, locator_of_parts
 from mangrove.layouts.tree.root import Root
-from mangrove.metastore import BelowTable, Commit, LoadObject, ObjectRange, Parent, page_objects
-from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator
+from mangrove.metastore import (
+    BelowTable,
+    Commit,
+    LoadObject,
+    ObjectRange,
+    Parent,
+    page_objects,
+    split_into_pages,
+)
+from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, build_table_locators
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
 
@@ -119,16 +127,17 @@ class TreeSnapshot:
         parts = self.keys.encoding.parts_of(key, self.keys.sizes)
         return _locator_from_parts(parts, namespace, namespace_id)
 
-    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[tuple[Locator, str]]:
-        namespace = parent.name if kind is Kind.TABLE and isinstance(parent, NamespaceLocator) else None
-        for key, pointer in search.scan_all(self.root.node, ranges, self.read_nodes):
-            name = None if namespace is None else self.keys.table_name_in(key)
-            if name is not None and namespace is not None:
-                yield _table_locator(namespace, name), pointer
-                continue
-            parts = self.keys.encoding.parts_of(key, self.keys.sizes)
-            if parts.kind is kind:
-                yield self._below(parent, parts), pointer
+    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[list[tuple[Locator, str]]]:
+        """Yield the locators with their pointers in pages."""
+        for page in split_into_pages(search.scan_all(self.root.node, ranges, self.read_nodes)):
+            keys, pointers = zip(*page, strict=True)
+            names = self.keys.table_names_in(keys) if kind is Kind.TABLE else None
+            if names is not None and isinstance(parent, NamespaceLocator):
+                yield list(zip(_build_table_locators(parent.name, names), pointers, strict=True))
+            else:
+                parts = [self.keys.encoding.parts_of(key, self.keys.sizes) for key in keys]
+                found = [(one, pointer) for one, pointer in zip(parts, pointers, strict=True) if one.kind is kind]
+                yield [(self._below(parent, one), pointer) for one, pointer in found]
 
     def _last_in(self, kind: Kind, parent: Parent, within: TreeKeyRange) -> Locator | None:
         first, end = within
@@ -145,11 +154,11 @@ class TreeSnapshot:
         return _locator_from_parts(parts, None, None if parent is None else parent.namespace_id)
 
 
-def _table_locator(namespace: str, name: str) -> TableLocator:
+def _build_table_locators(namespace: str, names: Sequence[str]) -> list[TableLocator]:
     try:
-        return TableLocator(namespace, name)
+        return build_table_locators(namespace, names)
     except InvalidInputError as error:
-        raise FormatError(f"{namespace}.{name!r} is not a valid name ({error}); run `mangrove check`") from error
+        raise FormatError(f"a table of {namespace!r} has an invalid name ({error}); run `mangrove check`") from error
 
 
 def _locator_from_parts(parts: KeyParts, namespace: str | None, namespace_id: str | None) -> Locator:

@@ -81,14 +81,12 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
         _check_names(locator, value, settings)
         if strict and copies_schema(value):
             continue  # `build_rewrites` writes it, because its definition depends on the version before it
-        # The position of a delta is in its tree key only, because a rebase may change it.
-        if isinstance(value, Delta):
-            for file in value.manifest.entries:
-                settings.check_data_path(file.location)
-        positionless = replace(value, position=None) if isinstance(value, Delta) else value
-        data = encode_definition(positionless, base.carried(locator))
+        listed = value.manifest.entries if isinstance(value, Delta) else ()
+        for file in listed:
+            settings.check_data_path(file.location)
+        data = encode_definition(_without_position(value), base.carried(locator))
         pointer = encode_inline_pointer(data)
-        has_rows = isinstance(value, Delta) and any(file.is_inline for file in value.manifest.entries)
+        has_rows = any(file.is_inline for file in listed)
         if len(pointer) > (rows_max if has_rows else inline_max):
             names = locator.parts[::-1] if locator.kind in _NAMED else ()
             pointer = definition_path(
@@ -107,6 +105,11 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
             encode_definition(changes.settings, base.carried_settings), Kind.LAKEHOUSE
         )
     return StagedTreeWrite(changes, pointers, settings_path, files)
+
+
+def _without_position(value: Object) -> Object:
+    """Return a delta without its position, which is in its tree key only, because a rebase may change it."""
+    return replace(value, position=None) if isinstance(value, Delta) and value.position is not None else value
 
 
 _NAMED = frozenset({Kind.NAMESPACE, Kind.TABLE, Kind.VIEW, Kind.SHARED_TRANSACTION, Kind.ALIAS})
