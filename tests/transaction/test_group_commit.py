@@ -27,6 +27,12 @@ from mangrove.transaction.group_commit import (
 from mangrove.wiring import LocalEngines
 
 
+def get_committer(lake: Lakehouse) -> GroupCommitter:
+    """Return what groups the commits of a lakehouse."""
+    assert isinstance(lake._commits, GroupCommitter)
+    return lake._commits
+
+
 class Gate(MemoryStore):
     """A store whose creates wait while the gate is shut, and fail once if they are asked to."""
 
@@ -63,7 +69,7 @@ class Threads:
 
     def commit_behind(self, first: Transaction, others: dict[str, Transaction]) -> None:
         """Commit `first`, and all others while it is under way, in their order."""
-        grouped = self.lake._commits
+        grouped = get_committer(self.lake)
         self.gate.reached.clear()
         self.gate.opened.clear()
         threads = [self._committing("first", first)]
@@ -303,7 +309,7 @@ def test_a_store_failure_is_reported_to_every_member(threads: Threads, failure: 
             fail_after_first()
         return original(*arguments)  # type: ignore[arg-type]
 
-    lake._commits.metastore.commit = counted  # type: ignore[method-assign, assignment]
+    get_committer(lake).metastore.commit = counted  # type: ignore[method-assign, assignment]
     threads.commit_behind(first, {f"t{number}": one for number, one in enumerate(others)})
     assert threads.outcomes["first"] == 4
     assert all(isinstance(threads.outcomes[f"t{number}"], (StorageError, KeyboardInterrupt)) for number in range(3))
@@ -326,7 +332,7 @@ def test_a_transaction_interrupted_while_waiting_is_never_committed(threads: Thr
     first, stopped = lake.transaction(), lake.transaction()
     first.create_table("n.first", "id int")
     stopped.create_table("n.stopped", "id int")
-    grouped = lake._commits
+    grouped = get_committer(lake)
     grouped._changed = Interrupted()
     threads.gate.reached.clear()
     threads.gate.opened.clear()
