@@ -186,25 +186,6 @@ def test_files_are_pruned_by_the_filter(client: TestClient, expression: object, 
         assert all(one["residual-filter"] == expression for one in response.json()["file-scan-tasks"])
 
 
-def test_a_plan_of_format_version_3_has_row_ids_and_deletion_vectors(tmp_path: Path, catalog_of: Opening) -> None:
-    lake = mangrove.create(tmp_path / "lake")
-    lake.create_namespace("sales")
-    properties = {"format-version": "3", "write.inline-rows-max-bytes": "0", "write.delete-mode": "position"}
-    orders = lake.create_table("sales.orders", "id bigint not null", properties=properties)
-    for first in (0, 3):
-        orders.append([{"id": first + number} for number in range(3)])
-    orders.delete("id = 4")
-    with served(counted(lake)) as address:
-        table = catalog_of(address, **{"scan-planning-mode": "server"}).load_table("sales.orders")
-        assert sorted(map(str, table.scan().to_arrow()["id"].to_pylist())) == ["0", "1", "2", "3", "5"]
-    with request_info(counted(lake)) as client:
-        found = plan(client)
-    assert [one["data-file"]["first-row-id"] for one in found["file-scan-tasks"]] == [0, 3]
-    assert all("data-sequence-number" in one["data-file"] for one in found["file-scan-tasks"])
-    (vector,) = found["delete-files"]
-    assert (vector["file-format"], vector["content-offset"], vector["record-count"]) == ("puffin", 4, 1)
-
-
 def test_names_in_a_filter_may_be_in_another_case_if_the_client_wants_that(client: TestClient) -> None:
     found = plan(client, filter=compare("ID", "lt", 20), case_sensitive=False)
     assert len(paths_of(found)) == 2

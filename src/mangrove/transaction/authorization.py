@@ -74,11 +74,7 @@ class _Places:
 
     def privilege_on(self, locator: _Named, value: TableEntry | ViewEntry) -> Privilege:
         """Return the privilege on a table or view at its place in this version."""
-        return self.privilege_in(locator.namespace, value.id)
-
-    def privilege_in(self, namespace: str, object_id: str) -> Privilege:
-        """Return the privilege on a table or view of a namespace."""
-        return self.rights.on_object(self.namespace_id(namespace), object_id)
+        return self.rights.on_object(self.namespace_id(locator.namespace), value.id)
 
     @cached_property
     def privileges(self) -> dict[str, Privilege]:
@@ -397,10 +393,6 @@ class AuthorizedMetastore:
             return changes
         check_changes(self.load_rights(), _unwrap(base), changes)
         return replace(changes, author=self.rights.principal)
-
-    def find_privilege(self, namespace: str, table_id: str) -> Privilege:
-        """Return the privilege on a table of a namespace in the newest version."""
-        return _Places(self.inner.latest(), self.load_rights()).privilege_in(namespace, table_id)
 
     def load_rights(self) -> Rights:
         """Return the rights in the newest version."""
