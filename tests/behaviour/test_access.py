@@ -1,6 +1,7 @@
 """Rights of principals: what they see, what they change, and what gives them no more than they have."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from mangrove.effects import Effects
 from mangrove.errors import AccessDeniedError, AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
+from mangrove.metastore import Changes, Isolation
+from mangrove.model.locators import TableLocator
+from mangrove.model.objects import TableEntry
 from mangrove.wiring import LocalEngines
 
 SCHEMA = "id bigint not null, amount bigint"
@@ -134,6 +138,32 @@ def test_an_alias_shows_no_table_that_may_not_be_read(lake: Lakehouse) -> None:
     ana.rename_table("sales.orders", "sales.bills")
     assert str(ana.table("sales.mine")) == "sales.bills"
     ana.drop_alias("sales.mine")
+
+
+def test_a_name_that_a_hidden_alias_has_is_taken(lake: Lakehouse) -> None:
+    lake.create_alias("sales.pay", "staff.salaries")
+    lake.access.grant("manage", "sales", to="ana")
+    with pytest.raises(AccessDeniedError, match=r"the alias sales\.pay"):
+        lake.as_principal("ana").create_table("sales.pay", SCHEMA)
+
+
+def test_the_id_of_a_hidden_table_is_taken(lake: Lakehouse) -> None:
+    lake.access.grant("manage", "sales", to="ana")
+    ana = lake.as_principal("ana")
+    hidden = lake.reading().get(TableLocator("staff", "salaries"))
+    assert isinstance(hidden, TableEntry)
+    changes = Changes("t1", puts={TableLocator("sales", "copy"): replace(hidden, name="copy")})
+    with pytest.raises(AccessDeniedError, match="the object with the id"):
+        ana.metastore.commit(ana.reading(), changes, Isolation.SNAPSHOT)
+
+
+def test_a_namespace_that_is_visible_for_one_table_shows_only_its_name(lake: Lakehouse) -> None:
+    lake.namespace("sales").alter(description="of the spy", put={"owner": "spy"})
+    lake.access.grant("read", "sales.orders", to="ana")
+    ana = lake.as_principal("ana")
+    for namespace in (ana.namespace("sales"), *ana.namespaces()):
+        assert (namespace.name, namespace.description, dict(namespace.properties)) == ("sales", None, {})
+    assert "spy" not in repr(ana.diff(1, ana.version))
 
 
 def test_rights_in_earlier_versions_are_those_of_now(lake: Lakehouse) -> None:

@@ -70,6 +70,10 @@ def signing() -> AccessDelegation:
         ("PUT", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a?partNumber=1&uploadId=x", True, True),
         ("PUT", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/data/a.parquet", False, False),
         ("DELETE", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/data/a.parquet", True, False),
+        ("PUT", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a?x-id=PutObject", True, True),
+        ("PUT", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a?acl", True, False),
+        ("PUT", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a?uploadId=x", True, False),
+        ("POST", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a?uploadId=x", True, True),
         ("POST", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/?delete", True, False),
         ("POST", "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a?delete&uploads", True, False),
         ("GET", "https://bucket.s3.amazonaws.com/my%20lake/data/t2/a.parquet", False, False),
@@ -86,6 +90,26 @@ def test_only_requests_for_files_of_the_table_are_signed(
 ) -> None:
     request = SignRequest(method, "eu-west-1", uri, {})
     assert (signing.find_refusal(request, FOLDER, is_writable=is_writable) is None) == is_signed
+
+
+@pytest.mark.parametrize("header", ["x-amz-copy-source", "x-amz-acl", "x-amz-copy-source\n", "x-amz-grant-read"])
+def test_headers_that_copy_files_or_change_rights_are_not_signed(signing: AccessDelegation, header: str) -> None:
+    uri = "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a"
+    request = SignRequest("PUT", "eu-west-1", uri, {header: "/bucket/secret", "x-amz-meta\nx": "1"})
+    assert signing.find_refusal(request, FOLDER, is_writable=True) is not None
+    plain = SignRequest("PUT", "eu-west-1", uri, {"content-type": "text/plain", f" {header}": "/bucket/secret"})
+    signed = signing.sign(plain, AT)["headers"]
+    assert "content-type" in signed
+    assert not any("copy-source" in name or "acl" in name for name in signed)
+
+
+@pytest.mark.parametrize("change", [{"uri": "https://[bad"}, {"headers": [1]}, {"method": 5}, {"uri": "http://a/\n"}])
+def test_an_invalid_request_for_a_signature_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError, match="invalid request for a signature"):
+        SignRequest.parse({"method": "GET", "region": "eu", "uri": "https://a/b", "headers": {}, **change})
+    assert SignRequest.parse({"method": "get", "region": "eu", "uri": "https://a/b", "headers": {"X": 5}}).headers == {
+        "x": "5"
+    }
 
 
 @pytest.mark.parametrize(

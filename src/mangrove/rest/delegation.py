@@ -37,13 +37,18 @@ _RENEWAL_SECONDS: Final = 600
 _STS_TIMEOUT_SECONDS: Final = 10
 _SESSIONS_MAX: Final = 10_000
 _READING: Final = ("GET", "HEAD")
-_WRITING: Final = ("PUT", "POST")
-_UPLOAD_QUERY: Final = re.compile(r"uploads=?|(?:partNumber=\d+&)?uploadId=[^&]+(?:&partNumber=\d+)?")
-"""The query of a multipart upload; a POST with another one may delete many files."""
-_UNSIGNED_HEADERS: Final = frozenset(
-    {"accept", "accept-encoding", "authorization", "connection", "content-length", "expect", "user-agent", "range"}
+_PART: Final = r"(?:x-id=\w+&)?(?:partNumber=\d+&uploadId=[^&]+|uploadId=[^&]+&partNumber=\d+)(?:&x-id=\w+)?"
+_UPLOADS: Final = {
+    "PUT": re.compile(rf"|x-id=PutObject|{_PART}"),
+    "POST": re.compile(r"uploads=?(?:&x-id=\w+)?|uploadId=[^&]+(?:&x-id=\w+)?"),
+}
+"""The queries of uploads by method; with other ones a PUT may change rights, and a POST may delete many files."""
+_SIGNED_HEADER: Final = re.compile(
+    r"host|content-(?:disposition|encoding|language|md5|type)|cache-control|amz-sdk-[a-z-]+"
+    r"|x-amz-(?:content-sha256|date|decoded-content-length|sdk-checksum-algorithm|storage-class|trailer)"
+    r"|x-amz-checksum-[a-z0-9-]+|x-amz-server-side-encryption[a-z0-9-]*"
 )
-"""Headers that proxies and HTTP clients add or change, which a signature must not contain."""
+"""The headers that are signed. S3 requires signatures of its own headers, such as the source of a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +66,13 @@ class SignRequest:
         """Return the request that a client sent."""
         match document:
             case {"method": str(method), "region": str(region), "uri": str(uri), "headers": dict(given)}:
-                headers = {str(name).lower(): ",".join(map(str, values)) for name, values in given.items()}
-                return SignRequest(method.upper(), region, uri, headers)
-            case _:
-                raise InvalidInputError("invalid request for a signature; send method, region, uri and headers")
+                lists = [values if isinstance(values, list) else [values] for values in given.values()]
+                headers = {
+                    str(name).lower(): ",".join(map(str, values)) for name, values in zip(given, lists, strict=True)
+                }
+                if uri.isprintable() and _is_valid_uri(uri):
+                    return SignRequest(method.upper(), region, uri, headers)
+        raise InvalidInputError("invalid request for a signature; send method, region, uri and headers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ class AccessDelegation:
         parts = urlsplit(request.uri)
         hosts = {urlsplit(self.endpoint).netloc} if self.endpoint else _list_aws_hosts(request.region)
         path = parts.path.removeprefix("/")
-        if parts.netloc in {f"{self.bucket}.{host}" for host in hosts}:
+        if self.endpoint is None and parts.netloc in {f"{self.bucket}.{host}" for host in hosts}:
             key = unquote(path)
         elif parts.netloc in hosts and path.startswith(f"{self.bucket}/"):
             key = unquote(path.removeprefix(f"{self.bucket}/"))
@@ -120,15 +128,19 @@ class AccessDelegation:
             return f"{request.uri[:200]!r} is not in the bucket of this lakehouse"
         if not key.startswith(f"{self.root_path}{folder}") or {".", ".."} & set(key.split("/")):
             return f"{key[:200]!r} is not a file of the table"
-        is_upload = request.method == "PUT" or _UPLOAD_QUERY.fullmatch(parts.query) is not None
-        if request.method in _READING or (request.method in _WRITING and is_writable and is_upload):
+        for name in request.headers:
+            if name.startswith("x-amz-") and _SIGNED_HEADER.fullmatch(name) is None:
+                return f"the header {name[:50]!r} is not allowed for files of the table"
+        uploads = _UPLOADS.get(request.method)
+        is_upload = uploads is not None and uploads.fullmatch(parts.query) is not None
+        if request.method in _READING or (is_writable and is_upload):
             return None
         return f"{request.method[:10]} is not allowed for files of the table"
 
     def sign(self, request: SignRequest, at: datetime.datetime) -> dict[str, Any]:
         """Return the URL and the headers of a request with its signature."""
         digest = request.headers.get("x-amz-content-sha256", UNSIGNED_PAYLOAD)
-        headers = {name: value for name, value in request.headers.items() if name not in _UNSIGNED_HEADERS}
+        headers = {name: value for name, value in request.headers.items() if _SIGNED_HEADER.fullmatch(name)}
         scope = request.region, "s3"
         signed = sign_request(self.keys, scope, request.method, request.uri, headers, at, digest)
         return {"uri": request.uri, "headers": {name: [value] for name, value in signed.items()}}
@@ -168,6 +180,13 @@ class AccessDelegation:
         if None in found:
             raise StorageError(f"the response of AWS STS for role {self.role_arn} has no keys")
         return AwsKeys(*(one[1].strip() for one in found if one is not None))
+
+
+def _is_valid_uri(uri: str) -> bool:
+    try:
+        return bool(urlsplit(uri).netloc)
+    except ValueError:
+        return False
 
 
 _STS_FIELDS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken")

@@ -8,7 +8,7 @@ must be readable at both places.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import cast
 
 from mangrove.errors import AccessDeniedError
@@ -134,25 +134,23 @@ class AuthorizedSnapshot:
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
         """Return the objects in the requested order; None for those that may not be read."""
         found = self.inner.get_many(locators)
-        return [
-            value if value is not None and self.is_readable(locator, value) else None
-            for locator, value in zip(locators, found, strict=True)
-        ]
+        return [self.filter_object(locator, value) for locator, value in zip(locators, found, strict=True)]
 
     def children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the readable objects of `kind` below `parent`."""
-        found = self.inner.children(kind, parent, prefix=prefix, after=after)
-        return ((locator, value) for locator, value in found if self.is_readable(locator, value))
+        for locator, value in self.inner.children(kind, parent, prefix=prefix, after=after):
+            readable = self.filter_object(locator, value)
+            if readable is not None:
+                yield locator, readable
 
     def list_children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, LoadObject]]:
         """Yield the locators that `children` yields, each with a function that returns the object."""
-        for locator, load in self.inner.list_children(kind, parent, prefix=prefix, after=after):
-            if self.is_readable(locator, load()):
-                yield locator, load
+        for locator, value in self.children(kind, parent, prefix=prefix, after=after):
+            yield locator, partial(_return, value)
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, if their table is readable."""
@@ -172,6 +170,17 @@ class AuthorizedSnapshot:
             locator if self._is_table_readable(parent.table_id) else None
             for parent, locator in zip(parents, found, strict=True)
         ]
+
+    def filter_object(self, locator: Locator, value: Object | None) -> Object | None:
+        """Return an object as the principal may read it, or None.
+
+        A namespace that is visible only for a table in it has a name and nothing else.
+        """
+        if value is None or not self.is_readable(locator, value):
+            return None
+        if isinstance(value, NamespaceEntry) and self._rights.on_namespace(value.id) < Privilege.READ:
+            return NamespaceEntry(value.id, value.name)
+        return value
 
     def is_readable(self, locator: Locator, value: Object) -> bool:
         """Return whether the principal may read an object of this version."""
@@ -214,6 +223,10 @@ class AuthorizedSnapshot:
             for locator, value in _scan_named(self.inner):
                 self.is_readable(locator, value)
         return self._tables.get(table_id, False)
+
+
+def _return(value: Object) -> Object:
+    return value
 
 
 def _unwrap(snapshot: MetastoreSnapshot) -> MetastoreSnapshot:
@@ -277,14 +290,31 @@ class _ChangeCheck:
                     yield self._on_place_of(locator)
             case ((NamespaceEntry() | TableEntry() | ViewEntry()), None):
                 yield self._on_place_of(locator)
+                yield from self._list_for_new(locator, value)
             case ((NamespaceEntry() | TableEntry() | ViewEntry()), (NamespaceEntry() | TableEntry() | ViewEntry())):
                 if before.id == value.id:
                     yield self._on_named(locator, before, Privilege.WRITE)
                 else:
                     yield self._on_named(locator, before, Privilege.MANAGE)
                     yield self._on_place_of(locator)
+                    yield from self._list_for_new(locator, value)
             case _:
                 yield self._on_lakehouse(Privilege.WRITE)
+
+    def _list_for_new(self, locator: Locator, value: NamespaceEntry | TableEntry | ViewEntry) -> Iterator[_Requirement]:
+        """Yield requirements for a name that a hidden alias has, and for an id that a hidden object has."""
+        if isinstance(locator, NamespaceLocator | TableLocator):
+            alias = AliasLocator(locator.canonical)
+            if alias not in self.changes.deletes and self.base.get(alias) is not None:
+                yield self.rights.lakehouse, Privilege.MANAGE, f"the alias {alias}"
+        if value.id in self._places.privileges and value.id not in self._removed_ids:
+            yield self.rights.lakehouse, Privilege.MANAGE, f"the object with the id {value.id}"
+
+    @cached_property
+    def _removed_ids(self) -> set[str]:
+        """The ids of the objects whose names are deleted, such as that of a renamed table."""
+        found = self.base.get_many([one for one in self.changes.deletes if not one.kind.is_below_table])
+        return {one.id for one in found if isinstance(one, NamespaceEntry | TableEntry | ViewEntry)}
 
     def _list_for_delete(self, locator: Locator) -> Iterator[_Requirement]:
         match self.base.get(locator):
@@ -455,23 +485,25 @@ class AuthorizedMetastore:
 
     def differences(self, before: MetastoreSnapshot, after: MetastoreSnapshot) -> Iterator[Difference]:
         """Yield the objects that differ and may be read in the version that has them."""
-        found = self._maintenance.differences(_unwrap(before), _unwrap(after))
-        return (
-            one for one in found if _reads(before, one.locator, one.before) and _reads(after, one.locator, one.after)
-        )
+        for one in self._maintenance.differences(_unwrap(before), _unwrap(after)):
+            old, new = _filter(before, one.locator, one.before), _filter(after, one.locator, one.after)
+            if (old is None, new is None) == (one.before is None, one.after is None) and old != new:
+                yield Difference(one.locator, old, new)
 
     def objects(self, snapshot: MetastoreSnapshot, kind: Kind) -> Iterator[tuple[Locator, Object]]:
         """Yield every readable object of a kind in the whole version."""
-        found = self._maintenance.objects(_unwrap(snapshot), kind)
-        return ((locator, value) for locator, value in found if _reads(snapshot, locator, value))
+        for locator, value in self._maintenance.objects(_unwrap(snapshot), kind):
+            readable = _filter(snapshot, locator, value)
+            if readable is not None:
+                yield locator, readable
 
     @property
     def _maintenance(self) -> MetastoreMaintenance:
         return cast(MetastoreMaintenance, self.inner)
 
 
-def _reads(snapshot: MetastoreSnapshot, locator: Locator, value: Object | None) -> bool:
-    return value is None or not isinstance(snapshot, AuthorizedSnapshot) or snapshot.is_readable(locator, value)
+def _filter(snapshot: MetastoreSnapshot, locator: Locator, value: Object | None) -> Object | None:
+    return snapshot.filter_object(locator, value) if isinstance(snapshot, AuthorizedSnapshot) else value
 
 
 @dataclass(frozen=True, slots=True)
