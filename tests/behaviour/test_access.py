@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mangrove.lakehouse.opening import create_on_store
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import TableEntry
+from mangrove.storage.counting import CountingStore
 from mangrove.wiring import LocalEngines
 
 SCHEMA = "id bigint not null, amount bigint"
@@ -237,10 +239,54 @@ def test_one_forbidden_table_in_a_transaction_refuses_all_of_it(lake: Lakehouse)
     before = lake.version
     transaction = lake.as_principal("ana").transaction()
     transaction.table("sales.orders").append(ROWS)
-    transaction.table("staff.salaries").append(ROWS)
+    transaction.table("staff.salaries").alter({"owner": "ana"})
     with pytest.raises(AccessDeniedError):
         transaction.commit()
     assert lake.version == before
+
+
+def test_a_revoke_holds_for_the_commit_of_rows_that_were_staged_before(lake: Lakehouse) -> None:
+    lake.access.grant("write", "sales", to="ana")
+    transaction = lake.as_principal("ana").transaction()
+    transaction.table("sales.orders").append(ROWS)
+    lake.access.revoke("write", "sales", from_="ana")
+    with pytest.raises(AccessDeniedError):
+        transaction.commit()
+
+
+def test_a_refused_write_leaves_no_files(lake: Lakehouse, store: CountingStore) -> None:
+    orders = lake.table("sales.orders")
+    orders.alter({"write.inline-rows-max-bytes": "0"})
+    for number in range(3):
+        orders.append([{"id": number, "amount": 1}])
+    lake.create_table("sales.raw", schemaless=True)
+    lake.access.grant("read", "sales", to="ana")
+    ana = lake.as_principal("ana")
+    readable = ana.table("sales.orders")
+    before = {entry.path for entry in store.list()}
+    for refused in (
+        lambda: readable.append(ROWS),
+        lambda: readable.append([{"id": 1, "more": 2}], evolve=True),
+        lambda: readable.upsert(ROWS),
+        lambda: readable.delete("id = 1"),
+        lambda: readable.overwrite(ROWS),
+        lambda: readable.compact(full=True),
+        lambda: ana.table("sales.raw").add_files({"a.txt": b"text"}),
+        lambda: ana.create_table("sales.copy", SCHEMA, as_=ROWS, properties={"write.inline-rows-max-bytes": "0"}),
+        lambda: ana.transaction().table("sales.orders").append(ROWS),
+    ):
+        with pytest.raises(AccessDeniedError):
+            refused()
+        assert {entry.path for entry in store.list()} == before
+
+
+def test_a_table_that_a_transaction_created_or_renamed_is_written_in_it(lake: Lakehouse) -> None:
+    lake.access.grant("manage", "sales", to="ana")
+    with lake.as_principal("ana").transaction() as transaction:
+        transaction.create_table("sales.returns", SCHEMA, keys=["id"]).append(ROWS)
+        transaction.rename_table("sales.orders", "sales.bills").upsert([{"id": 2, "amount": 7}])
+    assert lake.table("sales.returns").count() == 1
+    assert lake.table("sales.bills").count() == 2
 
 
 def test_a_revoke_holds_for_the_commits_of_a_handle_from_before(lake: Lakehouse) -> None:
@@ -293,6 +339,33 @@ def test_a_manager_of_a_namespace_grants_on_it_and_nowhere_else(lake: Lakehouse)
             refused()
     assert {one.name for one in ana.access.principals()} == {"ana"}
     assert {one.grantee for one in ana.access.grants()} == {"ana"}
+
+
+def test_grants_on_what_a_principal_may_not_read_are_answered_as_if_it_was_dropped(lake: Lakehouse) -> None:
+    lake.create_alias("sales.pay", "staff.salaries")
+    lake.create_table("sales.secret", SCHEMA)
+    lake.access.grant("read", "sales.orders", to="ana")
+    access = lake.as_principal("ana").access
+
+    def list_answers() -> list[str]:
+        answers = []
+        for name in ("staff", "staff.salaries", "sales.secret", "sales.pay"):
+            for call in (
+                access.grants,
+                partial(access.grant, "read", to="ana"),
+                partial(access.revoke, "read", from_="ana"),
+            ):
+                with pytest.raises(NotFoundError) as raised:
+                    call(name)
+                answers.append(str(raised.value))
+        return answers
+
+    before = list_answers()
+    assert [str(one) for one in access.grants("sales.orders")] == ["read on table sales.orders to ana"]
+    lake.drop_alias("sales.pay")
+    lake.drop_table("sales.secret")
+    lake.drop_namespace("staff", cascade=True)
+    assert list_answers() == before
 
 
 def test_a_token_is_stored_as_a_hash_and_rotated(lake: Lakehouse) -> None:

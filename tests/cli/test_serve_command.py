@@ -34,6 +34,26 @@ def test_serve_listens_on_the_printed_address_and_stops_on_ctrl_c(lake: str) -> 
         assert (serving.wait(timeout=60), serving.stderr.read()) == (0, "")
 
 
+def test_serve_writes_an_audit_line_for_each_request_that_may_change_something(lake: str) -> None:
+    program = "from mangrove.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "serve", lake, "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        assert serving.stderr is not None
+        try:
+            address = json.loads(serving.stdout.readline())["address"]
+            body = json.dumps({"id": "1", "text": "select 1"}).encode()
+            for request in (f"{address}history", urllib.request.Request(f"{address}api/sql", body)):
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    assert answer.status == 200
+        finally:
+            serving.send_signal(signal.SIGINT)
+        (line,) = serving.stderr.read().splitlines()
+    assert " INFO mangrove.audit " in line
+    entry = json.loads(line[line.index("{") :])
+    assert (entry["method"], entry["path"], entry["status"]) == ("POST", "/api/sql", 200)
+
+
 PROGRAMS = ("from mangrove.cli.main import main; main()", "from mangrove.server.__main__ import main; main()")
 
 

@@ -9,11 +9,14 @@ from starlette.testclient import TestClient
 from tests.web.conftest import visitor
 from tests.web.test_rollback import HERE, TOKEN, WRITABLE, form_of
 
+from mangrove.errors import ConflictError
+from mangrove.inspect.query import QueryRunner
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.server.access import COOKIE, Access, Caller, RequestInfo, find_caller
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore
 from mangrove.wiring import build_engines_factory
 
 ACCESS = Access("127.0.0.1", TOKEN)
@@ -181,6 +184,61 @@ def test_a_rollback_by_a_principal_without_manage_is_refused_and_logged(
     (entry,) = [json.loads(record.message) for record in caplog.records if record.name == "mangrove.audit"]
     assert (entry["principal"], entry["path"], entry["status"]) == ("ana", "/api/history/3/rollback", 403)
     assert token not in caplog.text
+
+
+def test_a_refused_compaction_or_insert_leaves_no_files(staffed: Lakehouse, ana: TestClient) -> None:
+    orders = staffed.table("sales.orders")
+    orders.alter({"write.inline-rows-max-bytes": "0"})
+    for number in range(3):
+        orders.append([{"id": number}])
+    before = {entry.path for entry in staffed.effects.store.list()}
+    assert ana.post("/api/tables/sales.orders/compact").status_code == 403
+    assert run(ana, "insert into sales.orders values (1)")[0] == 403
+    assert {entry.path for entry in staffed.effects.store.list()} == before
+
+
+def test_show_grants_and_grant_do_not_reveal_what_a_principal_may_not_read(ana: TestClient) -> None:
+    for text in ("show grants on {}", "grant read on table {} to ana", "revoke read on table {} from ana"):
+        hidden, missing = (run(ana, text.format(name)) for name in ("staff.salaries", "gone.salaries"))
+        assert hidden[0] == 404
+        assert hidden == (missing[0], missing[1].replace("gone", "staff"))
+
+
+def test_a_principal_has_two_statements_in_progress_and_cancels_only_its_own(staffed: Lakehouse, token: str) -> None:
+    assert token
+    runner = QueryRunner(staffed)
+    ana = runner.on(staffed.as_principal("ana"))
+    text = "select * from sales.orders"
+    downloads = [ana.export(name, text, "csv") for name in ("1", "2")]
+    with pytest.raises(ConflictError, match="2 statements are in progress, and the limit is 2"):
+        ana.run("3", text)
+    others = [runner.export(name, text, "csv") for name in ("1", "2")]
+    assert ana.cancel("1")
+    assert b"".join(others[0]) == b"id\n7\n"
+    assert not runner.cancel("1")
+    assert b"".join(downloads[1]) == b"id\n7\n"
+    assert len(ana.run("3", text).rows) == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/api/", "/iceberg/v1/config", "/iceberg/v1/oauth/tokens"])
+def test_an_unauthenticated_request_gets_no_details_of_a_storage_error(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FaultyStore(MemoryStore("memory://secret-folder/"), Faults(0))
+    clock = Clock(tick_millis=0)
+    lake = create_on_store(build_deterministic_effects(store, clock))
+    clock.now_millis += 10_000
+    with visitor(lake, WRITABLE) as client, caplog.at_level(logging.INFO):
+        for operation in ("list", "read", "size"):
+            store.fail_next(operation, "before")
+        form = {"grant_type": "client_credentials", "client_secret": "a wrong token of somebody"}
+        answer = client.post(path, data=form, headers={**HERE, "Authorization": "Bearer a wrong token of somebody"})
+    assert (answer.status_code, "The access rules cannot be read now" in answer.text) == (503, True)
+    assert "secret-folder" not in answer.text
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "secret-folder" in caplog.text
+    (entry,) = [json.loads(record.message) for record in caplog.records if record.name == "mangrove.audit"]
+    assert (entry["principal"], entry["status"]) == (None, 503)
 
 
 def test_the_token_of_a_principal_is_wrong_without_a_server_token_of_its_own(staffed: Lakehouse, token: str) -> None:

@@ -62,6 +62,8 @@ class QueryLimits:
     memory_bytes_max: int = 1_000_000_000
     """The memory of all statements together."""
     concurrent_max: int = 4
+    concurrent_per_principal_max: int = 2
+    """How many of them one principal may run, so that it cannot keep others from their statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,8 @@ class QueryRunner:
     def __init__(self, lake: Lakehouse, limits: QueryLimits | None = None) -> None:
         self._lake = lake
         self.limits = limits or QueryLimits()
-        self._statements: dict[str, _RunningStatement] = {}
+        self._statements: dict[tuple[str | None, str], _RunningStatement] = {}
+        """Those in progress by their principal and id."""
         self._lock = Lock()
 
     def on(self, lake: Lakehouse) -> QueryRunner:
@@ -234,9 +237,9 @@ class QueryRunner:
         return chain(list(islice(parts, 2)), parts)
 
     def cancel(self, statement_id: str) -> bool:
-        """Cancel a statement, and return whether it was in progress."""
+        """Cancel a statement of the same principal, and return whether it was in progress."""
         with self._lock:
-            running = self._statements.get(statement_id)
+            running = self._statements.get((self._lake.principal, statement_id))
         if running is not None:
             running.cancel("the statement was cancelled")
         return running is not None
@@ -262,13 +265,14 @@ class QueryRunner:
     def _track(self, statement_id: str, seconds_max: float) -> Iterator[_RunningStatement]:
         """Register a statement for cancellation by its id, and cancel it when its time is over."""
         running = _RunningStatement()
+        principal = self._lake.principal
         with self._lock:
-            if len(self._statements) >= self.limits.concurrent_max or statement_id in self._statements:
-                raise ConflictError(
-                    f"{len(self._statements)} statements are in progress, and the limit is "
-                    f"{self.limits.concurrent_max}; wait until one ends or cancel it"
-                )
-            self._statements[statement_id] = running
+            own_count = sum(1 for one, _ in self._statements if one == principal)
+            if principal is not None and own_count >= self.limits.concurrent_per_principal_max:
+                raise _build_limit_error(own_count, self.limits.concurrent_per_principal_max)
+            if len(self._statements) >= self.limits.concurrent_max or (principal, statement_id) in self._statements:
+                raise _build_limit_error(len(self._statements), self.limits.concurrent_max)
+            self._statements[principal, statement_id] = running
         running.cancel_later(seconds_max)
         try:
             yield running
@@ -279,4 +283,10 @@ class QueryRunner:
         finally:
             running.end()
             with self._lock:
-                del self._statements[statement_id]
+                del self._statements[principal, statement_id]
+
+
+def _build_limit_error(count: int, limit: int) -> ConflictError:
+    return ConflictError(
+        f"{count} statements are in progress, and the limit is {limit}; wait until one ends or cancel it"
+    )

@@ -26,14 +26,16 @@ from mangrove.model.access import (
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.transaction.aliases import locate_table, locate_view
-from mangrove.transaction.authorization import check_lakehouse
+from mangrove.transaction.authorization import AuthorizedMetastore, check_lakehouse
 from mangrove.transaction.catalog import find_namespace, find_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.metastore import MetastoreSnapshot
     from mangrove.transaction.catalog import CatalogReader
+    from mangrove.transaction.workspace import Workspace
 
 __all__ = ["AccessControl", "ListedGrant", "ListedPrincipal"]
 
@@ -221,7 +223,7 @@ class AccessControl:
 
         A principal without MANAGE on the lakehouse sees only those to itself and its roles.
         """
-        reading = self._lake.reading()
+        reading = self._restrict(self._lake.reading())
         chosen = None if on is None else _find_object(reading, on)
         names = _load_names(reading)
         return [
@@ -239,12 +241,19 @@ class AccessControl:
             return True
         return name == self._principal or (own is not None and name in own.roles)
 
+    def _restrict(self, snapshot: MetastoreSnapshot) -> MetastoreSnapshot:
+        """Return a version without what the principal may not read, so that no answer reveals it."""
+        if self._principal is None:
+            return snapshot
+        rights = load_rules(snapshot.settings).rights_of(self._principal)
+        return AuthorizedMetastore(self._lake.metastore, rights).wrap(snapshot, snapshot)
+
     def _new_token(self) -> str:
         """Return a random token with 244 bits."""
         return _TOKEN_PREFIX + (self._lake.new_id() + self._lake.new_id()).replace("-", "")
 
     def _change_principals(self, change: Callable[[AccessRules], AccessRules], message: str) -> None:
-        def authorized(rules: AccessRules, _: CatalogReader) -> AccessRules:
+        def authorized(rules: AccessRules, _: Workspace) -> AccessRules:
             if self._principal is not None:
                 check_lakehouse(rules.rights_of(self._principal), Privilege.MANAGE)
             return change(rules)
@@ -254,8 +263,8 @@ class AccessControl:
     def _change_grants(
         self, on: str | None, change: Callable[[AccessRules, _Object], AccessRules], message: str
     ) -> None:
-        def authorized(rules: AccessRules, reading: CatalogReader) -> AccessRules:
-            target = _Object(Kind.LAKEHOUSE) if on is None else _find_object(reading, on)
+        def authorized(rules: AccessRules, workspace: Workspace) -> AccessRules:
+            target = _Object(Kind.LAKEHOUSE) if on is None else _find_object(self._restrict(workspace.snapshot), on)
             if self._principal is not None:
                 rights = rules.rights_of(self._principal)
                 if target.privilege_of(rights) < Privilege.MANAGE:
@@ -264,7 +273,7 @@ class AccessControl:
 
         self._change(authorized, message)
 
-    def _change(self, change: Callable[[AccessRules, CatalogReader], AccessRules], message: str) -> None:
+    def _change(self, change: Callable[[AccessRules, Workspace], AccessRules], message: str) -> None:
         def work(transaction: object) -> None:
             workspace = transaction.reading()  # type: ignore[attr-defined]
             rules = change(load_rules(workspace.settings), workspace)

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.maintenance.progress import ProgressCallback
     from mangrove.tables.compaction import CompactionReport
+    from mangrove.transaction.deltas import OpenTable
 
 
 __all__ = [
@@ -282,6 +283,13 @@ class WritableCatalog(ABC):
 
         `is_blind` says that the result does not depend on rows, so that the statement need not
         begin on the newest version.
+        """
+
+    @abstractmethod
+    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+        """Raise AccessDeniedError if a principal may not write to the table.
+
+        The commit checks all privileges. This check is before data files are written.
         """
 
     @abstractmethod

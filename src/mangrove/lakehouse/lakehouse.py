@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.effects import Effects, build_effects
-from mangrove.errors import ConflictError, InvalidInputError, MangroveError, StorageError
+from mangrove.errors import AccessDeniedError, ConflictError, InvalidInputError, MangroveError, StorageError
 from mangrove.lakehouse.access import AccessControl
 from mangrove.lakehouse.arguments import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
@@ -35,6 +35,7 @@ from mangrove.model.properties import NO_PROPERTIES, Properties
 from mangrove.model.settings import time_limit_millis
 from mangrove.storage.opening import open_store
 from mangrove.transaction.authorization import AuthorizedCommitter, AuthorizedMetastore, check_lakehouse
+from mangrove.transaction.catalog import find_namespace
 from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from mangrove.model.objects import SharedTransactionEntry
     from mangrove.model.settings import LakehouseSettings
     from mangrove.transaction.catalog import CatalogReader
-    from mangrove.transaction.deltas import TableTarget
+    from mangrove.transaction.deltas import OpenTable, TableTarget
     from mangrove.transaction.transaction import Committer
 
 __all__ = ["Lakehouse", "reopen_lakehouse"]
@@ -145,8 +146,12 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     @property
     def access(self) -> AccessControl:
         """Principals, roles and grants, for the clients of a server."""
-        restricted = self.metastore if isinstance(self.metastore, AuthorizedMetastore) else None
-        return AccessControl(self._owner, None if restricted is None else restricted.rights.principal)
+        return AccessControl(self._owner, self.principal)
+
+    @property
+    def principal(self) -> str | None:
+        """Name of the principal whose rights this lakehouse has; None if there are no restrictions."""
+        return self.metastore.rights.principal if isinstance(self.metastore, AuthorizedMetastore) else None
 
     def check_privilege(self, privilege: Privilege) -> None:
         """Raise AccessDeniedError if this is the lakehouse of a principal without a privilege on all of it."""
@@ -158,6 +163,15 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         if isinstance(self.metastore, AuthorizedMetastore):
             return self.metastore.privilege_on(locator)
         return Privilege.MANAGE
+
+    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+        """Raise AccessDeniedError if this is the lakehouse of a principal that may not write to the table."""
+        if isinstance(self.metastore, AuthorizedMetastore):
+            namespace_id = find_namespace(reading, opened.locator.parent)[1].id
+            if self.metastore.load_rights().on_object(namespace_id, opened.table.id) < Privilege.WRITE:
+                raise AccessDeniedError(
+                    f"principal {self.principal} lacks the privilege write on table {opened.locator}"
+                )
 
     def as_principal(self, name: str) -> Lakehouse:
         """Return the lakehouse as a principal may use it: what it may not read does not exist for it.

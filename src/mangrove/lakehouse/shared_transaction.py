@@ -20,8 +20,8 @@ from mangrove.metastore import Isolation, MetastoreSnapshot
 from mangrove.model.locators import DeltaLocator, TableLocator
 from mangrove.model.objects import Delta, SharedTransactionEntry
 from mangrove.model.values import Value
-from mangrove.transaction.catalog import load_table_names
-from mangrove.transaction.deltas import TableTarget
+from mangrove.transaction.catalog import CatalogReader, load_table_names
+from mangrove.transaction.deltas import OpenTable, TableTarget
 from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
 from mangrove.transaction.transaction import StagedTransaction, TransactionState, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
@@ -105,6 +105,10 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
     ) -> T:
         """Run a statement, to be published with all others."""
         return self._work.change(statement, message, is_blind=is_blind)
+
+    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+        """Raise AccessDeniedError if a principal may not write to the table."""
+        self._lake.check_write_privilege(reading, opened)
 
     def schedule_maintenance(self, target: TableTarget) -> None:
         """Leave the maintenance to `publish`: what is saved here may never be published."""

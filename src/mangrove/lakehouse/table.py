@@ -99,6 +99,8 @@ if TYPE_CHECKING:
     from mangrove.tables.merge import Assignable
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import RowCounts
+    from mangrove.transaction.deltas import OpenTable
+    from mangrove.transaction.workspace import Workspace
 
 
 __all__ = ["Table", "maintain_table"]
@@ -164,6 +166,7 @@ class Table(TableSnapshot):
 
         def statement(transaction: StagedTransaction) -> tuple[PlannedWrite, TableState]:
             workspace = transaction.workspace
+            self._open_for_write(workspace)
             state = load_table_state(workspace, self.target, with_logs=False)
             version = evolve_schema(state.version, given(state))
             if version != state.version:
@@ -196,7 +199,7 @@ class Table(TableSnapshot):
         added: list[DataFile] = []
 
         def statement(transaction: StagedTransaction) -> None:
-            opened = open_table(transaction.workspace, self.target)
+            opened = self._open_for_write(transaction.workspace)
             if opened.version.schema is not None:
                 raise InvalidInputError(f"{self} has a schema, so files cannot be added as they are: append their rows")
             if not added:
@@ -225,7 +228,7 @@ class Table(TableSnapshot):
 
         def statement(transaction: StagedTransaction) -> list[DataFile]:
             workspace = transaction.workspace
-            opened = open_table(workspace, self.target)
+            opened = self._open_for_write(workspace)
             if opened.version.schema is not None:
                 raise InvalidInputError(f"{self} has a schema, so files cannot be removed: delete rows")
             write, removed = plan_file_removal(load_live_files(workspace, opened), locations, str(self.target))
@@ -387,6 +390,7 @@ class Table(TableSnapshot):
     def fill(self, transaction: StagedTransaction, rows: object) -> None:
         """Write the initial rows of a table in the transaction that creates it."""
         plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
+        self._open_for_write(transaction.workspace)
         write = plan(load_table_state(transaction.workspace, self.target, with_logs=False))
         stage_write(transaction.workspace, self.target, write, transaction.id)
 
@@ -550,6 +554,12 @@ class Table(TableSnapshot):
         if self.target.stream_id is None:
             raise InvalidInputError(f"choose a stream of {self} to {purpose}, by its id or canonical string")
 
+    def _open_for_write(self, workspace: Workspace) -> OpenTable:
+        """Open the table for a write; a principal without the privilege is refused before any file is written."""
+        opened = open_table(workspace, self.target)
+        self.catalog.check_write_privilege(workspace, opened)
+        return opened
+
     def _write(
         self,
         verb: str,
@@ -561,7 +571,7 @@ class Table(TableSnapshot):
 
         def statement(transaction: StagedTransaction) -> tuple[PlannedWrite, TableState]:
             workspace = transaction.workspace
-            opened = open_table(workspace, self.target)
+            opened = self._open_for_write(workspace)
             state = load_opened_table_state(workspace, opened, with_logs=with_logs is True, is_recorded=False)
             if callable(with_logs) and with_logs(state):
                 state = load_opened_table_state(workspace, opened, is_recorded=False)

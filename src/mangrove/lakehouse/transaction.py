@@ -22,8 +22,8 @@ from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.settings import LakehouseSettings, time_limit_millis
 from mangrove.model.values import Value
 from mangrove.transaction.canonical_names import resolve_target
-from mangrove.transaction.catalog import update_properties
-from mangrove.transaction.deltas import TableTarget, add_delta, put_table_version
+from mangrove.transaction.catalog import CatalogReader, update_properties
+from mangrove.transaction.deltas import OpenTable, TableTarget, add_delta, put_table_version
 from mangrove.transaction.idempotency import QueryBatch, find_last_batch, stage_batch
 from mangrove.transaction.transaction import StagedTransaction, TransactionState
 from mangrove.transaction.workspace import Workspace
@@ -110,6 +110,11 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Run a statement, to be committed with all others."""
         self.reading()
         return statement(self.core)
+
+    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+        """Raise AccessDeniedError if a principal may not write to the table."""
+        if self._lake is not None:
+            self._lake.check_write_privilege(reading, opened)
 
     def schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table after the commit."""

@@ -38,7 +38,9 @@ from mangrove.server.token_throttle import TokenThrottle
 from mangrove.web.responses import respond_error
 
 __all__ = [
+    "AUDIT_LOGGER",
     "COOKIE",
+    "RULES_UNAVAILABLE_MESSAGE",
     "SECURITY_HEADERS",
     "TOKEN_LENGTH_MIN",
     "Access",
@@ -342,11 +344,12 @@ class AccessMiddleware:
             return
 
         peer, request_info = _peer(scope), _build_request_info(scope)
+        answer: Response | None = None
         try:
             rules = await self._load_rules_for(request_info)
-        except MangroveError as error:
-            await _respond_message(request_info, 503, "Storage is unavailable", str(error))(scope, receive, send)
-            return
+        except MangroveError:
+            rules = _NO_RULES
+            answer = _respond_message(request_info, 503, "Storage is unavailable", RULES_UNAVAILABLE_MESSAGE)
         caller = find_caller(self._access, request_info, rules)
 
         async def send_guarded(message: Message) -> None:
@@ -358,7 +361,8 @@ class AccessMiddleware:
                     self._throttle.record_wrong(peer, None)
             await send(message)
 
-        answer = self._refuse(scope, request_info, peer, rules)
+        if answer is None:
+            answer = self._refuse(scope, request_info, peer, rules)
         scope.setdefault("state", {}).update(caller=caller, rules=rules)
         await (self._inner if answer is None else answer)(scope, receive, send_guarded)
 
@@ -430,10 +434,12 @@ _CROSS_ORIGIN_MESSAGE: Final = (
 )
 
 
+RULES_UNAVAILABLE_MESSAGE: Final = "The access rules cannot be read now; see the log of the server, and try again."
+"""The response to a request before its caller is known, so it has no details of the storage."""
 _THROTTLED: Final = "too many wrong tokens from this address; try again in {seconds} seconds"
 
 
-_AUDIT: Final = logging.getLogger("mangrove.audit")
+AUDIT_LOGGER: Final = logging.getLogger("mangrove.audit")
 
 
 def _audit(request_info: RequestInfo, caller: Caller | None, peer: str, status: int) -> None:
@@ -445,7 +451,7 @@ def _audit(request_info: RequestInfo, caller: Caller | None, peer: str, status: 
         return
     principal = None if caller is None else caller.principal
     entry = {"principal": principal, "peer": peer, "method": request_info.method, "path": request_info.path}
-    _AUDIT.log(logging.WARNING if status in _REFUSED else logging.INFO, json.dumps({**entry, "status": status}))
+    AUDIT_LOGGER.log(logging.WARNING if status in _REFUSED else logging.INFO, json.dumps({**entry, "status": status}))
 
 
 def _respond_message(request_info: RequestInfo, status: int, title: str, sentence: str) -> Response:

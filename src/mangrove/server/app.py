@@ -1,6 +1,7 @@
 """ASGI application that combines explorer, Iceberg REST catalog, health check and metrics."""
 
 import importlib.util
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -11,13 +12,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from mangrove.errors import MangroveError
+from mangrove.errors import MangroveError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.access import AccessRules, Rights, load_rules
 from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_error
 from mangrove.rest.settings import RestSettings
 from mangrove.rest.unavailable import build_unavailable_routes
 from mangrove.server.access import (
+    RULES_UNAVAILABLE_MESSAGE,
     Access,
     AccessMiddleware,
     Caller,
@@ -74,6 +76,7 @@ def build_app(
     return AccessMiddleware(inner, access, metrics, throttle, lambda: _load_recent_rules(lake))
 
 
+_LOGGER: Final = logging.getLogger(__name__)
 _RULES_AGE_MILLIS_MAX: Final = 1_000
 """How long a server may use access rules of the version in memory."""
 _RESTRICTED_MAX: Final = 100
@@ -81,9 +84,16 @@ _SelectLake: TypeAlias = Callable[[Request], Lakehouse]
 
 
 def _load_recent_rules(lake: Lakehouse) -> AccessRules:
-    """Return the access rules of a version that was the newest within the last second."""
-    recent = lake.metastore.latest_since(lake.effects.now_millis() - _RULES_AGE_MILLIS_MAX)
-    return load_rules((recent or lake.metastore.latest()).settings)
+    """Return the access rules of a version that was the newest within the last second.
+
+    The details of an error go to the log only, because the caller of the request is not known yet.
+    """
+    try:
+        recent = lake.metastore.latest_since(lake.effects.now_millis() - _RULES_AGE_MILLIS_MAX)
+        return load_rules((recent or lake.metastore.latest()).settings)
+    except MangroveError as error:
+        _LOGGER.warning("the access rules cannot be read: %s", error)
+        raise StorageError(RULES_UNAVAILABLE_MESSAGE) from error
 
 
 def _build_lake_selector(lake: Lakehouse, access: Access) -> _SelectLake:

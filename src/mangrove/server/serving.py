@@ -1,10 +1,11 @@
 """Server lifecycle: socket binding, start and graceful shutdown."""
 
+import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ from mangrove.lakehouse.opening import open_on_store
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.rest.errors import BASE_PATH
 from mangrove.rest.settings import RestSettings
-from mangrove.server.access import Access
+from mangrove.server.access import AUDIT_LOGGER, Access
 from mangrove.server.app import build_app, has_iceberg
 from mangrove.server.connections import LimitedServer, limits_of
 from mangrove.storage.counting import CountingStore
@@ -110,13 +111,29 @@ def serve(
         limit_concurrency=2 * limits.total_max,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    with listening:
+    with listening, _log_audit():
         authority = f"[{host}]" if ":" in host else host
         origin = f"{'https' if certificate else 'http'}://{authority}:{listening.getsockname()[1]}"
         iceberg = f"{origin}{BASE_PATH}" if has_iceberg() else None
         # Users stop the server with Ctrl-C; uvicorn raises it again after its graceful shutdown.
         with suppress(KeyboardInterrupt):
             LimitedServer(config, limits, lambda: announce(f"{origin}/", iceberg)).run(sockets=[listening])
+
+
+@contextmanager
+def _log_audit() -> Iterator[None]:
+    """Write the audit log to standard error, unless the program has configured logging."""
+    if AUDIT_LOGGER.hasHandlers():
+        yield
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    AUDIT_LOGGER.addHandler(handler)
+    AUDIT_LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        AUDIT_LOGGER.removeHandler(handler)
 
 
 def _bind_socket(host: str, port: int) -> socket.socket:

@@ -52,8 +52,8 @@ def build_sql_routes(runner: QueryRunner, open_session: Callable[[Request], Expl
         answer = runner.on(session.lake).run(requested.id, requested.text, may_write=may_write)
         return respond_json(_encode_answer(answer))
 
-    def cancel(_: Request, requested: _StatementRequest) -> Response:
-        return respond_json({"is_cancelled": runner.cancel(requested.id)})
+    def cancel(request: Request, requested: _StatementRequest) -> Response:
+        return respond_json({"is_cancelled": runner.on(open_session(request).lake).cancel(requested.id)})
 
     def export(request: Request, requested: _StatementRequest) -> Response:
         parts = runner.on(open_session(request).lake).export(requested.id, requested.text, requested.file_format)
