@@ -74,5 +74,8 @@ def test_a_principal_grants_what_it_manages_and_sees_its_own_grants(lake: Lakeho
     assert run(bob, "show grants") == [("bob", "manage", "namespace", "sales")]
     with pytest.raises(AccessDeniedError):
         run(bob, "grant read on lakehouse to bob")
-    with pytest.raises(AccessDeniedError):
+    with pytest.raises(NotFoundError):
         run(bob, "grant manage on namespace staff to bob")
+    lake.access.grant("read", "staff", to="bob")
+    with pytest.raises(AccessDeniedError):
+        run(lake.as_principal("bob"), "grant manage on namespace staff to bob")
