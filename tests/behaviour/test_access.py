@@ -57,6 +57,20 @@ def test_a_grant_on_a_table_shows_this_table_only(lake: Lakehouse) -> None:
     assert lake.table("sales.orders").to_arrow().num_rows == 1
 
 
+def test_a_table_of_a_grant_is_named_by_its_ids(lake: Lakehouse) -> None:
+    table = lake.table("sales.orders")
+    lake.access.grant("read", str(table.identity), to="ana")
+    assert [str(one) for one in lake.access.grants("sales.orders")] == [
+        str(one) for one in lake.access.grants(str(table.identity))
+    ]
+    assert list_names(lake.as_principal("ana")) == ["sales.orders"]
+    with pytest.raises(InvalidInputError, match="names a table version; expected a namespace, table or view"):
+        lake.access.grant("read", str(table.opened().version_locator), to="ana")
+    other = str(lake.table("staff.salaries").identity)
+    with pytest.raises(NotFoundError):
+        lake.as_principal("ana").access.grants(other)
+
+
 def test_a_grant_on_a_namespace_holds_for_what_is_in_it(lake: Lakehouse) -> None:
     lake.access.grant("write", "sales", to="ana")
     ana = lake.as_principal("ana")

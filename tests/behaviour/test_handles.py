@@ -234,6 +234,7 @@ def test_a_locator_with_another_format_or_other_values_is_not_found(shop: Lakeho
 def test_a_table_is_named_by_its_ids_wherever_it_can_be_named(shop: Lakehouse) -> None:
     table = shop.table("shop.orders")
     text = str(table.identity)
+    assert all(one in shop and str(one) in shop for one in [table.identity, *list_locators(table)])
     assert shop.alter_table(text, {"owner": "ana"}).properties == {"owner": "ana"}
     assert str(shop.rename_table(table.identity, "shop.sales")) == "shop.sales"
     with shop.transaction() as transaction:
@@ -246,6 +247,7 @@ def test_a_table_is_named_by_its_ids_wherever_it_can_be_named(shop: Lakehouse) -
     with pytest.raises(InvalidInputError, match="contains ids; expected the name of a table"):
         shop.create_table(text, "id bigint")
     assert text not in shop
+    assert table.identity not in shop
 
 
 @given(space=names(), name=names(), value=st.text(max_size=5).filter(lambda text: text.isprintable()))
@@ -365,6 +367,24 @@ def test_a_partition_has_only_values_that_rows_can_have_and_messages_name_sql_ty
         table.create_partition((2, *possible[1:]), "one")
     with pytest.raises(AlreadyExistsError, match=r"with the values \[1,3,.*\] already, 'one'"):
         table.create_partition(possible, "two")
+
+
+def test_changes_by_key_have_the_chosen_position_author_and_properties(shop: Lakehouse) -> None:
+    table = shop.create_table("shop.prices", "id bigint not null, price int", keys=["id"])
+    table.append([{"id": 1, "price": 1}, {"id": 2, "price": 2}], position=10)
+    table.upsert([{"id": 1, "price": 3}], position=20, author="ana", properties={"source": "x"})
+    assert describe_last_delta(table) == (20, "ana", {"source": "x"})
+    table.delete_keys([{"id": 2}], position=30, author="ben", properties={"source": "y"})
+    assert describe_last_delta(table) == (30, "ben", {"source": "y"})
+    assert table.to_arrow().to_pylist() == [{"id": 1, "price": 3}]
+    with pytest.raises(AlreadyExistsError, match="stream position 30 is not free"):
+        table.upsert([{"id": 1, "price": 4}], position=30)
+    assert not shop.maintenance.check().problems
+
+
+def describe_last_delta(table: Table) -> tuple[object, ...]:
+    *_, (locator, delta) = table.deltas()
+    return locator.position, delta.author and delta.author.name, dict(delta.properties)
 
 
 def test_a_table_whose_partition_fields_are_no_keys_has_one_partition(shop: Lakehouse) -> None:

@@ -649,6 +649,24 @@ def test_an_invalid_stream_id_is_refused_with_the_rule(lake: Lakehouse, stream_i
     assert lake.version == before
 
 
+def test_a_chosen_id_has_the_same_largest_size_in_every_layout(lake: Lakehouse) -> None:
+    lake.create_namespace("shop")
+    largest, longer = "é" * 50, "é" * 50 + "x"
+    table = lake.create_table("shop.orders", "id bigint", stream_id=largest)
+    table.create_stream("x" * 100)
+    table.create_partition((), largest)
+    calls: list[Callable[[], object]] = [
+        lambda: lake.create_table("shop.other", "id bigint", stream_id=longer),
+        lambda: table.create_version(stream_id=longer),
+        lambda: table.create_stream(longer),
+        lambda: table.create_version(state="active").create_partition((), longer),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match="has 101 UTF-8 bytes; an id has at most 100"):
+            call()
+    assert not lake.maintenance.check().problems
+
+
 def test_check_reports_two_partitions_of_a_stream_with_the_same_values(lake: Lakehouse) -> None:
     lake.create_namespace("shop")
     table = lake.create_table("shop.parted", "id bigint, shop string", partition_by=["shop"])

@@ -190,6 +190,31 @@ def test_versions_and_streams_are_changed_by_names_and_canonical_strings(run: An
         assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused.err
 
 
+def test_tables_and_their_parts_are_named_by_locators_in_all_commands(run: Any, lake: str) -> None:
+    table = mangrove.open(lake).table("sales.orders")
+    name, version = str(table.identity), str(table.opened().version_locator)
+    run("access", lake, "create-principal", "ana")
+    for words in (
+        ("access", lake, "grant", "read", "--on", name, "--to", "ana"),
+        ("alias", lake, "sales.bought", name),
+        ("rename", lake, name, "sales.sold"),
+        ("alter", lake, name, "--property", "owner=ana"),
+        ("create-version", lake, version),
+        ("set-state", lake, name, "2=active", "1=deprecated"),
+        ("set-state", lake, version, "beta"),
+        ("drop-version", lake, version),
+        ("create-stream", lake, name, "reload"),
+        ("commit-stream", lake, name, "reload"),
+        ("read", lake, name),
+        ("show", lake, f"{name}|2|reload|deltacat"),
+        ("drop", lake, name),
+    ):
+        assert (ran := run(*words)).code == 0, (words, ran.err)
+    assert run("access", lake, "grant", "read", "--on", version, "--to", "ana").code != 0
+    assert run("rename", lake, version, "sales.other").code != 0
+    assert [one["name"] for one in run("ls", lake, "sales", "--json").json] == ["sales.daily"]
+
+
 def test_tables_are_created_with_a_chosen_version_and_stream(run: Any, lake: str, tmp_path: Path) -> None:
     words = ("--schema", "id bigint", "--table-version", "4", "--stream-id", "main")
     assert run("create", lake, "sales.items", *words).code == 0

@@ -15,7 +15,7 @@ _NUMBERED: Final = re.compile(r"(.+?)(?:/\d+/\d+)?/(\d{20})_([a-z]+)_(\d+_[^_/]+
 _LOG: Final = re.compile(r"txn/(?:success/\d+/\d+/\d+/\d+/\d+/)?(\d+)[_-]([^_/]+)(?:/(\d+))?")
 _KINDS: Final = ("namespace", "table", "table version", "stream", "partition", "delta")
 """The kinds of objects by the depth of their folder."""
-_NAMED_KINDS: Final = {"1": "namespace", "2": "table", "3": "view", "4": "shared transaction"}
+_NAMED_KINDS: Final = {"1": "namespace", "2": "table", "3": "view", "4": "shared transaction", "9": "alias"}
 """The kinds of objects with names, by the first part of their index keys."""
 _OWN_FOLDERS: Final = ("mangrove/", "txn/", "data/", "version/", "compute/")
 _NO_FIELDS: Final = "deadbeef-7277-49a4-a195-fdc8ed235d42"
@@ -83,8 +83,14 @@ class DeltaCatReader:
         number = self.find_newest_version() if version is None else version
         return dict(self._read_indexed(number) if self._extensions else self._read_logged(number))
 
+    def resolve_namespace(self, name: str, version: int) -> str | None:
+        """Return the folder of a namespace by the digest of its name or of an alias, or None."""
+        state = _LoggedState(self._numbered, self.list_transactions()[: version + 1])
+        folder = state.resolve(_digest(name))
+        return folder if folder is not None and state.is_live(folder) else None
+
     def resolve_table(self, namespace: str, name: str, version: int) -> str | None:
-        """Return the folder of a table by the digests of its names, or None."""
+        """Return the folder of a table by the digests of its names or aliases, or None."""
         state = _LoggedState(self._numbered, self.list_transactions()[: version + 1])
         return self._resolve_table(state, namespace, name)
 
@@ -96,7 +102,7 @@ class DeltaCatReader:
             if kind in _NAMED_KINDS:
                 folder = value.split(" ")[0]
                 body = self._read_body(folder, index[f"o\t{folder}"])
-                own = parts if kind in "14" else [names[parts[0]], parts[1]]
+                own = parts if kind in "149" else [names[parts[0]], parts[1]]
                 yield (_NAMED_KINDS[kind], *own), _convert_named(_NAMED_KINDS[kind], folder, body)
             elif kind in "5678":
                 numbered = [str(int(part)) if place in (2, 5) else part for place, part in enumerate(parts)]
@@ -215,7 +221,7 @@ def _convert(folder: str, body: Json) -> Json:
 
 
 def _convert_named(kind: str, folder: str, body: Json) -> Json:
-    """Return an object with a name; DeltaCAT has no fields for views and shared transactions."""
+    """Return an object with a name; DeltaCAT has no fields for views, shared transactions and aliases."""
     return _CONVERTERS[kind](body, folder) if kind in _CONVERTERS else _extras(body)
 
 

@@ -11,12 +11,14 @@ from typing import Any, cast
 from tests.independent_readers.table_rows import Json, Key, Objects
 
 from mangrove import expr
-from mangrove.errors import ConflictError, InvalidInputError
+from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.lakehouse.table import Table
+from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.model.json_codec import to_json
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
+from mangrove.model.names import split_name
 from mangrove.model.objects import TableType
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
@@ -139,12 +141,17 @@ class History(MemoryLake):
 
     def choose_table(self, *, keyed: bool = False) -> Table:
         """Return a managed table, or one with keys, created if there is none."""
-        tables = [table for space in self.lake.namespaces() for table in self.lake.tables(space.locator)]
-        managed = [table for table in tables if table.table_type is TableType.MANAGED and (table.keys or not keyed)]
+        managed = [table for table in self.list_tables() if is_readable(table) and (table.keys or not keyed)]
         if not managed:
             self.create_table(_DESIGNS[0])
             return self.choose_table(keyed=keyed)
         return cast(Table, self.choose(managed))
+
+    def list_tables(self) -> list[Table]:
+        """Return the managed tables that have or had a schema, in random order."""
+        tables = [table for space in self.lake.namespaces() for table in self.lake.tables(space.locator)]
+        managed = [table for table in tables if table.table_type is TableType.MANAGED and table.versions()[0].schema]
+        return self.random.sample(managed, len(managed))
 
     def choose_free_name(self, make: type[TableLocator] | type[ViewLocator]) -> Any:
         """Return the locator of a table or view that does not exist."""
@@ -152,6 +159,7 @@ class History(MemoryLake):
         used = {table.name for table in self.lake.tables(namespace)} | {
             view.name for view in self.lake.views(namespace)
         }
+        used |= {alias[1] for alias in self.list_aliases() if alias[0] == namespace.name and len(alias) == 2}
         return make(namespace.name, self.choose([name for name in _TABLE_NAMES if name not in used]))
 
     def draw_rows(self, table: Table, *, distinct: bool = False) -> list[dict[str, Any]]:
@@ -177,8 +185,7 @@ class History(MemoryLake):
                 return self.choose(_PLAIN[type_])
 
     def create_namespace(self) -> None:
-        free = [name for name in _NAMES if name not in {space.name for space in self.lake.namespaces()}]
-        if free:
+        if free := self.list_free_namespaces(_NAMES):
             properties = self.choose([{}, {"owner": "änn", "empty": ""}])
             self.lake.create_namespace(NamespaceLocator(self.choose(free)), properties=properties, description="d")
 
@@ -285,9 +292,77 @@ class History(MemoryLake):
         self.choose_table().rename(self.choose_free_name(TableLocator))
 
     def rename_namespace(self) -> None:
-        names = {space.name for space in self.lake.namespaces()}
-        free = [name for name in (*_NAMES, "c") if name not in names]
+        free = self.list_free_namespaces((*_NAMES, "c", "d", "e"))
         self.lake.rename_namespace(self.choose_namespace(), NamespaceLocator(self.choose(free)))
+
+    def list_free_namespaces(self, names: Sequence[str]) -> list[str]:
+        """Return those of the names that no namespace and no alias of one has."""
+        used = {(space.name,) for space in self.lake.namespaces()} | {*self.list_aliases()}
+        return [name for name in names if (name,) not in used]
+
+    def list_aliases(self) -> list[tuple[str, ...]]:
+        """Return the names of the aliases."""
+        return [split_name(one.name) for one in self.lake.aliases()]
+
+    def create_alias(self) -> None:
+        if self.choose([False, True]):
+            name = self.choose(self.list_free_namespaces((*_NAMES, "c", "d", "e")))
+            self.lake.create_alias(NamespaceLocator(name), self.choose_namespace())
+        else:
+            target = self.choose_table()
+            self.lake.create_alias(self.choose_free_name(TableLocator), target.locator)
+
+    def drop_alias(self) -> None:
+        if aliases := self.lake.aliases():
+            self.lake.drop_alias(self.choose(list(aliases)).name)
+
+    def create_version(self) -> None:
+        table, options = self.choose_table(), self.choose(_DESIGNS)
+        if self.choose([False, True]):
+            options = {"schema": _COLUMNS, "keys": [], "partition_by": [], "sort_by": [], **options}
+            options = {name: value for name, value in options.items() if name not in ("checks", "defaults")}
+        else:
+            options = {"version": table.versions()[-1].version + 7, "stream_id": "chosen"}
+        try:
+            new = table.create_version(**options, state=self.choose(["unreleased", "active"]))
+        except NotFoundError:  # columns of an inherited check
+            return
+        new.append(self.draw_rows(new), author="ana", properties={"source": "x"}, position=40)
+
+    def set_state(self) -> None:
+        for table in self.list_tables()[:2]:
+            number = self.choose(table.versions()).version
+            table.version(number).set_state(self.choose(["unreleased", "beta", "active", "deprecated", "deleted"]))
+
+    def drop_version(self) -> None:
+        for table in self.list_tables():
+            with suppress(InvalidInputError):
+                table.drop_version(self.choose(table.versions()).version)
+
+    def reload(self) -> None:
+        """Fill a staged stream, and commit it, drop it or leave it."""
+        table = self.choose_table()
+        table = table.version(table.opened().version.version)
+        staged = table.create_stream(self.choose([None, f"reload-{self.lake.version}"]))
+        staged.append(self.draw_rows(staged))
+        match self.choose(["commit", "drop", "leave"]):
+            case "commit":
+                staged.commit_stream()
+            case "drop":
+                staged.drop_stream()
+
+    def create_partition(self) -> None:
+        table = self.choose_table()
+        if not table.opened().partition_scheme.fields:
+            with suppress(AlreadyExistsError):
+                table.create_partition((), f"chosen-{self.lake.version}")
+        table.append(self.draw_rows(table))
+
+    def add_files(self) -> None:
+        table = self.lake.create_table(self.choose_free_name(TableLocator), schemaless=True)
+        table.add_files({"a.csv": b"id\n1\n", "b.bin": b"\x00\xff"})
+        table.add_files({"c.txt": b""}, author="ana", position=9)
+        table.remove_files(table.files()[:1])
 
     def drop_table(self) -> None:
         self.choose_table().drop()
@@ -357,6 +432,16 @@ _OF_OBJECTS = (
     History.create_external_table,
     History.rename_table,
     History.rename_namespace,
+    History.create_alias,
+    History.create_alias,
+    History.drop_alias,
+    History.create_version,
+    History.create_version,
+    History.set_state,
+    History.drop_version,
+    History.reload,
+    History.create_partition,
+    History.add_files,
     History.drop_table,
     History.drop_namespace,
     History.create_view,
@@ -393,11 +478,16 @@ def describe_objects(lake: Lakehouse, version: int) -> Objects:
         objects |= {("table", space.name, table.name): to_json(table.value) for table in at.tables(space.locator)}
         objects |= {("view", space.name, view.name): to_json(view.value) for view in at.views(space.locator)}
     metastore: Any = lake.metastore
-    for kind in (Kind.SHARED_TRANSACTION, Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION, Kind.DELTA):
-        parts_from = 0 if kind is Kind.SHARED_TRANSACTION else 1
+    for kind in (Kind.SHARED_TRANSACTION, Kind.ALIAS, Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION, Kind.DELTA):
+        parts_from = 1 if kind.is_below_table else 0
         for locator, value in metastore.objects(at.snapshot, kind):
             objects[kind.word, *locator.parts[parts_from:]] = to_json(value)
     return objects
+
+
+def is_readable(table: TableSnapshot) -> bool:
+    """Return whether the name of a table opens a version with a schema."""
+    return any(one.is_default and one.schema is not None for one in table.versions())
 
 
 def describe_schema(table: Table) -> Json:

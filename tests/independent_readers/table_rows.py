@@ -6,6 +6,7 @@ Objects are in the JSON form of that page, by kind and parts:
     ("table version", table id, number)                    ("stream", table id, number, stream id)
     ("partition", table id, number, stream id, partition id)
     ("delta", table id, number, stream id, partition id, position)
+    ("alias", canonical string)
 """
 
 import io
@@ -52,25 +53,48 @@ class _LiveFile:
 
 
 def read_rows(files: Mapping[str, bytes], objects: Objects, namespace: str, name: str) -> Any:
-    """Return the rows of a managed table as a pyarrow Table."""
+    """Return the rows of a managed table as a pyarrow Table, or refuse it if it has no readable version."""
     table = objects["table", namespace, name]
     number = table.get("latest_active_table_version") or table["latest_table_version"]
+    state = objects["table version", table["id"], number]["state"]
+    if state in ("unreleased", "beta", "deleted"):
+        raise LookupError(f"{namespace}.{name} has no active table version")
     return read_rows_of_version(files, objects, table["id"], number)
 
 
-def read_rows_of_version(files: Mapping[str, bytes], objects: Objects, table_id: str, number: int) -> Any:
-    """Return the rows of one table version, which are those of its newest stream."""
+def resolve_table(objects: Objects, namespace: str, name: str) -> Key:
+    """Return the key of a table by its name or by an alias of it or of its namespace."""
+    space = objects.get(("alias", namespace), {"target": namespace})["target"]
+    alias = objects.get(("alias", f"{space}|{name}"), {"target": f"{space}|{name}"})["target"]
+    return ("table", *alias.split("|"))
+
+
+def read_rows_of_version(
+    files: Mapping[str, bytes], objects: Objects, table_id: str, number: int, stream_id: str | None = None
+) -> Any:
+    """Return the rows of one table version, which are those of its newest stream, or of another stream of it."""
     version = objects["table version", table_id, number]
-    stream = (table_id, number, version["latest_stream_id"])
     columns = version["schema"]["columns"]
     rows: list[list[Any]] = []
-    for key in sorted(key for key in objects if key[0] == "partition" and key[1:4] == stream):
-        if objects[key]["state"] == "committed":
-            deltas = {one[5]: objects[one] for one in objects if one[0] == "delta" and one[1:5] == key[1:]}
-            rows += _merge_deltas(files, columns, version.get("keys", []), deltas)
+    for deltas in _list_partitions(objects, (table_id, number, stream_id or version["latest_stream_id"])):
+        rows += _merge_deltas(files, columns, version.get("keys", []), deltas)
     fields = [build_field(column) for column in columns]
     arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(fields)]
     return pa.table(arrays, schema=pa.schema(fields))
+
+
+def read_files(files: Mapping[str, bytes], objects: Objects, table_id: str, number: int) -> dict[str, bytes]:
+    """Return the live files of a table version without a schema by location."""
+    stream = (table_id, number, objects["table version", table_id, number]["latest_stream_id"])
+    live = [one.entry for deltas in _list_partitions(objects, stream) for one in list_live_files(deltas)]
+    return {entry["location"]: files[entry["location"]] for entry in live}
+
+
+def _list_partitions(objects: Objects, stream: Key) -> Iterator[dict[int, Json]]:
+    """Yield the deltas of each committed partition of a stream, by position."""
+    for key in sorted(key for key in objects if key[0] == "partition" and key[1:4] == stream):
+        if objects[key]["state"] == "committed":
+            yield {one[5]: objects[one] for one in objects if one[0] == "delta" and one[1:5] == key[1:]}
 
 
 def list_live_files(deltas: Mapping[int, Json]) -> list[_LiveFile]:

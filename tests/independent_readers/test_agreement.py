@@ -3,20 +3,37 @@
 import ast
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.independent_readers.deltacat_reader import DeltaCatReader
-from tests.independent_readers.histories import MemoryLake, begin_history, create_in_memory, describe_objects
-from tests.independent_readers.table_rows import Json, read_rows
+from tests.independent_readers.histories import (
+    MemoryLake,
+    begin_history,
+    create_in_memory,
+    describe_objects,
+    is_readable,
+)
+from tests.independent_readers.table_rows import (
+    Json,
+    Objects,
+    read_files,
+    read_rows,
+    read_rows_of_version,
+    resolve_table,
+)
 from tests.independent_readers.tree_reader import TreeReader
 
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.table import Table
 from mangrove.model.json_codec import to_json
+from mangrove.model.locators import Kind
 from mangrove.model.manifests import FileKind
+from mangrove.model.names import split_name
 from mangrove.model.objects import DeltaType, TableType
 from mangrove.model.settings import LakehouseSettings
 
@@ -62,10 +79,30 @@ def assert_agreement(memory: MemoryLake, layout: str) -> None:
             name: dict(commit.properties) if name == "properties" else getattr(commit, name)
             for name in reader.read_commit(version)
         }
-        for space in at.namespaces():
-            for table in at.tables(space.locator):
-                if table.table_type is TableType.MANAGED:
-                    assert_equal_rows(read_rows(files, objects, space.name, table.name), table.to_arrow())
+        assert_equal_data(files, objects, at)
+        for alias in at.aliases():
+            if alias.kind is Kind.TABLE:
+                assert objects[resolve_table(objects, *split_name(alias.name))]["id"] == at.table(alias.name).id
+
+
+def assert_equal_data(files: Mapping[str, bytes], objects: Objects, at: Snapshot) -> None:
+    """Assert that all tables of a version have the same rows and files: by name, by table version and by stream."""
+    for table in [one for space in at.namespaces() for one in at.tables(space.locator)]:
+        if table.table_type is not TableType.MANAGED:
+            continue
+        if is_readable(table):
+            assert_equal_rows(read_rows(files, objects, *table.locator.parts), table.to_arrow())
+        elif all(one.state in ("unreleased", "beta", "deleted") for one in table.versions()):
+            with pytest.raises(LookupError, match="has no active table version"):
+                read_rows(files, objects, *table.locator.parts)
+        for one in table.versions():
+            if one.schema is None:
+                stored = read_files(files, objects, table.id, one.version)
+                assert stored.keys() == {file.location for file in table.version(one.version).files()}
+            elif one.state != "deleted":
+                for stream in table.version(one.version).streams():
+                    rows = read_rows_of_version(files, objects, table.id, one.version, stream.id)
+                    assert_equal_rows(rows, table.version(one.version).stream(stream.id).to_arrow())
 
 
 def assert_equal_rows(actual: Any, expected: Any) -> None:

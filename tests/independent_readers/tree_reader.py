@@ -33,9 +33,10 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "stream": ("id", "number", "id"),
     "partition": ("id", "number", "id", "id"),
     "delta": ("id", "number", "id", "id", "number"),
+    "alias": ("id",),
 }
-_NEWER_IDS: Final = dict(zip("BCDEFGHI", _PARTS, strict=True))
-_OLDER_IDS: Final = {**_NEWER_IDS, "D": "table", "J": "view"}
+_NEWER_IDS: Final = dict(zip("BCDEFGHIJ", _PARTS, strict=True))
+_OLDER_IDS: Final = {**_NEWER_IDS, "D": "table", "J": "view", "K": "alias"}
 del _OLDER_IDS["C"]
 _SETTINGS_DEFAULTS: Final[dict[str, Any]] = {
     "order": 128,
@@ -414,4 +415,5 @@ _CONVERTERS: Final[dict[str, tuple[str, Callable[[Json], Json]]]] = {
     "stream": ("Stream", _convert_stream),
     "partition": ("Partition", _convert_partition),
     "delta": ("Delta", _convert_delta),
+    "alias": ("Alias", dict),
 }

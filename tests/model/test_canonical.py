@@ -73,6 +73,15 @@ def test_an_invalid_canonical_string_is_rejected(text: str) -> None:
         parse_canonical(text)
 
 
+def test_bars_in_partition_values_may_be_plain() -> None:
+    name = CanonicalName("shop", "orders", 1, "main", "deltacat", "p", ("a|b", "]|7"), 3)
+    plain = str(name).replace("\\u007c", "|")
+    assert plain == 'shop|orders|1|main|deltacat|p|["a|b","]|7"]|3'
+    assert parse_canonical(plain) == parse_canonical(str(name)) == name
+    locator = DeltaLocator("n", "t", 1, "main", "p", 3, format="deltacat", partition_values=("a|b",))
+    assert str(parse_locator(str(locator).replace("\\u007c", "|"))) == str(locator)
+
+
 def test_parts_without_those_above_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="missing"):
         CanonicalName("shop", None, 1)

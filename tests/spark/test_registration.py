@@ -2,10 +2,12 @@
 
 import datetime
 import decimal
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -312,7 +314,7 @@ def stream_numbers(lake: Lakehouse, name: str) -> list[int]:
     return sorted(key for part in parts for batch in reader.read(part) for key in batch[0].to_pylist())
 
 
-def test_the_option_table_takes_the_canonical_string_of_every_part_of_a_table(lake: Lakehouse) -> None:
+def test_the_option_table_takes_the_canonical_string_and_the_locator_of_every_part_of_a_table(lake: Lakehouse) -> None:
     orders = lake.table("sales.orders")
     orders.append([order(number) for number in range(6)])
     orders.append([order(10)])
@@ -324,6 +326,38 @@ def test_the_option_table_takes_the_canonical_string_of_every_part_of_a_table(la
     for name in names:
         expected = sorted(row["order_id"] for row in lake.table(name).to_arrow().to_pylist())
         assert read_numbers(lake, name) == stream_numbers(lake, name) == expected
+    by_ids = [str(orders.identity), *map(str, locators[1:])]
+    expected_rows = [read_numbers(lake, name) for name in names[1:]]
+    lake.rename_table("sales.orders", "sales.sold")
+    lake.create_table("sales.orders", "order_id bigint")
+    assert all(name.startswith("|") for name in by_ids)
+    assert [read_numbers(lake, name) for name in by_ids] == expected_rows
+    assert [stream_numbers(lake, name) for name in by_ids] == expected_rows
+    with pytest.raises(NotFoundError, match="the table with the id none does not exist"):
+        build_source(lake, "|none|none").schema()
+    with pytest.raises(InvalidInputError, match="'\\|none' is not a locator"):
+        build_source(lake, "|none").schema()
+
+
+def test_a_change_feed_and_rows_are_read_and_written_by_ids_after_a_rename(lake: Lakehouse) -> None:
+    orders = lake.create_table("sales.items", "order_id bigint not null, note string", keys=["order_id"])
+    orders.append([{"order_id": 1, "note": "old"}])
+    name = str(orders.identity)
+    source = build_source(lake, name, readChangeFeed="true", startingVersion=str(lake.version + 1))
+    reader = source.streamReader(source.schema())
+    start = reader.initialOffset()
+    lake.rename_table("sales.items", "sales.sold")
+    orders = lake.table("sales.sold")
+    orders.upsert([{"order_id": 1, "note": "new"}])
+    parts = reader.partitions(start, reader.latestOffset(start))
+    rows = [pickle.loads(pickle.dumps(reader)).read(pickle.loads(pickle.dumps(part))) for part in parts]
+    assert [row["note"] for batches in rows for batch in batches for row in batch.to_pylist()] == ["old", "new"]
+    schema = StructType([StructField("order_id", LongType()), StructField("note", StringType())])
+    writer = build_source(lake, name).writer(schema, overwrite=False)
+    written = writer.write(iter([pa.RecordBatch.from_pylist([{"order_id": 2, "note": "more"}])]))
+    writer.commit([written])
+    assert sorted(orders.to_arrow()["order_id"].to_pylist()) == [1, 2]
+    assert lake.history(limit=1)[0].message == "append to sales.sold"
 
 
 def test_the_option_table_refuses_a_canonical_string_of_no_object(lake: Lakehouse) -> None:

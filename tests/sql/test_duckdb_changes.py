@@ -10,7 +10,7 @@ import pytest
 from tests.support.table_properties import DATA_FILES_ONLY
 
 import mangrove
-from mangrove.errors import AlreadyExistsError, InvalidInputError
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layouts import LAYOUTS
 from mangrove.spark.availability import has_active_session
@@ -357,6 +357,38 @@ def test_tables_without_a_schema_are_created_described_and_read(session: SqlSess
     assert (lake.table("shop.again").schema, lake.table("shop.again").description) == (None, "as delivered")
     session.run("call create_table_version('shop.orders', schemaless => true)")
     assert lake.table("shop.orders.version_2").schema is None
+
+
+def test_functions_take_canonical_strings_of_partitions_and_follow_a_table_through_renames(
+    session: SqlSession, lake: Lakehouse
+) -> None:
+    table = lake.create_table("shop.visits", "id bigint, kind string", partition_by=["kind"])
+    created = lake.version
+    table.append([{"id": 1, "kind": "a|b"}])
+    ((partition, _),) = table.partitions()
+    for name in (lake.resolve(partition).canonical, str(partition)):
+        assert "\\u007c" in name
+        for literal in (f"'{name}'", f"r'{name}'"):
+            assert len(session.run(f"select * from deltas({literal})").rows()) == 1
+            assert len(session.run(f"select * from files({literal})").rows()) == 1
+        assert session.run(f"select id from `{name}`").rows() == [(1,)]
+    first = lake.version
+    table.append([{"id": 2, "kind": "c"}])
+    lake.rename_table("shop.visits", "shop.seen")
+    lake.create_table("shop.visits", "id bigint, kind string").append([{"id": 9, "kind": "z"}])
+    lake.table("shop.seen").append([{"id": 3, "kind": "c"}])
+    names = ["shop.seen", "shop|seen", "shop|seen|1", str(table.identity), str(partition.parent)]
+    for name in names:
+        assert sorted(session.run(f"select id from changes('{name}', {first})").rows()) == [(2,), (3,)]
+        assert session.run(f"select id from changes('{name}', {first}, {first + 1})").rows() == [(2,)]
+        literal = name if "." in name else f"`{name}`"
+        assert session.run(f"describe history {literal}").rows()[-1][0] == created
+        assert len(session.run(f"select * from history('{name}')").rows()) == 5
+    with pytest.raises(NotFoundError, match=r"shop\.seen does not exist as of"):
+        session.run(f"select * from `shop|seen` version as of {first}")
+    lake.create_alias("store", "shop")
+    with pytest.raises(NotFoundError, match=r"store\.seen does not exist as of"):
+        session.run(f"select * from store.seen version as of {first}")
 
 
 def test_an_export_takes_canonical_strings(session: SqlSession, tmp_path: Path) -> None:

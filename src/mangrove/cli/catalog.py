@@ -36,7 +36,7 @@ from mangrove.inspect.summary import (
 from mangrove.lakehouse.layouts import COMPATIBLE_WITH, LAYOUTS
 from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.maintenance.progress import format_bytes, format_quantity
-from mangrove.model.canonical import parse_object_name
+from mangrove.model.canonical import is_named_by_ids, parse_object_name
 from mangrove.model.locators import Kind, parse_view_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
@@ -555,7 +555,7 @@ def _change_columns(table: LakeTable, added: Sequence[str], renamed: Mapping[str
 @click.argument("new_name")
 def rename_command(session: CommandContext, lake: str, name: str, new_name: str) -> None:
     """Rename a namespace, a table or a view; no data moves."""
-    if parse_object_name(name) == parse_object_name(new_name):
+    if not is_named_by_ids(name) and parse_object_name(name) == parse_object_name(new_name):
         raise InvalidInputError(f"the new name {new_name} is the same as the old one; give another name")
     opened = session.open(lake)
     kind = _find_kind(opened, name)

@@ -23,10 +23,12 @@ from mangrove.model.access import (
     parse_privilege,
     store_rules,
 )
+from mangrove.model.canonical import is_named_by_ids
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry
 from mangrove.transaction.aliases import locate_table, locate_view
 from mangrove.transaction.authorization import AuthorizedMetastore, check_lakehouse
+from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.catalog import find_namespace, find_table
 
 if TYPE_CHECKING:
@@ -288,8 +290,14 @@ def _check_free(rules: AccessRules, name: str) -> None:
 
 
 def _find_object(reading: CatalogReader, on: str) -> _Object:
-    """Return the namespace, table or view with a name; an alias stands for its target."""
-    named = parse_named_argument(on)
+    """Return the namespace, table or view with a name, or the table with ids; an alias stands for its target."""
+    if is_named_by_ids(on):
+        target = resolve_target(reading, on)
+        if target.kind is not Kind.TABLE:
+            raise InvalidInputError(f"{on!r} names a {target.kind.word}; expected a namespace, table or view")
+        named: NamespaceLocator | TableLocator = target.locator
+    else:
+        named = parse_named_argument(on)
     if isinstance(named, NamespaceLocator):
         locator, namespace = find_namespace(reading, named)
         return _Object(Kind.NAMESPACE, namespace.id, name=str(locator))

@@ -145,9 +145,9 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         return self.table(name)
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is a namespace, table, view or alias with a name: `"shop.orders" in lake`."""
+        """Return whether there is an object with a name, canonical string or locator: `"shop.orders" in lake`."""
         try:
-            return isinstance(name, str) and self.resolve(name) is not None
+            return isinstance(name, str | Locator | TableIdentity) and self.resolve(name) is not None
         except NotFoundError:
             return False
 

@@ -10,7 +10,7 @@ from mangrove.expressions.schema_text import parse_column, parse_schema
 from mangrove.lakehouse.arguments import validate_count
 from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.locators import TableLocator
-from mangrove.model.names import quote_name, split_path
+from mangrove.model.names import check_new_id, quote_name, split_path
 from mangrove.model.objects import Stream, TableEntry, TableType, TableVersion, TableVersionState
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme, parse_partition_scheme, parse_sort_scheme
 from mangrove.model.properties import NO_PROPERTIES, Properties
@@ -143,6 +143,7 @@ def plan_table_version(
 
     Without a schema the table version contains files.
     """
+    check_new_id(stream_id, "stream id")
     if schema is None:
         of_columns = {"keys": keys, "partition_by": partition_by, "sort_by": sort_by, "checks": checks}
         _refuse_column_arguments(locator, of_columns)

@@ -280,11 +280,23 @@ class Table(TableSnapshot):
             )
         return self._write("delete from", self._on(engine, None, lambda one, state, _: one.delete(state, condition)))
 
-    def delete_keys(self, keys: object, *, engine: str | None = None) -> RowCounts:
-        """Delete the rows with the keys of a frame or of a list of dicts; columns that are not keys are ignored."""
+    def delete_keys(
+        self,
+        keys: object,
+        *,
+        engine: str | None = None,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        author: str | Author | None = None,
+        position: int | None = None,
+    ) -> RowCounts:
+        """Delete the rows with the keys of a frame or of a list of dicts; columns that are not keys are ignored.
+
+        `properties`, `author` and `position` (a chosen stream position) are those of the delta.
+        """
+        describe = describe_deltas(properties, author, position)
         if isinstance(keys, str | Expr | Predicate | SparkCondition):
             raise InvalidInputError("delete_keys expects a frame of keys; delete rows by a condition with delete")
-        plan = self._on(engine, keys, lambda one, state, given: one.delete(state, given))
+        plan = self._on(engine, keys, lambda one, state, given: describe(one.delete(state, given)))
         return self._write("delete from", plan, with_logs=False)
 
     def overwrite(

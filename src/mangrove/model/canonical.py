@@ -18,6 +18,7 @@ Names, ids and formats contain no bar. Partition values are a JSON array, in whi
 is written as an escape, so that splitting at bars takes every string apart.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from functools import total_ordering
@@ -55,6 +56,7 @@ _KINDS: Final = {
     1: Kind.NAMESPACE, 2: Kind.TABLE, 3: Kind.TABLE_VERSION, 5: Kind.STREAM, 7: Kind.PARTITION, 8: Kind.DELTA
 }  # fmt: skip
 _NUMBER: Final = re.compile("[1-9][0-9]{0,18}")
+_VALUES_PLACE: Final = 6
 
 
 @total_ordering
@@ -130,7 +132,7 @@ def parse_canonical(text: str) -> CanonicalName:
         raise InvalidInputError(
             f"{text!r} is the string of a locator, with ids; expected a canonical string, with names"
         )
-    parts: list[object] = list(text.split(_BAR)) if isinstance(text, str) else []
+    parts: list[object] = list(_split(text)) if isinstance(text, str) else []
     if len(parts) not in _KINDS:
         raise InvalidInputError(
             f"{text!r} is not a canonical string: it has {len(parts)} parts; a namespace has 1, a table 2, "
@@ -178,7 +180,7 @@ def parse_locator(text: str) -> NamespaceLocator | TableLocator | LocatorById:
         if name.kind not in (Kind.NAMESPACE, Kind.TABLE):
             raise InvalidInputError(f"{text!r} has names and no ids, so it is no locator; look it up with resolve")
         return NamespaceLocator(name.namespace) if name.table is None else TableLocator(name.namespace, name.table)
-    parts: list[Any] = text[1:].split(_BAR)
+    parts: list[Any] = _split(text[1:])
     if len(parts) not in _KINDS or len(parts) == 1:
         raise InvalidInputError(
             f"{text!r} is not a locator: it has {len(parts)} parts after the first bar; a table has 2, a table version "
@@ -210,6 +212,24 @@ def build_locator(
         return StreamLocator(*ids, stream_id, format=stream_format)
     partition = PartitionLocator(*ids, stream_id, partition_id, format=stream_format, partition_values=partition_values)
     return partition if position is None else partition.at(position)
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between the bars.
+
+    Bars in partition values are accepted: a string literal of SQL turns the escape sequence of a bar into a bar.
+
+    >>> _split('shop|orders|1|main|deltacat|p1|["a|b"]|7')[6:]
+    ['["a|b"]', '7']
+    """
+    *before, last = text.split(_BAR, _VALUES_PLACE)
+    if len(before) < _VALUES_PLACE:
+        return [*before, last]
+    try:
+        end = json.JSONDecoder().raw_decode(last)[1]
+    except ValueError:
+        return [*before, *last.split(_BAR)]
+    return [*before, last[:end] + last[end:].partition(_BAR)[0], *last[end:].split(_BAR)[1:]]
 
 
 def _parse_number(text: str) -> int:

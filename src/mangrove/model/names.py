@@ -15,9 +15,11 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 
 __all__ = [
+    "ID_BYTES_MAX",
     "are_names",
     "check_id",
     "check_name",
+    "check_new_id",
     "check_new_name",
     "check_text",
     "find_closest_name",
@@ -41,6 +43,8 @@ def suggest_name(name: str, names: Sequence[str]) -> str:
     return f"; expected one of {', '.join(names)}" if closest is None else f"; did you mean {closest!r}?"
 
 
+ID_BYTES_MAX: Final = 100
+"""The largest size of an id that a caller chooses."""
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f/|\ud800-\udfff]")
 _DECEPTIVE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, line and paragraph separators, and the characters that control the direction of text."""
@@ -107,6 +111,14 @@ def check_id(identifier: str, what: str) -> None:
             f"{what} {identifier!r} is not an id: an id is text other than '.' and '..', without spaces, control "
             "characters, '/' or '|'"
         )
+
+
+def check_new_id(identifier: str, what: str) -> None:
+    """Raise an error for a chosen id that not every layout can store."""
+    check_id(identifier, what)
+    size_bytes = len(identifier.encode())
+    if size_bytes > ID_BYTES_MAX:
+        raise InvalidInputError(f"{what} {identifier!r} has {size_bytes} UTF-8 bytes; an id has at most {ID_BYTES_MAX}")
 
 
 def check_text(text: str, what: str) -> None:

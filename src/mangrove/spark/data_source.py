@@ -101,7 +101,7 @@ class MangroveSource(DataSource):
         options = self._parsed(schema)
         if options.reads_changes:
             raise InvalidInputError(
-                f"readChangeFeed of {options.table} requires a stream; use readStream or changes(from_version)"
+                f"readChangeFeed of {options.name} requires a stream; use readStream or changes(from_version)"
             )
         return BatchReader(options, schema)
 

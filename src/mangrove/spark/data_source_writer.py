@@ -67,7 +67,7 @@ class _TaskWriter:
         self._overwrite = overwrite
         if overwrite and options.operation != "append":
             raise InvalidInputError(
-                f"mode overwrite and operation upsert exclude each other for {options.table}; choose one of them"
+                f"mode overwrite and operation upsert exclude each other for {options.name}; choose one of them"
             )
         snapshot = options.opened().metastore.latest()
         self._target = self._resolve_target(snapshot)
@@ -153,7 +153,7 @@ class TableWriter(_TaskWriter, DataSourceArrowWriter):
         self._check_distinct(reported)
         verb = "overwrite" if self._overwrite else f"{self._options.operation} to"
         self._options.opened().run(
-            lambda transaction: self._stage(transaction, reported), message=f"{verb} {self._options.table}"
+            lambda transaction: self._stage(transaction, reported), message=f"{verb} {self._target}"
         )
 
 
@@ -179,13 +179,14 @@ class StreamTableWriter(_TaskWriter, DataSourceStreamArrowWriter):
         Spark creates a new writer for every batch with the table name at the start of the
         query.
         """
-        if snapshot.get(self._options.table) is None:
+        named = self._options.named_target
+        if named is not None and snapshot.get(named.locator) is None:
             into = self._into()
             mine = [batch for batch in list_query_batches(snapshot) if batch.query.startswith(into)]
             for batch in sorted(mine, key=lambda one: one.noted_at_millis, reverse=True):
                 found = search_table(snapshot, batch.query.removeprefix(into))
                 if found is not None:
-                    return replace(self._options.target, locator=found)
+                    return replace(named, locator=found)
         return self._options.resolve_target(snapshot)
 
     def _into(self) -> str:
@@ -199,7 +200,7 @@ def read_checkpoint_query_id(options: SourceOptions) -> str:
     It stays when the query restarts. A checkpoint that was deleted and created again has
     another id: its batch numbers start at 0 again.
     """
-    remedy = f'name the query of {options.table} yourself with .option("query", "some-name")'
+    remedy = f'name the query of {options.name} yourself with .option("query", "some-name")'
     if options.checkpoint is None:
         raise InvalidInputError(f'the query has no option "checkpointLocation"; set it, or {remedy}')
     location = options.checkpoint.replace("s3a://", "s3://", 1)

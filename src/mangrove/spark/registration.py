@@ -51,7 +51,7 @@ def attach(
     """
     bound = {"lake": lake, "table": table, **{f"storage.{name}": value for name, value in (storage or {}).items()}}
     options = parse_options(bound)
-    name = as_name or options.table.name
+    name = as_name or options.resolve_target(options.opened().metastore.latest()).locator.name
     quoted = ".".join(map(quote_name, split_name(name)))
     format_name = "mangrove_" + re.sub(r"\W", "_", "_".join(split_name(name)))
     spark.dataSource.register(_bound_source(format_name, bound))

@@ -8,7 +8,7 @@ from typing import Final
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import open_lakehouse
-from mangrove.model.locators import TableLocator
+from mangrove.model.canonical import is_named_by_ids, parse_locator
 from mangrove.model.properties import FrozenMapping
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
@@ -48,7 +48,7 @@ class SourceOptions:
 
     lake: str
     name: str
-    """The name of a table, or the canonical string of a table, table version, stream, partition or delta."""
+    """The name of a table, or the canonical string or locator of a table, table version, stream, partition or delta."""
     storage: Mapping[str, str] = FrozenMapping[str, str]({})
     moment: int | str | None = None
     where: str | None = None
@@ -67,15 +67,12 @@ class SourceOptions:
     """The table version, where the name does not mean the default one."""
 
     @property
-    def target(self) -> TableTarget:
-        """What is read or written, not looked up."""
+    def named_target(self) -> TableTarget | None:
+        """What is read or written by name, not looked up; None if ids name it."""
+        if is_named_by_ids(self.name):
+            return None
         target = parse_table_target(self.name)
         return target if self.table_version is None else replace(target, version=self.table_version)
-
-    @property
-    def table(self) -> TableLocator:
-        """The table, by the name that was given."""
-        return self.target.locator
 
     def resolve_target(self, reading: CatalogReader) -> TableTarget:
         """Return what is read or written, looked up in a version of the lakehouse."""
@@ -109,7 +106,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     operation = options.get("operation", "append").lower()
     if operation not in OPERATIONS:
         raise InvalidInputError(f"unknown operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
-    parse_table_target(table)  # refuses an invalid name before the lakehouse is opened
+    # An invalid name is refused before the lakehouse is opened.
+    _ = parse_locator(table) if is_named_by_ids(table) else parse_table_target(table)
     version = options.get("tableversion")
     return SourceOptions(
         lake,

@@ -17,7 +17,6 @@ from mangrove.local.change_feed import CHANGE_TYPE
 from mangrove.local.engine import LocalEngine
 from mangrove.local.scan import build_predicate_mask, select_columns
 from mangrove.metastore import MetastoreSnapshot
-from mangrove.model.objects import TableEntry
 from mangrove.model.schema import Schema
 from mangrove.spark.errors import suppress_worker_traceback
 from mangrove.spark.pyspark_versions import (
@@ -46,8 +45,7 @@ from mangrove.tables.change_feed import (
 )
 from mangrove.tables.scan_plan import FileScan
 from mangrove.tables.table_state import TableState, load_table_state
-from mangrove.transaction.catalog import find_table_by_id
-from mangrove.transaction.deltas import TableTarget, open_table
+from mangrove.transaction.deltas import TableTarget, find_target_table, open_table
 
 __all__ = ["COMMIT_VERSION", "StreamInputPartition", "TableHistory", "TableStreamReader", "build_read_schema"]
 
@@ -58,25 +56,18 @@ _STATES_MAX: Final = 32
 class TableHistory:
     """The immutable versions of one table, cached."""
 
-    def __init__(
-        self, lake: Lakehouse, target: TableTarget, *, table: TableEntry | None = None, fails_on_data_loss: bool = True
-    ) -> None:
+    def __init__(self, lake: Lakehouse, target: TableTarget, *, fails_on_data_loss: bool = True) -> None:
         self._lake = lake
-        self._target = target
-        self._table: TableEntry = open_table(lake.metastore.latest(), target).table if table is None else table
+        self.table_id: Final = target.table_id or open_table(lake.metastore.latest(), target).table.id
+        self._target = replace(target, table_id=self.table_id)
         self._fails_on_data_loss = fails_on_data_loss
         self._states: LRUCache[int, TableState] = LRUCache(_STATES_MAX)
         self._first: StreamStep | None = None
 
     @property
-    def table(self) -> TableEntry:
-        """The table, followed by id after a rename."""
-        return self._table
-
-    @property
-    def table_id(self) -> str:
-        """The table id."""
-        return self._table.id
+    def target(self) -> TableTarget:
+        """What is read; the table is followed by its id after a rename."""
+        return self._target
 
     def newest(self) -> tuple[int, TableState]:
         """Return the newest version of the table; raises NotFoundError if it was dropped."""
@@ -117,7 +108,7 @@ class TableHistory:
 
     def _locate(self, snapshot: MetastoreSnapshot) -> TableTarget:
         """Return the target with the name that the table has in a version."""
-        locator, _ = find_table_by_id(snapshot, self._table.id, self._target.locator)
+        locator, _ = find_target_table(snapshot, self._target)
         return replace(self._target, locator=locator)
 
     def _base(self, start: StreamOffset) -> int:
@@ -179,8 +170,8 @@ class StreamInputPartition(InputPartition):
     reader: InputPartitionReader
     scans: tuple[FileScan, ...]
     version: int
-    changed: TableEntry | None = None
-    """The table of the changes, because a former name cannot be resolved in a task."""
+    changed: TableTarget | None = None
+    """The table of the changes by its id, because a former name cannot be resolved in a task."""
 
 
 class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -252,7 +243,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin, until, self._steps(history, begin, upto, stops_before_change=False)
         ):
             if step.is_change:
-                pieces.append(StreamInputPartition(reader, (), step.version, history.table))
+                pieces.append(StreamInputPartition(reader, (), step.version, history.target))
                 continue
             scans = [unit.scan for unit in units if unit.scan is not None]
             pieces += [
@@ -275,8 +266,8 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = piece.reader.rows(self._options.store(), piece.scans)
         return rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(_INSERT), rows.num_rows))
 
-    def _changes(self, piece: StreamInputPartition, table: TableEntry) -> pa.Table:
-        history, store = TableHistory(self._options.opened(), self._options.target, table=table), self._options.store()
+    def _changes(self, piece: StreamInputPartition, target: TableTarget) -> pa.Table:
+        history, store = TableHistory(self._options.opened(), target), self._options.store()
         version = piece.reader.state.version
         before = replace(history.state(piece.version - 1), version=version)
         after = replace(history.state(piece.version), version=version)
@@ -316,7 +307,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = offset_from_json(given)
         if offset.table_id != self._opened().table_id:
             raise InvalidInputError(
-                f"the checkpoint belongs to the table with id {offset.table_id}, but {self._options.table} is another "
+                f"the checkpoint belongs to the table with id {offset.table_id}, but {self._options.name} is another "
                 "table now; use a new checkpoint"
             )
         return offset
@@ -353,7 +344,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if is_late and stops_before_change:
                     return
                 raise InvalidInputError(
-                    f"version {step.version} changed or deleted rows of {self._options.table}, but this stream reads "
+                    f"version {step.version} changed or deleted rows of {self._options.name}, but this stream reads "
                     'only appended rows; use .option("readChangeFeed", "true"), or skip such versions with '
                     '.option("skipChangeCommits", "true")'
                 )

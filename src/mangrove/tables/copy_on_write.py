@@ -4,10 +4,11 @@ An upsert or delete is merged with the rows of its logs at once, so that the log
 data files with live rows only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from mangrove.model.objects import DeltaType
+from mangrove.model.manifests import DataFile
+from mangrove.model.objects import Delta, DeltaType
 from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_state import PartitionLog, TableState
 from mangrove.tables.write_plan import PlannedDelta, PlannedWrite, build_overwrite_delta
@@ -37,12 +38,18 @@ def plan_copy_on_write(
     files = {values: tuple(live.file for live in list_live_files(log.deltas)) for values, log in after.items()}
     files |= {planned.log_values: planned.delta.manifest.entries for planned in compacted}
     deltas = tuple(
-        PlannedDelta(planned.log_values, build_overwrite_delta(files[planned.log_values]))
+        replace(planned, delta=_replace_log(planned.delta, files[planned.log_values]))
         if planned.log_values in files
         else planned
         for planned in write.deltas
     )
     return replace(write, deltas=deltas)
+
+
+def _replace_log(delta: Delta, files: Sequence[DataFile]) -> Delta:
+    """Return the delta that replaces a log, with the properties, author and chosen position of the planned one."""
+    new = build_overwrite_delta(files)
+    return replace(new, properties=delta.properties, author=delta.author, position=delta.position)
 
 
 def _append_to_log(log: PartitionLog | None, planned: PlannedDelta) -> PartitionLog:

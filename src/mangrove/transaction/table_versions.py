@@ -20,6 +20,7 @@ from mangrove.model.locators import (
     TableLocator,
     TableVersionLocator,
 )
+from mangrove.model.names import check_new_id
 from mangrove.model.objects import (
     DROPPED_STREAMS,
     LAST_TABLE_VERSION,
@@ -191,6 +192,7 @@ def alter_table_version(
 
 def create_stream(workspace: Workspace, target: TableTarget, stream_id: str, stream_format: str) -> Stream:
     """Create a staged stream of the opened table version, for rows that readers do not see yet."""
+    check_new_id(stream_id, "stream id")
     opened = open_table(workspace, target)
     locator = _stream_locator(opened.version_locator, stream_id)
     if workspace.get(locator) is not None:
@@ -241,6 +243,7 @@ def create_partition(
     workspace: Workspace, target: TableTarget, values: Sequence[Value | None], partition_id: str
 ) -> PartitionLocator:
     """Create a partition with a chosen id; conflicts with concurrent writes, which derive ids from the values."""
+    check_new_id(partition_id, "partition id")
     opened = open_table(workspace, target)
     checked = validate_partition_values(opened, values)
     if opened.version.schema is not None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.keys import (
-    IDENTIFIER_BYTES_MAX,
     NEWER_KEYS,
     OLDER_KEYS,
     KeyEncoding,
@@ -34,6 +33,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
+from mangrove.model.names import ID_BYTES_MAX
 
 SIZES = NameSizes(namespace_bytes_max=8, table_bytes_max=12)
 ID = "6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8"
@@ -50,9 +50,7 @@ def texts(bytes_max: int) -> st.SearchStrategy[str]:
 
 NAMESPACES = texts(8)
 TABLES = texts(12)
-IDENTIFIERS = st.one_of(
-    st.uuids().map(str), texts(IDENTIFIER_BYTES_MAX), st.sampled_from(["a", "ab", "b" * 36, "b" * 37])
-)
+IDENTIFIERS = st.one_of(st.uuids().map(str), texts(ID_BYTES_MAX), st.sampled_from(["a", "ab", "b" * 36, "b" * 37]))
 VERSIONS = st.integers(0, 10**20 - 1)
 POSITIONS = st.integers(0, 10**20 - 1)
 

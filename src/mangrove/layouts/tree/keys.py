@@ -41,9 +41,9 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
+from mangrove.model.names import ID_BYTES_MAX
 
 __all__ = [
-    "IDENTIFIER_BYTES_MAX",
     "JAVA_KEYS",
     "NEWER_KEYS",
     "OLDER_KEYS",
@@ -59,7 +59,6 @@ __all__ = [
     "parts_of_locator",
 ]
 
-IDENTIFIER_BYTES_MAX = 100
 _IDENTIFIER_WIDTH = len("6fcb514b-b878-4c9d-95b7-8dc3a7ce6fd8")
 _NUMBER_DIGITS = 20
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -388,7 +387,7 @@ def _bytes_max(shape: _Shape, sizes: NameSizes) -> int:
         return sizes.view_bytes_max or sizes.table_bytes_max
     if shape is _Shape.ALIAS:
         return sizes.namespace_bytes_max + len("|") + sizes.table_bytes_max
-    return sizes.table_bytes_max if shape is _Shape.TABLE_NAME else IDENTIFIER_BYTES_MAX
+    return sizes.table_bytes_max if shape is _Shape.TABLE_NAME else ID_BYTES_MAX
 
 
 def _check_text(text: str, what: str) -> None:

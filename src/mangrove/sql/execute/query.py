@@ -445,7 +445,9 @@ class QueryBinder:
         if isinstance(view, ViewEntry) and version is None:
             self.names.append(full_name)
             return ResolvedName(catalog, view_locator, view, as_of=table_ref.as_of)
-        if table_ref.as_of is not None and locate_namespace(reading, NamespaceLocator(namespace))[1] is not None:
+        if table_ref.as_of is not None and any(
+            locate_namespace(one, NamespaceLocator(namespace))[1] for one in (reading, self.resolver.catalog.reading())
+        ):
             raise NotFoundError(f"table or view {full_name} does not exist as of {table_ref.as_of!r}")
         return None
 

@@ -17,6 +17,7 @@ from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type, quote_text
 from mangrove.model.values import Value
 from mangrove.sql.parse.statements import Describe, ShowStatement
+from mangrove.sql.parse.tokens import SqlName
 from mangrove.sql.resolver import NameResolver, suggest_table_name
 from mangrove.tables.compaction import CLUSTER_BY
 from mangrove.tables.scan_plan import plan_scan
@@ -248,15 +249,18 @@ def execute_show(statement: ShowStatement, resolver: NameResolver, view_columns:
             return _list_names(target, resolver.namespace_of(statement.name).name, "viewName", statement.pattern)
         case "history":
             limit = _HISTORY_LINES if statement.limit is None else statement.limit
-            lines = (
-                resolver.history() if statement.name is None else resolver.table_history(resolver.table(statement.name))
-            )
+            lines = resolver.history() if statement.name is None else _read_table_history(resolver, statement.name)
             return build_history_result(islice(lines, limit))
         case "current namespace":
             return InlineResult("namespace string", ((resolver.namespace,),))
         case _:
             assert statement.name is not None
             return _show_object(statement, resolver, view_columns)
+
+
+def _read_table_history(resolver: NameResolver, name: SqlName) -> Iterable[HistoryEntry]:
+    """Return the versions that changed a table, which can be named by a part of it."""
+    return resolver.table_history(resolver.target(name).locator)
 
 
 def _lacks_default_namespace(statement: ShowStatement, resolver: NameResolver) -> bool:
@@ -295,7 +299,7 @@ def _show_object(statement: ShowStatement, resolver: NameResolver, view_columns:
 def execute_describe(statement: Describe, resolver: NameResolver, view_columns: _ViewColumns) -> InlineResult:
     """Return the rows of DESCRIBE: name, type and comment."""
     if statement.kind == "history":
-        return build_history_result(islice(resolver.table_history(resolver.table(statement.name)), _HISTORY_LINES))
+        return build_history_result(islice(_read_table_history(resolver, statement.name), _HISTORY_LINES))
     if statement.kind == "namespace":
         namespace = resolver.catalog.namespace(resolver.namespace_of(statement.name))
         rows: list[ResultRow] = [("Namespace Name", namespace.name), ("Comment", namespace.description or "")]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -81,13 +81,19 @@ def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: 
         return _to_frame(engine, build_history_result(islice(resolver.table_history(table.locator), _HISTORY_MAX)))
     if call.name == "changes":
         with at(1):
-            before = resolver.at(call.arguments[1]).table(table.locator).bind(table.target)
+            before = _read_as_of(resolver, call.arguments[1], table)
         if len(call.arguments) < 3:
             return engine.read_changes(before.state(), table.state())
         with at(2):
-            after = resolver.at(call.arguments[2]).table(table.locator).bind(table.target)
+            after = _read_as_of(resolver, call.arguments[2], table)
         return engine.read_changes(before.state(), after.state())
     return _to_frame(engine, _ABOUT_TABLES[call.name](table))
+
+
+def _read_as_of(resolver: NameResolver, moment: int | str, table: TableSnapshot) -> TableSnapshot:
+    """Return the same table, or part of it, as of a version, in which it can have another name."""
+    found = resolver.at(moment).table(table.identity)
+    return found.bind(replace(table.target, locator=found.locator, table_id=table.id))
 
 
 def _to_frame(engine: SqlEngine, answer: InlineResult) -> Frame:
