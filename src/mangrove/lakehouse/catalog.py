@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.alias import Alias, build_alias, parse_named_argument
@@ -30,6 +30,7 @@ from mangrove.lakehouse.listing import Listing
 from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import build_schema, plan_new_table, plan_schemaless_table
 from mangrove.lakehouse.schema_update import validate_new_checks
+from mangrove.lakehouse.sql_port import Arguments, QueryResult
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
@@ -77,6 +78,8 @@ from mangrove.transaction.deltas import TableTarget, find_target_table, locate_t
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.maintenance.progress import ProgressCallback
@@ -299,6 +302,31 @@ class WritableCatalog(ABC):
     @abstractmethod
     def new_id(self) -> str:
         """Return an id for a new object."""
+
+    @abstractmethod
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> QueryResult | DataFrame: ...
+
+    @overload
+    def sql(self, text: str, arguments: Arguments = None, *, engine: Literal["duckdb"]) -> QueryResult: ...
+    @overload
+    def sql(self, text: str, arguments: Arguments = None, *, engine: Literal["spark"]) -> DataFrame: ...
+    @overload
+    def sql(self, text: str, arguments: Arguments = None, *, engine: str | None = None) -> Any: ...
+    def sql(self, text: str, arguments: Arguments = None, *, engine: str | None = None) -> QueryResult | DataFrame:
+        """Run SQL statements, and return the rows of the last one; `arguments` are for `:name` or `?`.
+
+        `engine` is "duckdb" or "spark". By default an active Spark session runs the SQL; without
+        one DuckDB does if it is installed, else a new Spark session. The dialect is Spark SQL on
+        both. DuckDB computes what is known to have the same result on Spark; an error says of
+        anything else that it needs Spark.
+
+        Spark returns a DataFrame. DuckDB returns a `QueryResult`, which computes its rows when
+        they are read: `to_arrow(limit=None)`, `to_batches(limit=None)`, `columns` and `schema`,
+        a pyarrow schema. `cancel()` ends a read in progress from another thread.
+
+        >>> lake.sql("select id from shop.orders", engine="duckdb").to_arrow(limit=10)  # doctest: +SKIP
+        """
+        return self._run_sql(text, arguments, engine)
 
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.

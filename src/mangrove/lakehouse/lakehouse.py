@@ -44,12 +44,15 @@ from mangrove.transaction.shared import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
+    from pyspark.sql import DataFrame, SparkSession
+
     from mangrove.effects import Effects
     from mangrove.lakehouse.engine_port import Engines
+    from mangrove.lakehouse.sql_port import Arguments, QueryResult
     from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.maintenance.export_records import Export
     from mangrove.metastore import RowRange
@@ -263,7 +266,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         )
         return Transaction(core, self.effects.new_id, self.clients, self.engines, self)
 
-    def spark(self, *, jars: bool = False) -> Any:
+    def spark(self, *, jars: bool = False) -> SparkSession:
         """Return the Spark session that reads and writes rows: the active one, or a new one.
 
         With `jars`, a new session loads Hadoop's classes for the bucket from Maven Central.
@@ -278,22 +281,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         engine.add_catalog_hints(lambda: _namespaces_of(known()))
         return engine.session
 
-    def sql(
-        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
-    ) -> Any:
-        """Run SQL statements, and return the rows of the last one; `arguments` are for `:name` or `?`.
-
-        `engine` is "duckdb" or "spark". By default an active Spark session runs the SQL; without
-        one DuckDB does if it is installed, else a new Spark session. The dialect is Spark SQL on
-        both. DuckDB computes what is known to have the same result on Spark; an error says of
-        anything else that it needs Spark.
-
-        Spark returns a DataFrame. DuckDB returns a `DuckDbFrame`, which computes its rows when
-        they are read: `to_arrow(limit=None)`, `to_batches(limit=None)`, `columns` and `schema`,
-        a pyarrow schema. `cancel()` ends a read in progress from another thread.
-
-        >>> lake.sql("select id from shop.orders", engine="duckdb").to_arrow(limit=10)  # doctest: +SKIP
-        """
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> QueryResult | DataFrame:
         return run_sql(self.engines, self, None, text, arguments, engine)
 
     def run(

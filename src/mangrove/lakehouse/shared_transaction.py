@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, ObjectChange, summarize_differences
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.namespace import Namespace
+from mangrove.lakehouse.sql_port import Arguments
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
@@ -25,6 +26,11 @@ from mangrove.transaction.deltas import OpenTable, TableTarget
 from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
 from mangrove.transaction.transaction import StagedTransaction, TransactionState, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mangrove.lakehouse.sql_port import QueryResult
 
 __all__ = ["SharedTransaction"]
 
@@ -129,11 +135,8 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Add a delta to a table; see `Transaction.add_delta`."""
         return self._work.add_delta(table, values, delta, version=version, stream_id=stream_id)
 
-    def sql(
-        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
-    ) -> Any:
-        """Run SQL in this transaction."""
-        return self._work.sql(text, arguments, engine=engine)
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> "QueryResult | DataFrame":
+        return self._work._run_sql(text, arguments, engine)
 
     def rollback(self) -> None:
         """Discard the unsaved changes of this process; saved changes remain for all participants."""

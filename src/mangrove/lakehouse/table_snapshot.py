@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, overload, runtime_checkable
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.parse import bind_predicate
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from mangrove.tables.column_profile import ColumnProfile
     from mangrove.tables.table_state import TableState
@@ -425,7 +426,7 @@ class TableSnapshot:
         self._engines().local()
         return self.scan(where, columns).to_duckdb(connection)
 
-    def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+    def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> DataFrame:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
         self._engines().spark()
         return self.scan(where, columns).to_spark()
@@ -441,13 +442,29 @@ class TableSnapshot:
             raise InvalidInputError(f"{self.target} is a part of a table; publish the table")
         return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.target)
 
+    @overload
+    def changes(
+        self,
+        from_version: int | str | datetime,
+        to_version: int | str | datetime | None = None,
+        *,
+        engine: Literal["local"] | None = None,
+    ) -> pa.Table: ...
+    @overload
+    def changes(
+        self,
+        from_version: int | str | datetime,
+        to_version: int | str | datetime | None = None,
+        *,
+        engine: Literal["spark"],
+    ) -> DataFrame: ...
     def changes(
         self,
         from_version: int | str | datetime,
         to_version: int | str | datetime | None = None,
         *,
         engine: str | None = None,
-    ) -> Any:
+    ) -> pa.Table | DataFrame:
         """Return the rows that differ between two versions or points in time, or since one, as a pyarrow Table.
 
         The column `_change_type` is `insert`, `delete`, or `update_before` and `update_after`
@@ -472,7 +489,8 @@ class TableSnapshot:
         target = replace(self.target, table_id=find_target_table(self.catalog.reading(), self.target)[1].id)
         before, after = load_table_state(first, target), load_table_state(last, target)
         chosen: Engine = self._engines().spark() if engine == SPARK else self._engines().local()
-        return chosen.changes(before, after)
+        changed: pa.Table | DataFrame = chosen.changes(before, after)
+        return changed
 
     def history(self, *, limit: int | None = None) -> Listing[HistoryEntry]:
         """Return the versions that changed this table, its columns or its rows, newest first.

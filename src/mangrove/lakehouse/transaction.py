@@ -11,6 +11,7 @@ from mangrove.lakehouse.arguments import validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
+from mangrove.lakehouse.sql_port import Arguments
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
@@ -29,7 +30,10 @@ from mangrove.transaction.transaction import StagedTransaction, TransactionState
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.sql_port import QueryResult
 
 
 __all__ = ["Transaction", "begin_idempotent", "run_idempotent"]
@@ -189,10 +193,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Discard all changes."""
         self.core.rollback()
 
-    def sql(
-        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
-    ) -> Any:
-        """Run SQL in this transaction, and return the rows of its last statement, as `Lakehouse.sql` does."""
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> "QueryResult | DataFrame":
         self.reading()
         return run_sql(self.engines, self._lake, self, text, arguments, engine)
 
