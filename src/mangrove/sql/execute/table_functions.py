@@ -93,7 +93,7 @@ def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: 
 def _read_as_of(resolver: NameResolver, moment: int | str, table: TableSnapshot) -> TableSnapshot:
     """Return the same table, or part of it, as of a version, in which it can have another name."""
     found = resolver.at(moment).table(table.identity)
-    return found.bind(replace(table.target, locator=found.locator, table_id=table.id))
+    return found._bind(replace(table.target, locator=found.locator, table_id=table.id))
 
 
 def _to_frame(engine: SqlEngine, answer: InlineResult) -> Frame:
