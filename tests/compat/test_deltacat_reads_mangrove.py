@@ -256,6 +256,10 @@ def test_deltacat_reads_every_state_of_a_compatible_lakehouse(tmp_path: Path, pe
         (lambda table: table.append([{"id": 1, "item": "z"}, {"id": 2, "item": "u"}]), [(1, "z"), (2, "u")]),
         (lambda table: table.upsert([{"id": 4, "item": "d"}]), [(1, "z"), (2, "u"), (4, "d")]),
         (lambda table: table.compact(), [(1, "z"), (2, "u"), (4, "d")]),
+        (
+            lambda table: table.upsert([{"id": 4, "item": "e"}], position=40, author="ana", properties={"from": "x"}),
+            [(1, "z"), (2, "u"), (4, "e")],
+        ),
         (lambda table: table.overwrite([{"id": 9, "item": "z"}]), [(9, "z")]),
     ]
     for step, expected in steps:

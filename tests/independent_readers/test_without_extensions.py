@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 import pytest
 from tests.independent_readers.deltacat_reader import DeltaCatReader
-from tests.independent_readers.histories import History, MemoryLake, begin_history, create_in_memory, describe_objects
+from tests.independent_readers.histories import (
+    History,
+    MemoryLake,
+    begin_history,
+    create_in_memory,
+    describe_objects,
+    is_readable,
+)
 from tests.independent_readers.table_rows import Json, Key, Objects
 from tests.independent_readers.test_agreement import assert_equal_data, assert_equal_rows, without_absent
 from tests.independent_readers.tree_reader import TreeReader
@@ -16,6 +23,7 @@ from tests.independent_readers.tree_reader import TreeReader
 from mangrove.lakehouse.opening import open_on_store
 from mangrove.model.locators import Kind, TableLocator
 from mangrove.model.names import split_name
+from mangrove.model.objects import TableType
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
@@ -181,12 +189,30 @@ def test_mangrove_reads_the_same_tables_without_its_own_folder(
 ) -> None:
     memory = begin(layout)
     change(memory)
+    assert_equal_without_own_folder(memory)
+
+
+@pytest.mark.parametrize("layout", CATALOGS)
+def test_mangrove_reads_the_same_without_its_own_folder_after_a_random_history(layout: str) -> None:
+    history = begin_history(layout, 42)
+    history.run(1)
+    history.lake.create_alias("other", history.choose_namespace())
+    assert_equal_without_own_folder(history)
+
+
+def assert_equal_without_own_folder(memory: MemoryLake) -> None:
+    """Assert that the newest version is the same without `mangrove/`, except for what DeltaCAT does not have."""
     store = MemoryStore()
     store.put_many({path: data for path, data in memory.files.items() if not path.startswith("mangrove/")})
     lake = open_on_store(build_deterministic_effects(store), engines=LocalEngines)
     expected, actual = (describe_objects(one, one.version) for one in (memory.lake, lake))
-    assert actual == {key: value for key, value in expected.items() if key[0] != "view"}
-    for kind, *names in actual:
-        if kind == "table":
-            locator = TableLocator(*names)
-            assert_equal_rows(lake.table(locator).to_arrow(), memory.lake.table(locator).to_arrow())
+    own = ("view", "shared transaction", "alias")
+    assert actual == {key: value for key, value in expected.items() if key[0] not in own}
+    for table in [table for space in lake.namespaces() for table in lake.tables(space.locator)]:
+        if table.table_type is TableType.MANAGED and is_readable(table):
+            assert_equal_rows(table.to_arrow(), memory.lake.table(table.locator).to_arrow())
+    for alias in memory.lake.aliases():
+        name = split_name(alias.name)
+        if alias.kind is Kind.NAMESPACE or name[0] == split_name(alias.target)[0]:
+            assert getattr(lake.resolve(alias.name).value, "id", None) == alias.target_id
+    assert [one.rule for one in lake.maintenance.check().problems if "alias" not in one.rule] == []
