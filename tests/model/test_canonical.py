@@ -66,7 +66,8 @@ def test_dotted_names_and_canonical_strings_of_tables_name_the_same() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "|", "a|", "a|b|0", "a|b|01", "a|b|x", "a|b|1|s", "a|b|1|s|f|p", "a|b|1|s|f|p|1", "a|b|1|s|f|p|[|1", "a b",
-     "a|b|1|s|f|p|[]|0", "a|b|1|s|f|p|[]|1|x", 'a|b|1|s|f|p|[{"x":1}]'],
+     "a|b|1|s|f|p|[]|0", "a|b|1|s|f|p|[]|1|x", 'a|b|1|s|f|p|[{"x":1}]',
+     pytest.param(f"a|b|1|s|f|p|{'[' * 100_000}", id="nested")],
 )  # fmt: skip
 def test_an_invalid_canonical_string_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInputError):

@@ -227,7 +227,7 @@ def _split(text: str) -> list[str]:
         return [*before, last]
     try:
         end = json.JSONDecoder().raw_decode(last)[1]
-    except ValueError:
+    except (ValueError, RecursionError):
         return [*before, *last.split(_BAR)]
     return [*before, last[:end] + last[end:].partition(_BAR)[0], *last[end:].split(_BAR)[1:]]
 

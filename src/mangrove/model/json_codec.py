@@ -143,8 +143,8 @@ def parse_partition_values(text: str) -> tuple[Value | None, ...]:
     """Return the partition values of their text."""
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise InvalidInputError(f"partition values {text!r} are not a JSON array ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"partition values {text[:200]!r} are not a JSON array ({error})") from error
     if not isinstance(data, list):
         raise InvalidInputError(f"partition values {text!r} are not a JSON array")
     try:
