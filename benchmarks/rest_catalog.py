@@ -86,7 +86,7 @@ def fill(folder: Path, files: int) -> None:
         (folder / one.location).write_bytes(content)
     with lake.transaction() as transaction:
         write = PlannedWrite((PlannedDelta((), build_append_delta(copies)),))
-        stage_write(transaction.reading(), large.locator, write, transaction.id)
+        stage_write(transaction._reading(), large.locator, write, transaction.id)
 
 
 @contextmanager

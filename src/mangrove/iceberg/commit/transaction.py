@@ -348,7 +348,7 @@ class _CommitStager:
         number = 1 + find_last_number(opened.table, load_table_versions(self._workspace, opened.table))
         write = plan_merged_log(state)
         merged = PartitionScheme((), _choose_free_id(scheme.id for scheme in changed.partition_schemes))
-        stream = Stream(self._lake.new_id(), partition_scheme_id=merged.id)
+        stream = Stream(self._lake._new_id(), partition_scheme_id=merged.id)
         version = replace(
             changed,
             version=number,
