@@ -1,4 +1,4 @@
-"""Identity tokens of an issuer (OpenID Connect) as tokens of principals."""
+"""TokenIdentity tokens of an issuer (OpenID Connect) as tokens of principals."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ from tests.rest.conftest import TOKEN, counted
 import mangrove
 from mangrove.errors import InvalidInputError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.model.access import Identity
+from mangrove.model.access import TokenIdentity
 from mangrove.server.access import Access
 from mangrove.server.app import build_app
 from mangrove.server.identity import IdentityProvider, IdentitySettings
@@ -85,13 +85,13 @@ def issuer() -> Iterator[Issuer]:
 
 def test_a_token_of_the_issuer_names_its_principal_and_roles(issuer: Issuer) -> None:
     provider = IdentityProvider(issuer.settings(), lambda: 0)
-    assert provider.verify(issuer.issue(roles=["analyst", 7])) == Identity("ana", frozenset({"analyst"}))
-    assert provider.verify(issuer.issue(None, roles="a b", nbf=int(time.time()) + 30)) == Identity(
+    assert provider.verify(issuer.issue(roles=["analyst", 7])) == TokenIdentity("ana", frozenset({"analyst"}))
+    assert provider.verify(issuer.issue(None, roles="a b", nbf=int(time.time()) + 30)) == TokenIdentity(
         "ana", frozenset({"a", "b"})
     )
     nested = IdentityProvider(issuer.settings(principal_claim="email", roles_claim="realm_access.roles"), lambda: 0)
     token = issuer.issue(email="ana@shop.example", realm_access={"roles": ["x"]})
-    assert nested.verify(token) == Identity("ana@shop.example", frozenset({"x"}))
+    assert nested.verify(token) == TokenIdentity("ana@shop.example", frozenset({"x"}))
     assert issuer.requests == ["/.well-known/openid-configuration", "/keys"] * 2
 
 

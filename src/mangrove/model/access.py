@@ -23,10 +23,10 @@ __all__ = [
     "ACCESS_PROPERTY",
     "AccessRules",
     "Grant",
-    "Identity",
     "Principal",
     "Privilege",
     "Rights",
+    "TokenIdentity",
     "check_principal_name",
     "decode_rules",
     "hash_token",
@@ -100,7 +100,7 @@ class Principal:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TokenIdentity:
     """Whom an identity token names, with the roles that it claims."""
 
     principal: str
@@ -187,7 +187,7 @@ class AccessRules:
         digest = hash_token(token)
         return next((one for one in self.principals.values() if one.token_digest == digest), None)
 
-    def with_identity(self, identity: Identity, token: str) -> "AccessRules":
+    def with_identity(self, identity: TokenIdentity, token: str) -> "AccessRules":
         """Return the rules for a request with a verified identity token, which is then a token of the principal.
 
         The principal need not exist: it then has only the roles in its token. It cannot have the name of a role.

@@ -1,4 +1,4 @@
-"""Identity tokens (OpenID Connect): verification of JSON Web Tokens by the keys of their issuer.
+"""TokenIdentity tokens (OpenID Connect): verification of JSON Web Tokens by the keys of their issuer.
 
 The keys (JWKS) are loaded from the issuer and cached. A token that names an unknown key makes the
 server load them again, at most every 30 seconds, so that foreign tokens do not cause requests.
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import jwt
 
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.model.access import Identity, is_principal_name
+from mangrove.model.access import TokenIdentity, is_principal_name
 from mangrove.server.access import is_loopback
 
 __all__ = ["IdentityProvider", "IdentitySettings"]
@@ -71,7 +71,7 @@ class IdentityProvider:
         self._loaded_at_millis: int | None = None
         self._lock = threading.Lock()
 
-    def verify(self, token: str) -> Identity | None:
+    def verify(self, token: str) -> TokenIdentity | None:
         """Return whose token it is, or None if it is not a valid token of the issuer.
 
         Raise StorageError if the keys cannot be loaded: the token is then neither right nor wrong.
@@ -96,12 +96,12 @@ class IdentityProvider:
             return None
         return self._read_claims(claims)
 
-    def _read_claims(self, claims: dict[str, Any]) -> Identity | None:
+    def _read_claims(self, claims: dict[str, Any]) -> TokenIdentity | None:
         name, roles = (_find_claim(claims, one) for one in (self._settings.principal_claim, self._settings.roles_claim))
         if not isinstance(name, str) or not is_principal_name(name):
             return None
         listed = roles.split() if isinstance(roles, str) else roles if isinstance(roles, list) else []
-        return Identity(name, frozenset(one for one in listed if isinstance(one, str)))
+        return TokenIdentity(name, frozenset(one for one in listed if isinstance(one, str)))
 
     def _find_key(self, key_id: str | None) -> jwt.PyJWK | None:
         with self._lock:
