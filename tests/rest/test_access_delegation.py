@@ -21,7 +21,8 @@ from tests.support.servers import RealServer, run_seaweedfs
 import mangrove
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.rest.delegation import AccessDelegation, SignRequest, build_delegation
+from mangrove.rest.delegation import AccessDelegation, build_delegation
+from mangrove.rest.s3_delegation import S3Delegation, SignRequest
 from mangrove.rest.settings import RestSettings
 from mangrove.rest.sigv4 import AwsKeys, sign_request
 from mangrove.server.access import Access
@@ -54,9 +55,9 @@ def test_a_signature_covers_the_query() -> None:
 
 
 @pytest.fixture
-def signing() -> AccessDelegation:
+def signing() -> S3Delegation:
     found = build_delegation("remote-signing", "s3://bucket/my%20lake", OPTIONS, {})
-    assert found is not None
+    assert isinstance(found, S3Delegation)
     return found
 
 
@@ -86,14 +87,14 @@ def signing() -> AccessDelegation:
     ],
 )
 def test_only_requests_for_files_of_the_table_are_signed(
-    signing: AccessDelegation, method: str, uri: str, is_writable: bool, is_signed: bool
+    signing: S3Delegation, method: str, uri: str, is_writable: bool, is_signed: bool
 ) -> None:
     request = SignRequest(method, "eu-west-1", uri, {})
     assert (signing.find_refusal(request, FOLDER, is_writable=is_writable) is None) == is_signed
 
 
 @pytest.mark.parametrize("header", ["x-amz-copy-source", "x-amz-acl", "x-amz-copy-source\n", "x-amz-grant-read"])
-def test_headers_that_copy_files_or_change_rights_are_not_signed(signing: AccessDelegation, header: str) -> None:
+def test_headers_that_copy_files_or_change_rights_are_not_signed(signing: S3Delegation, header: str) -> None:
     uri = "https://bucket.s3.amazonaws.com/my%20lake/data/t1/a"
     request = SignRequest("PUT", "eu-west-1", uri, {header: "/bucket/secret", "x-amz-meta\nx": "1"})
     assert signing.find_refusal(request, FOLDER, is_writable=True) is not None
@@ -132,7 +133,7 @@ def test_a_delegation_that_cannot_work_is_refused(
 def test_keys_may_come_from_the_environment() -> None:
     variables = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "c"}
     found = build_delegation("static", "s3://bucket", None, variables)
-    assert found is not None
+    assert isinstance(found, S3Delegation)
     assert found.keys == AwsKeys("a", "b", "c")
 
 

@@ -239,13 +239,6 @@ def test_columns_and_rows_change_in_one_commit(written_lake: Lakehouse, writing:
     assert [row["note"] for row in check_same(written_lake, table, "sales.orders")] == [None, "new"]
 
 
-def test_changing_the_partition_spec_is_rejected(written_lake: Lakehouse, writing: RestCatalog) -> None:
-    table = partitioned(writing)
-    with pytest.raises(BadRequestError, match="cannot be changed"), table.update_spec() as change:
-        change.add_field("name", IdentityTransform())
-    assert written_lake.table("sales.parts").partition_by == ("day",)
-
-
 def test_properties_are_put_and_removed(written_lake: Lakehouse, writing: RestCatalog) -> None:
     table = writing.create_table("sales.orders", ARROW, properties={"a": "1", "b": "2"})
     with table.transaction() as change:

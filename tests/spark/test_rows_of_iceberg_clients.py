@@ -51,3 +51,34 @@ def test_spark_reads_a_table_whose_first_files_have_no_partitions(spark: SparkSe
     table.compact(engine="spark", full=True)
     assert client.ids() == client.seen_ids() == [1, 2, 3, 4, 5]
     assert lake.maintenance.check().problems == ()
+
+
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+@pytest.mark.parametrize("keys", [[], ["id", "part"]])
+def test_spark_reads_and_writes_a_table_whose_partitions_changed(
+    spark: SparkSession, tmp_path: Path, layout: str, keys: list[str]
+) -> None:
+    lake = mangrove.create(tmp_path / "lake", layout=layout)
+    lake.create_namespace("shop")
+    columns = "id bigint not null, part string not null, day int"
+    table = lake.create_table("shop.orders", columns, partition_by=["part"], keys=keys)
+    table.append([{"id": 1, "part": "p", "day": 1}, {"id": 2, "part": "q", "day": 2}])
+    table.delete("id = 2")
+    client = Client(lake, "shop.orders")
+    by_day = {"spec-id": 2, "fields": [{"source-id": 3, "field-id": 1001, "transform": "identity", "name": "day"}]}
+    client.send({"updates": [{"action": "add-spec", "spec": by_day}, {"action": "set-default-spec", "spec-id": -1}]})
+    table = lake.table("shop.orders")
+    table.append(spark.createDataFrame([(3, "p", 1), (4, "q", 2)], "id bigint, part string, day int"))
+    assert [row.id for row in table.to_spark(where="day = 1").orderBy("id").collect()] == [1, 3]
+    assert [row.id for row in table.to_spark().where("part = 'p'").orderBy("id").collect()] == [1, 3]
+    if keys:
+        table.upsert(spark.createDataFrame([(1, "p", 7)], "id bigint, part string, day int"))
+    else:
+        lake.sql("update shop.orders set day = 7 where id = 1", engine="spark")
+    lake.sql("delete from shop.orders where id = 4", engine="spark")
+    assert sorted((row.id, row.day) for row in table.to_spark().collect()) == [(1, 7), (3, 1)]
+    assert client.ids() == client.seen_ids() == [1, 3]
+    table.compact(engine="spark", full=True)
+    assert sorted((row.id, row.day) for row in table.to_spark().collect()) == [(1, 7), (3, 1)]
+    assert len(table.scan(where="day = 7").files()) == 1
+    assert lake.maintenance.check().problems == ()

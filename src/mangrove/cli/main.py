@@ -77,7 +77,7 @@ COMMANDS = {
 
 _EXTRAS: dict[str, list[tuple[str, tuple[str, ...], str]]] = {
     "shell": [("the shell", ("prompt_toolkit", "pygments"), "shell")],
-    "serve": [("the server", ("jinja2", "prometheus_client", "starlette", "uvicorn"), "server")],
+    "serve": [("the server", ("jinja2", "jwt", "prometheus_client", "starlette", "uvicorn"), "server")],
 }
 """What must be installed before the module of a command can be imported."""
 

@@ -88,19 +88,25 @@ def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec,
     """Return all partition schemes of a table with their specs; the first is unpartitioned.
 
     A scheme of a dropped column is omitted, because Iceberg could not resolve the type of its
-    values. Its files belong to spec 0.
+    values. Its files belong to spec 0. A scheme with the fields of an earlier one has the same spec.
     """
     schema = _schema_of(version)
     numbers: dict[tuple[int, Transform], int] = {}
     found = [PublishedPartitionSpec(UNPARTITIONED, to_iceberg_spec(UNPARTITIONED, 0))]
     with_fields = [scheme for scheme in version.partition_schemes if scheme.fields]
+    specs: dict[tuple[tuple[int, Transform], ...], PartitionSpec] = {}
     for spec_id, scheme in enumerate(with_fields, 1):
+        content = tuple((field.source_id, field.transform) for field in scheme.fields)
+        if content in specs:
+            found.append(PublishedPartitionSpec(scheme, specs[content]))
+            continue
         for field in scheme.fields:
             # Omitted schemes are numbered too, so that a field id never changes its meaning.
             numbers.setdefault((field.source_id, field.transform), PARTITION_FIELD_ID_START + len(numbers))
         if all(schema.has_id(field.source_id) for field in scheme.fields):
             field_ids = _without_repetition(scheme, numbers)
-            found.append(PublishedPartitionSpec(scheme, to_iceberg_spec(scheme, spec_id, schema, field_ids)))
+            specs[content] = to_iceberg_spec(scheme, spec_id, schema, field_ids)
+            found.append(PublishedPartitionSpec(scheme, specs[content]))
     return tuple(found)
 
 

@@ -9,16 +9,17 @@ All other types have an exact equivalent. The Iceberg types of these four have a
 domain, so values from Iceberg clients are validated. Types that only format version 3 has
 are rejected.
 
-String lengths, defaults and column properties do not exist in Iceberg and are not
-published. When a client changes the schema, a column with the same id and the same
-published type keeps them.
+String lengths and column properties do not exist in Iceberg and are not published, and
+defaults only in format version 3. When a client changes the schema, a column with the same id
+and the same published type keeps them.
 
 A default applies only when rows are written, so omitting it does not affect Iceberg
 readers.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.schema import index_by_id
@@ -47,6 +48,7 @@ from pyiceberg.types import (
 )
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.defaults import INITIAL_DEFAULT, format_default, initial_default_of, parse_default
 from mangrove.model.schema import Schema
 from mangrove.model.types import (
     ELEMENT_NAME,
@@ -176,8 +178,10 @@ FIELD_ID_MAX: Final = 2**31 - 1 - 200
 """Iceberg reserves the ids above for metadata columns."""
 
 
-def to_iceberg_schema(schema: Schema, keys: Sequence[int] = ()) -> IcebergSchema:
+def to_iceberg_schema(schema: Schema, keys: Sequence[int] = (), *, has_defaults: bool = False) -> IcebergSchema:
     """Return the Iceberg schema; keys become identifier fields if Iceberg allows it.
+
+    With `has_defaults` it has those defaults of columns that are constants, as format version 3 allows.
 
     Identifier fields must be required and not floating-point. If one key column is not,
     no identifier fields are published, because a partial key would be wrong.
@@ -185,22 +189,34 @@ def to_iceberg_schema(schema: Schema, keys: Sequence[int] = ()) -> IcebergSchema
     _check_publishable(schema)
     by_id = {column.id: column for column in schema.columns}
     identifiers = list(keys) if all(_can_identify(by_id[key]) for key in keys) else []
-    fields = [_field(column) for column in schema.columns]
+    fields = [_field(column, has_defaults=has_defaults) for column in schema.columns]
     return IcebergSchema(*fields, schema_id=schema.schema_id, identifier_field_ids=identifiers)
 
 
 def from_iceberg_schema(
-    found: IcebergSchema, known: Sequence[Schema] = (), last_column_id: int = 0
+    found: IcebergSchema,
+    known: Sequence[Schema] = (),
+    last_column_id: int = 0,
+    *,
+    has_defaults: bool = False,
+    published: IcebergSchema | None = None,
 ) -> tuple[Schema, tuple[int, ...]]:
     """Return the schema and the key ids of an Iceberg schema; raise InvalidInputError if unsupported.
 
     `known` are all schemas of the table, oldest first; `last_column_id` is the largest
-    assigned id.
+    assigned id. With `has_defaults` columns may have defaults; one that is as in the `published`
+    schema does not change.
     """
     if not found.fields:
         raise InvalidInputError("the Iceberg schema has no fields; a table needs at least one column")
     by_id = {column.id: column for schema in known for _, column in schema.all_columns()}
-    columns = tuple(_column(field, by_id, field.name) for field in found.fields)
+    columns = tuple(_column(field, by_id, field.name, has_defaults=has_defaults) for field in found.fields)
+    if has_defaults:
+        shown = {} if published is None else {field.field_id: field for field in published.fields}
+        columns = tuple(
+            _with_defaults(column, field, by_id.get(column.id), shown.get(column.id))
+            for column, field in zip(columns, found.fields, strict=True)
+        )
     largest = max([found.highest_field_id, last_column_id, *(schema.last_column_id for schema in known)])
     schema = Schema(columns, found.schema_id, largest)
     outer = {column.id for column in columns}
@@ -212,10 +228,12 @@ def from_iceberg_schema(
     return schema, tuple(found.identifier_field_ids)
 
 
-def check_no_defaults(found: IcebergSchema) -> None:
-    """Raise InvalidInputError if a column, at any depth, has a default."""
+def check_no_defaults(found: IcebergSchema, *, is_nested_only: bool = False) -> None:
+    """Raise InvalidInputError if a column has a default, at any depth or only inside other columns."""
+    outer = {field.field_id for field in found.fields} if is_nested_only else set()
     for field_id, field in index_by_id(found).items():
-        _check_no_default(field, found.find_column_name(field_id) or field.name)
+        if field_id not in outer:
+            _check_no_default(field, found.find_column_name(field_id) or field.name)
 
 
 def to_iceberg_column_type(column: Column) -> IcebergType:
@@ -246,10 +264,33 @@ def build_name_mapping(schema: Schema) -> NameMapping:
     return create_mapping_from_schema(to_iceberg_schema(schema))
 
 
-def _field(column: Column) -> NestedField:
+def _field(column: Column, *, has_defaults: bool = False) -> NestedField:
+    # PyIceberg's types require one type of values.
+    initial_default: Any = initial_default_of(column) if has_defaults else None
+    write_default: Any = parse_default(column.default, column.type) if has_defaults else None
     return NestedField(
-        column.id, column.name, to_iceberg_column_type(column), required=not column.nullable, doc=column.comment
+        column.id,
+        column.name,
+        to_iceberg_column_type(column),
+        required=not column.nullable,
+        doc=column.comment,
+        initial_default=initial_default,
+        write_default=write_default,
     )
+
+
+def _with_defaults(column: Column, field: NestedField, before: Column | None, shown: NestedField | None) -> Column:
+    """Return a column with the defaults that a client gave it; unchanged ones keep their text."""
+    where = f"column {field.name!r}"
+    default, properties = column.default, dict(column.properties)
+    is_unchanged = before is not None and shown is not None and shown.write_default == field.write_default
+    if not is_unchanged:
+        is_removed = field.write_default is None
+        default = None if is_removed else format_default(field.write_default, column.type, where)
+    properties.pop(INITIAL_DEFAULT, None)
+    if field.initial_default is not None:
+        properties[INITIAL_DEFAULT] = format_default(field.initial_default, column.type, where)
+    return replace(column, default=default, properties=properties)
 
 
 def _check_publishable(schema: Schema) -> None:
@@ -277,12 +318,16 @@ def _can_identify(column: Column) -> bool:
 def _check_no_default(field: NestedField, path: str) -> None:
     if field.initial_default is not None or field.write_default is not None:
         raise InvalidInputError(
-            f"column {path!r} has a default, which Iceberg clients cannot set; remove it and set it with SQL"
+            f"column {path!r} has a default, which Iceberg clients can set only for outer columns of tables of format "
+            "version 3; remove it and set it with SQL"
         )
 
 
-def _column(field: NestedField, known: dict[int, Column], path: str, *, is_named: bool = True) -> Column:
-    _check_no_default(field, path)
+def _column(
+    field: NestedField, known: dict[int, Column], path: str, *, is_named: bool = True, has_defaults: bool = False
+) -> Column:
+    if not has_defaults:
+        _check_no_default(field, path)
     if not 0 <= field.field_id <= FIELD_ID_MAX:
         raise InvalidInputError(f"column {path!r} has id {field.field_id}; ids must be from 0 to {FIELD_ID_MAX}")
     before = known.get(field.field_id)

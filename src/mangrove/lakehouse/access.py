@@ -95,9 +95,9 @@ class AccessControl:
     privileges on it; principals and roles need MANAGE on the lakehouse. Each change is one commit.
     """
 
-    def __init__(self, lake: Lakehouse, principal: str | None = None) -> None:
+    def __init__(self, lake: Lakehouse, rights: Rights | None = None) -> None:
         self._lake = lake
-        self._principal = principal
+        self._rights = rights
 
     def __repr__(self) -> str:
         return f"<access control of {self._lake.uri}>"
@@ -235,19 +235,20 @@ class AccessControl:
         ]
 
     def _sees(self, name: str) -> bool:
-        if self._principal is None:
+        if self._rights is None:
             return True
         rules = self.rules()
-        own = rules.principals.get(self._principal)
-        if rules.rights_of(self._principal).lakehouse >= Privilege.MANAGE:
+        own = rules.principals.get(self._rights.principal)
+        if rules.rights_again(self._rights).lakehouse >= Privilege.MANAGE:
             return True
-        return name == self._principal or (own is not None and name in own.roles)
+        roles = self._rights.claimed_roles if own is None else self._rights.claimed_roles.union(own.roles)
+        return name == self._rights.principal or name in roles
 
     def _restrict(self, snapshot: MetastoreSnapshot) -> MetastoreSnapshot:
         """Return a version without what the principal may not read, so that no answer reveals it."""
-        if self._principal is None:
+        if self._rights is None:
             return snapshot
-        rights = load_rules(snapshot.settings).rights_of(self._principal)
+        rights = load_rules(snapshot.settings).rights_again(self._rights)
         return AuthorizedMetastore(self._lake.metastore, rights).wrap(snapshot, snapshot)
 
     def _new_token(self) -> str:
@@ -256,8 +257,8 @@ class AccessControl:
 
     def _change_principals(self, change: Callable[[AccessRules], AccessRules], message: str) -> None:
         def authorized(rules: AccessRules, _: Workspace) -> AccessRules:
-            if self._principal is not None:
-                check_lakehouse(rules.rights_of(self._principal), Privilege.MANAGE)
+            if self._rights is not None:
+                check_lakehouse(rules.rights_again(self._rights), Privilege.MANAGE)
             return change(rules)
 
         self._change(authorized, message)
@@ -267,10 +268,10 @@ class AccessControl:
     ) -> None:
         def authorized(rules: AccessRules, workspace: Workspace) -> AccessRules:
             target = _Object(Kind.LAKEHOUSE) if on is None else _find_object(self._restrict(workspace.snapshot), on)
-            if self._principal is not None:
-                rights = rules.rights_of(self._principal)
+            if self._rights is not None:
+                rights = rules.rights_again(self._rights)
                 if target.privilege_of(rights) < Privilege.MANAGE:
-                    raise AccessDeniedError(f"principal {self._principal} lacks the privilege manage on {target}")
+                    raise AccessDeniedError(f"principal {rights.principal} lacks the privilege manage on {target}")
             return change(rules, target)
 
         self._change(authorized, message)
@@ -281,7 +282,7 @@ class AccessControl:
             rules = change(load_rules(workspace.settings), workspace)
             workspace.settings = store_rules(workspace.settings, rules)
 
-        self._lake.run(work, message=message, author=self._principal or "")
+        self._lake.run(work, message=message, author="" if self._rights is None else self._rights.principal)
 
 
 def _check_free(rules: AccessRules, name: str) -> None:

@@ -150,7 +150,8 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     @property
     def access(self) -> AccessControl:
         """Principals, roles and grants, for the clients of a server."""
-        return AccessControl(self._owner, self.principal)
+        rights = self.metastore.rights if isinstance(self.metastore, AuthorizedMetastore) else None
+        return AccessControl(self._owner, rights)
 
     @property
     def principal(self) -> str | None:

@@ -9,7 +9,7 @@ import enum
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -26,9 +26,11 @@ __all__ = [
     "Principal",
     "Privilege",
     "Rights",
+    "TokenIdentity",
     "check_principal_name",
     "decode_rules",
     "hash_token",
+    "is_principal_name",
     "load_rules",
     "parse_privilege",
     "store_rules",
@@ -69,11 +71,16 @@ def parse_privilege(text: str) -> Privilege:
 
 def check_principal_name(name: str) -> str:
     """Return the name of a principal or role, or raise an error."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not is_principal_name(name):
         raise InvalidInputError(
             f"invalid name {name!r} of a principal or role; expected 1 to 100 letters, digits or _ . @ + -"
         )
     return name
+
+
+def is_principal_name(text: str) -> bool:
+    """Return whether a principal or role can have this name."""
+    return _NAME.fullmatch(text) is not None
 
 
 def hash_token(token: str) -> str:
@@ -88,6 +95,16 @@ class Principal:
     name: str
     token_digest: str = field(repr=False)
     roles: tuple[str, ...] = ()
+    claimed_roles: frozenset[str] = frozenset()
+    """The roles in its identity token, which are not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIdentity:
+    """Whom an identity token names, with the roles that it claims."""
+
+    principal: str
+    roles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -110,6 +127,8 @@ class Rights:
     namespaces: Mapping[str, Privilege] = field(default_factory=lambda: FrozenMapping[str, Privilege]({}))
     objects: Mapping[str, Privilege] = field(default_factory=lambda: FrozenMapping[str, Privilege]({}))
     """Those on single tables and views, by their ids."""
+    claimed_roles: frozenset[str] = frozenset()
+    """The roles in the identity token of the principal, with which its rights are computed again."""
 
     def on_namespace(self, namespace_id: str | None) -> Privilege:
         """Return the privilege on a namespace; None is a namespace that does not exist."""
@@ -168,11 +187,26 @@ class AccessRules:
         digest = hash_token(token)
         return next((one for one in self.principals.values() if one.token_digest == digest), None)
 
-    def rights_of(self, name: str) -> Rights:
-        """Return the rights of a principal: those granted to it and to its roles. An unknown principal has none."""
-        if name not in self.principals:
-            return Rights(name)
-        grantees = {name, *self.principals[name].roles}
+    def with_identity(self, identity: TokenIdentity, token: str) -> "AccessRules":
+        """Return the rules for a request with a verified identity token, which is then a token of the principal.
+
+        The principal need not exist: it then has only the roles in its token. It cannot have the name of a role.
+        """
+        if identity.principal in self.roles:
+            return self
+        stored = self.principals.get(identity.principal)
+        roles = () if stored is None else stored.roles
+        principal = Principal(identity.principal, hash_token(token), roles, identity.roles)
+        return replace(self, principals=FrozenMapping({**self.principals, principal.name: principal}))
+
+    def rights_of(self, name: str, claimed_roles: Set[str] = frozenset()) -> Rights:
+        """Return the rights of a principal: those granted to it and to its roles.
+
+        Roles that an identity token claims count if they exist. An unknown principal has only those.
+        """
+        principal = self.principals.get(name)
+        claimed = frozenset(claimed_roles) | (frozenset() if principal is None else principal.claimed_roles)
+        grantees = {*(() if principal is None else (name, *principal.roles)), *(claimed & self.roles)}
         lakehouse = Privilege.NONE
         namespaces: dict[str, Privilege] = {}
         objects: dict[str, Privilege] = {}
@@ -184,7 +218,11 @@ class AccessRules:
             else:
                 where = namespaces if grant.kind is Kind.NAMESPACE else objects
                 where[grant.id] = max(where.get(grant.id, Privilege.NONE), grant.privilege)
-        return Rights(name, lakehouse, FrozenMapping(namespaces), FrozenMapping(objects))
+        return Rights(name, lakehouse, FrozenMapping(namespaces), FrozenMapping(objects), claimed)
+
+    def rights_again(self, rights: Rights) -> Rights:
+        """Return the rights that these rules give to the principal of `rights`."""
+        return self.rights_of(rights.principal, rights.claimed_roles)
 
 
 def load_rules(settings: LakehouseSettings) -> AccessRules:

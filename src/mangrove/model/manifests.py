@@ -104,6 +104,8 @@ class DataFile:
     """The schema with which the file was written."""
     partition_values: tuple[Value | None, ...] | None = None
     """Only if they differ from those of the delta's partition."""
+    partition_scheme_id: str | None = None
+    """The scheme of the partition values; None is the oldest scheme with fields."""
     sort_scheme_id: str | None = None
     bucket: int | None = None
     """The hash bucket of the keys of all rows."""
@@ -132,6 +134,8 @@ class DataFile:
         check_text(self.content_encoding, "a file's content encoding")
         if self.sort_scheme_id is not None:
             check_id(self.sort_scheme_id, "sort scheme id")
+        if self.partition_scheme_id is not None:
+            check_id(self.partition_scheme_id, "partition scheme id")
         if self.applies_to is not None:
             check_text(self.applies_to, "the location that deletes apply to")
             if self.kind is not FileKind.POSITION_DELETES:

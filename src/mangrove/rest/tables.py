@@ -30,7 +30,6 @@ from mangrove.iceberg.publish.table_revisions import TableRevisions
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.model.access import Privilege
 from mangrove.model.locators import TableLocator
-from mangrove.rest.delegation import SignRequest
 from mangrove.rest.errors import UNSUPPORTED, respond_iceberg_error
 from mangrove.rest.namespaces import respond_json, respond_no_content
 from mangrove.rest.request import (
@@ -44,6 +43,7 @@ from mangrove.rest.request import (
     parse_table_identifier,
     require_text,
 )
+from mangrove.rest.s3_delegation import S3Delegation, SignRequest
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, published_folder_of
 
 __all__ = [
@@ -156,7 +156,7 @@ def _build_table_access(requested: RestRequest, locator: TableLocator, folder: s
 def handle_sign_request(requested: RestRequest) -> Response:
     """Sign a request to S3 for a file of the table."""
     delegation = requested.served.settings.delegation
-    if delegation is None or delegation.mode != "remote-signing":
+    if not isinstance(delegation, S3Delegation) or delegation.mode != "remote-signing":
         return respond_iceberg_error(406, "this server does not sign requests", UNSUPPORTED)
     locator, entry = find_table(requested.open_snapshot(), requested)
     request = SignRequest.parse(requested.document())

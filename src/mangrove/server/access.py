@@ -329,7 +329,7 @@ class AccessMiddleware:
         access: Access,
         metrics: ServerMetrics,
         throttle: TokenThrottle,
-        load_rules: Callable[[], AccessRules] = AccessRules,
+        load_rules: Callable[[str | None], AccessRules] = lambda _: AccessRules(),
     ) -> None:
         self._load_rules = load_rules
         self._inner = inner
@@ -371,7 +371,7 @@ class AccessMiddleware:
         known = find_caller(self._access, request_info)
         if self._access.token is None or known is not None or not extract_secrets(request_info):
             return _NO_RULES
-        return await run_in_threadpool(self._load_rules)
+        return await run_in_threadpool(self._load_rules, _bearer(request_info.authorization))
 
     def _refuse(self, scope: Scope, request_info: RequestInfo, peer: str, rules: AccessRules) -> Response | None:
         secrets = extract_secrets(request_info) if self._access.token is not None else []

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from mangrove.errors import MangroveError, StorageError
+from mangrove.errors import InvalidInputError, MangroveError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.access import AccessRules, Rights, load_rules
 from mangrove.rest.errors import BASE_PATH, is_iceberg_path, respond_iceberg_error
@@ -28,6 +28,7 @@ from mangrove.server.access import (
     find_token_owner,
 )
 from mangrove.server.health import Readiness
+from mangrove.server.identity import IdentityProvider, IdentitySettings
 from mangrove.server.metrics import METRICS_CONTENT_TYPE, ServerMetrics
 from mangrove.server.token_throttle import TokenThrottle
 from mangrove.sql.statement_cache import BoundedCache
@@ -49,31 +50,33 @@ def build_app(
     counted: Sequence[CountingStore] | None = None,
     wrong_tokens_max: int | None = None,
     rest_settings: RestSettings | None = None,
+    identity: IdentitySettings | None = None,
 ) -> ASGIApp:
     """Return the ASGI application for a lakehouse; `others` are additional routes.
 
-    The metrics have the requests of the stores in `counted`; by default those of the
-    lakehouse's own store, if it is a `CountingStore`.
+    Tokens of the issuer in `identity` are accepted. The metrics have the requests of the stores in
+    `counted`; by default those of the lakehouse's own store, if it is a `CountingStore`.
     """
     store = lake.effects.store
     stores = counted if counted is not None else [store] if isinstance(store, CountingStore) else []
     metrics = ServerMetrics(
         lambda: sum((counting.requests for counting in stores), StoreRequests()), lambda: _load_newest_version(lake)
     )
+    load_rules_of = _build_rules_loader(lake, access, identity)
     select_lake = _build_lake_selector(lake, access)
     routes = [
         Route("/healthz", _respond_health),
         Route("/readyz", _ready(Readiness(lake.effects))),
         Route("/metrics", _metrics(metrics)),
         *others,
-        *_iceberg(lake, access, select_lake, rest_settings),
+        *_iceberg(lake, access, select_lake, rest_settings, load_rules_of),
         *build_explorer_routes(lake, _build_session_opener(access, select_lake), _build_iceberg_endpoint(access)),
     ]
     inner = Starlette(
         routes=routes, exception_handlers={HTTPException: _http_error, Exception: _handle_unexpected_error}
     )
     throttle = TokenThrottle(lake.effects.now_millis, wrong_tokens_max)
-    return AccessMiddleware(inner, access, metrics, throttle, lambda: _load_recent_rules(lake))
+    return AccessMiddleware(inner, access, metrics, throttle, load_rules_of)
 
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -81,6 +84,7 @@ _RULES_AGE_MILLIS_MAX: Final = 1_000
 """How long a server may use access rules of the version in memory."""
 _RESTRICTED_MAX: Final = 100
 _SelectLake: TypeAlias = Callable[[Request], Lakehouse]
+_LoadRules: TypeAlias = Callable[[str | None], AccessRules]
 
 
 def _load_recent_rules(lake: Lakehouse) -> AccessRules:
@@ -94,6 +98,26 @@ def _load_recent_rules(lake: Lakehouse) -> AccessRules:
     except MangroveError as error:
         _LOGGER.warning("the access rules cannot be read: %s", error)
         raise StorageError(RULES_UNAVAILABLE_MESSAGE) from error
+
+
+def _build_rules_loader(lake: Lakehouse, access: Access, identity: IdentitySettings | None) -> _LoadRules:
+    """Return the function that loads the access rules for a request, with the principal of an identity token."""
+    if identity is not None and access.token is None:
+        raise InvalidInputError("a server that accepts tokens of an issuer requires a token of its own: give --token")
+    provider = None if identity is None else IdentityProvider(identity, lake.effects.now_millis)
+
+    def load(token: str | None) -> AccessRules:
+        rules = _load_recent_rules(lake)
+        if provider is None or token is None:
+            return rules
+        try:
+            found = provider.verify(token)
+        except MangroveError as error:
+            _LOGGER.warning("the keys of the issuer of tokens cannot be loaded: %s", error)
+            raise StorageError(RULES_UNAVAILABLE_MESSAGE) from error
+        return rules if found is None else rules.with_identity(found, token)
+
+    return load
 
 
 def _build_lake_selector(lake: Lakehouse, access: Access) -> _SelectLake:
@@ -120,14 +144,14 @@ def has_iceberg() -> bool:
 
 
 def _iceberg(
-    lake: Lakehouse, access: Access, select_lake: _SelectLake, settings: RestSettings | None
+    lake: Lakehouse, access: Access, select_lake: _SelectLake, settings: RestSettings | None, load_rules_of: _LoadRules
 ) -> list[BaseRoute]:
     """Return the Iceberg REST routes; without the extra, routes that respond with what to install."""
     if not has_iceberg():
         return build_unavailable_routes()
 
     def is_token(text: str) -> bool:
-        return find_token_owner(access, text, _load_recent_rules(lake)) is not None
+        return find_token_owner(access, text, load_rules_of(text)) is not None
 
     return build_iceberg_routes(
         lake,

@@ -7,9 +7,11 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from mangrove.effects import build_effects
 from mangrove.errors import InvalidInputError
@@ -20,7 +22,9 @@ from mangrove.rest.errors import BASE_PATH
 from mangrove.rest.settings import RestSettings
 from mangrove.server.access import AUDIT_LOGGER, Access
 from mangrove.server.app import build_app, has_iceberg
-from mangrove.server.connections import LimitedServer, limits_of
+from mangrove.server.connections import ConnectionLimits, LimitedServer, limits_of
+from mangrove.server.identity import IdentitySettings
+from mangrove.server.workers import run_workers
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
@@ -75,6 +79,8 @@ def serve(
     connections_per_peer_max: int | None = None,
     wrong_tokens_max: int | None = None,
     rest_settings: RestSettings | None = None,
+    identity: IdentitySettings | None = None,
+    workers: int = 1,
     announce: Callable[[str, str | None], None],
 ) -> None:
     """Serve the lakehouse or export at `uri` until stopped.
@@ -82,22 +88,82 @@ def serve(
     `announce` is called when the server listens, with the URL for browsers and the URL of the
     Iceberg REST catalog (None if the extra is not installed). Port 0 chooses a free port. A
     writable server accepts rollbacks and Iceberg commits from clients with the token. With a
-    `certificate` the server speaks HTTPS only.
+    `certificate` the server speaks HTTPS only. Several `workers` are processes that share the socket.
     """
     access = Access(host, token, is_writable)
-    limits = limits_of(connections_per_peer_max)
+    if workers < 1:
+        raise InvalidInputError(f"invalid number {workers} of worker processes; expected at least 1")
+    # Each process counts the connections and wrong tokens that it sees.
+    settings = _Settings(
+        uri,
+        access,
+        dict(storage_options or {}),
+        cache,
+        certificate,
+        limits_of(connections_per_peer_max),
+        wrong_tokens_max if not wrong_tokens_max else -(-wrong_tokens_max // workers),
+        rest_settings,
+        identity,
+    )
+    app = _open_app(settings)
+    with _bind_socket(host, port) as listening:
+        authority = f"[{host}]" if ":" in host else host
+        origin = f"{'https' if certificate else 'http'}://{authority}:{listening.getsockname()[1]}"
+        iceberg = f"{origin}{BASE_PATH}" if has_iceberg() else None
+
+        def on_listening() -> None:
+            announce(f"{origin}/", iceberg)
+
+        if workers == 1:
+            _run_server(settings, app, listening, on_listening)
+        else:
+            run_workers(partial(_run_worker, settings), listening, workers, on_listening)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What a process needs to serve a lakehouse."""
+
+    uri: str
+    access: Access
+    storage_options: Mapping[str, str]
+    cache: CacheSettings | None
+    certificate: Certificate | None
+    limits: ConnectionLimits
+    wrong_tokens_max: int | None
+    rest_settings: RestSettings | None
+    identity: IdentitySettings | None
+
+
+def _open_app(settings: _Settings) -> ASGIApp:
     counted: list[CountingStore] = []
+    options = settings.storage_options or None
 
     def store_at(place: str | os.PathLike[str]) -> Store:
         # The counter is below the cache: a cache hit is no storage request.
-        counted.append(CountingStore(open_store(place, storage_options)))
+        counted.append(CountingStore(open_store(place, options)))
         return counted[-1]
 
-    effects = build_effects(resolve_store(uri, store_at, cache))
-    lake = open_on_store(effects, engines=build_engines_factory(storage_options), storage_options=storage_options)
-    listening = _bind_socket(host, port)
+    effects = build_effects(resolve_store(settings.uri, store_at, settings.cache))
+    lake = open_on_store(effects, engines=build_engines_factory(options), storage_options=options)
+    return build_app(
+        lake,
+        settings.access,
+        counted=counted,
+        wrong_tokens_max=settings.wrong_tokens_max,
+        rest_settings=settings.rest_settings,
+        identity=settings.identity,
+    )
+
+
+def _run_worker(settings: _Settings, listening: socket.socket, on_listening: Callable[[], None]) -> None:
+    _run_server(settings, _open_app(settings), listening, on_listening)
+
+
+def _run_server(settings: _Settings, app: ASGIApp, listening: socket.socket, on_listening: Callable[[], None]) -> None:
+    certificate = settings.certificate
     config = uvicorn.Config(
-        build_app(lake, access, counted=counted, wrong_tokens_max=wrong_tokens_max, rest_settings=rest_settings),
+        app,
         log_level="warning",
         # A URL may contain the token, which must not be logged.
         access_log=False,
@@ -108,16 +174,12 @@ def serve(
         ssl_certfile=certificate.certificate_path if certificate else None,
         ssl_keyfile=certificate.key_path if certificate else None,
         # Connections are limited before that, so this bounds the requests that go on after their client has left.
-        limit_concurrency=2 * limits.total_max,
+        limit_concurrency=2 * settings.limits.total_max,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    with listening, _log_audit():
-        authority = f"[{host}]" if ":" in host else host
-        origin = f"{'https' if certificate else 'http'}://{authority}:{listening.getsockname()[1]}"
-        iceberg = f"{origin}{BASE_PATH}" if has_iceberg() else None
-        # Users stop the server with Ctrl-C; uvicorn raises it again after its graceful shutdown.
-        with suppress(KeyboardInterrupt):
-            LimitedServer(config, limits, lambda: announce(f"{origin}/", iceberg)).run(sockets=[listening])
+    # Users stop the server with Ctrl-C; uvicorn raises it again after its graceful shutdown.
+    with _log_audit(), suppress(KeyboardInterrupt):
+        LimitedServer(config, settings.limits, on_listening).run(sockets=[listening])
 
 
 @contextmanager

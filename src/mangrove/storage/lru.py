@@ -19,6 +19,10 @@ class LruCache(Generic[T]):
         self._entries: LRUCache[Hashable, tuple[T, int]] = LRUCache(bytes_max, getsizeof=itemgetter(1))
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # In another process the cache is empty.
+        return LruCache, (self._entries.maxsize,)
+
     def get(self, key: Hashable) -> T | None:
         """Return the value, or None if it is not cached."""
         with self._lock:

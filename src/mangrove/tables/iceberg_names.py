@@ -235,7 +235,8 @@ def compute_digest(parts: Iterable[str]) -> str:
 def format_file_identity(file: DataFile, position: int) -> str:
     """Return the identity of a file; names are never reused, so statistics are not needed."""
     identity = file.location, position, file.kind.value, file.size_bytes, file.row_count, file.schema_id
-    return repr((*identity, file.partition_values, file.applies_to, file.key_ids, file.content_type))
+    scheme = () if file.partition_scheme_id is None else (file.partition_scheme_id,)
+    return repr((*identity, file.partition_values, file.applies_to, file.key_ids, file.content_type, *scheme))
 
 
 def encode_parts(

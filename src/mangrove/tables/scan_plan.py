@@ -260,7 +260,7 @@ def _reason_to_skip(state: TableState, columns: "_Columns", file: DataFile, pred
         return _NO_ROWS
     if predicate is None:
         return None
-    scheme, values = state.file_scheme, file.partition_values
+    scheme, values = state.scheme_of(file), file.partition_values
     if values is not None and scheme is not None and not can_partition_match(scheme, values, state.schema, predicate):
         return _OTHER_PARTITION
     if not can_match_stats(predicate, columns.stats_in(file)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mangrove.errors import InvalidInputError
 from mangrove.metastore import ALL_ROWS, RowRange
 from mangrove.model.locators import PartitionLocator, StreamLocator, TableLocator, TableVersionLocator
+from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, Partition, Stream, TableVersion
 from mangrove.model.partitioning import UNPARTITIONED, PartitionScheme
 from mangrove.model.paths import SEGMENT_BYTES_MAX
@@ -113,13 +114,22 @@ class TableState:
 
     @property
     def file_scheme(self) -> PartitionScheme | None:
-        """The scheme of partition values of files, or None if it is ambiguous.
-
-        A file does not record its scheme. It is unambiguous as long as the table has had only
-        one scheme with fields.
-        """
+        """The scheme of partition values of all files, or None if there were several, or none with fields."""
         partitioned = [scheme for scheme in self.version.partition_schemes if scheme.fields]
         return partitioned[0] if len(partitioned) == 1 else None
+
+    def scheme_of(self, file: DataFile) -> PartitionScheme | None:
+        """Return the scheme of the partition values of a file, or None if it has none.
+
+        Files record their scheme only in a table that had several schemes with fields. Any other
+        file was written when there was one, which is the oldest.
+        """
+        schemes = [scheme for scheme in self.version.partition_schemes if scheme.fields]
+        if file.partition_values is None or not schemes:
+            return None
+        if file.partition_scheme_id is None:
+            return schemes[0]
+        return next((scheme for scheme in schemes if scheme.id == file.partition_scheme_id), None)
 
     def checked_keys(self, purpose: str) -> tuple[Column, ...]:
         """Return the key columns; raise an error if there are none or their types are not exact."""

@@ -485,11 +485,12 @@ def group_files_by_log(
 ) -> dict[tuple[Value | None, ...], list[DataFile]]:
     """Return new files by log, with their partition values if the log does not imply them."""
     by_log: dict[tuple[Value | None, ...], list[DataFile]] = {}
+    scheme_id = None if state.file_scheme is not None else state.version.partition_scheme.id
     for values, file in files:
         if state.log_scheme.fields:
             by_log.setdefault(values, []).append(file)
         else:
-            noted = replace(file, partition_values=values) if values else file
+            noted = replace(file, partition_values=values, partition_scheme_id=scheme_id) if values else file
             by_log.setdefault((), []).append(noted)
     return by_log
 

@@ -335,6 +335,7 @@ def data_files(draw: st.DrawFn) -> DataFile:
         content_encoding=draw(st.sampled_from(["identity", "gzip", ""])),
         schema_id=draw(st.none() | st.integers(0, 2**31 - 1)),
         partition_values=draw(st.none() | _partition_values()),
+        partition_scheme_id=draw(st.none() | ids()),
         sort_scheme_id=draw(st.none() | ids()),
         bucket=draw(st.none() | st.integers(0, 2**31 - 1)),
         source_size_bytes=draw(st.none() | _COUNTS),

@@ -426,12 +426,12 @@ class AuthorizedMetastore:
 
     def load_rights(self) -> Rights:
         """Return the rights in the newest version."""
-        return load_rules(self.inner.latest().settings).rights_of(self.rights.principal)
+        return load_rules(self.inner.latest().settings).rights_again(self.rights)
 
     def privilege_on(self, locator: TableLocator | None) -> Privilege:
         """Return the privilege on a table in the newest version, or on the name of a new one; None is the lakehouse."""
         newest = self.inner.latest()
-        rights = load_rules(newest.settings).rights_of(self.rights.principal)
+        rights = load_rules(newest.settings).rights_again(self.rights)
         if locator is None:
             return rights.lakehouse
         own, value = locate_table(newest, locator)

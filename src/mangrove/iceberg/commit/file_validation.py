@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.commit.manifest_reader import read_file_size
 from mangrove.iceberg.commit.snapshot_to_deltas import FileInLog
+from mangrove.iceberg.defaults import INITIAL_DEFAULT
 from mangrove.iceberg.schemas import is_wider_in_iceberg
 from mangrove.local.conform import FIELD_ID, check_rows_fit, conform_rows, match_by_id
 from mangrove.local.data_files import compute_statistics, split_by_partition
@@ -178,6 +179,11 @@ def validate_data_file(store: Store, state: TableState, entry: FileInLog) -> Fil
                     "add the column first"
                 )
     _check_types(state, by_column)
+    for column in state.schema.columns:
+        if column.id not in by_column and INITIAL_DEFAULT in column.properties:
+            raise InvalidInputError(
+                f"{file.location} lacks column {column.name!r}, which has an initial default; write its values"
+            )
     read_columns = [
         column
         for column in state.schema.columns

@@ -60,9 +60,8 @@ class NewTableRequest:
         try:
             # Checked first, because the following steps take seconds for many columns.
             check_column_count(len(self.schema.field_ids))
-            # Assigning fresh ids would drop defaults.
-            check_no_defaults(self.schema)
-            schema = assign_fresh_schema_ids(self.schema)
+            check_no_defaults(self.schema, is_nested_only=format_version_of(self.properties) == 3)
+            schema = _restore_defaults(assign_fresh_schema_ids(self.schema), self.schema)
             spec = assign_fresh_partition_spec_ids(self.spec, self.schema, schema)
             order = assign_fresh_sort_order_ids(self.order, self.schema, schema)
         except INVALID_REQUEST_ERRORS as error:
@@ -70,11 +69,20 @@ class NewTableRequest:
         return NewTableRequest(schema, spec, order, self.properties)
 
 
+def _restore_defaults(fresh: IcebergSchema, given: IcebergSchema) -> IcebergSchema:
+    """Return the schema with the defaults of columns, which are lost when ids are assigned."""
+    fields = [
+        field.model_copy(update={"initial_default": one.initial_default, "write_default": one.write_default})
+        for field, one in zip(fresh.fields, given.fields, strict=True)
+    ]
+    return fresh.model_copy(update={"fields": tuple(fields)})
+
+
 def build_new_table(
     locator: TableLocator, namespace_id: str, new_id: Callable[[], str], requested: NewTableRequest, table_id: str
 ) -> NewTable:
     """Return the objects of a new table; raise InvalidInputError if unsupported."""
-    schema, keys = from_iceberg_schema(requested.schema)
+    schema, keys = from_iceberg_schema(requested.schema, has_defaults=format_version_of(requested.properties) == 3)
     schema = replace(schema, schema_id=0)
     scheme = from_iceberg_spec(requested.spec, schema)
     order = from_iceberg_sort_order(requested.order, schema)

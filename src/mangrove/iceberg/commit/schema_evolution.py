@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
 )
 
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.defaults import INITIAL_DEFAULT
 from mangrove.iceberg.schemas import from_iceberg_schema, to_iceberg_schema
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
@@ -33,7 +34,14 @@ from mangrove.tables.constraints import check_column_not_constrained, check_cons
 from mangrove.tables.schema_evolution import can_widen_type
 from mangrove.tables.table_state import check_key_types
 
-__all__ = ["apply_schema_update", "assign_ids", "check_no_constraints", "replace_schema"]
+__all__ = [
+    "DefaultChanges",
+    "apply_schema_update",
+    "assign_ids",
+    "check_no_constraints",
+    "list_initial_defaults",
+    "replace_schema",
+]
 
 _LAST_ADDED: Final = -1
 _ID_MAX: Final = 2**31 - 1
@@ -115,15 +123,59 @@ def _order_content(order: SortOrder) -> Hashable:
     return tuple(order.fields)
 
 
-def apply_schema_update(version: TableVersion, found: IcebergSchema, *, can_change_keys: bool = False) -> TableVersion:
+@dataclass(frozen=True, slots=True)
+class DefaultChanges:
+    """What decides about the defaults of columns in format version 3."""
+
+    published: IcebergSchema
+    """The columns as the client loaded them."""
+    has_rows: bool
+
+
+def list_initial_defaults(schema: Schema) -> dict[int, str]:
+    """Return the initial defaults of columns by id, as SQL text."""
+    return {
+        column.id: column.properties[INITIAL_DEFAULT]
+        for column in schema.columns
+        if INITIAL_DEFAULT in column.properties
+    }
+
+
+def _check_initial_defaults(before: Schema, after: Schema, *, has_rows: bool) -> None:
+    known = list_initial_defaults(before)
+    for column_id, text in list_initial_defaults(after).items():
+        if has_rows and known.get(column_id) != text:
+            raise InvalidInputError(
+                f"column {after.column_with_id(column_id).name!r} has the initial default {text}, but the table has "
+                "rows, which would have to change; add the column without one, give the rows its values, and then add "
+                "the default"
+            )
+
+
+def apply_schema_update(
+    version: TableVersion,
+    found: IcebergSchema,
+    *,
+    can_change_keys: bool = False,
+    defaults: DefaultChanges | None = None,
+) -> TableVersion:
     """Return the table version with the client's columns and keys; existing rows must fit them.
 
     The keys can change if no delta refers to them and they do not decide how deltas are split into logs.
+    Without `defaults` the columns of a client have none.
     """
     before = version.schema
     if before is None:
         raise InvalidInputError("the table has no schema, so its columns cannot be changed")
-    after, keys = from_iceberg_schema(found, version.schemas, before.last_column_id)
+    after, keys = from_iceberg_schema(
+        found,
+        version.schemas,
+        before.last_column_id,
+        has_defaults=defaults is not None,
+        published=None if defaults is None else defaults.published,
+    )
+    if defaults is not None:
+        _check_initial_defaults(before, after, has_rows=defaults.has_rows)
     has_other_keys = set(keys) != set(to_iceberg_schema(before, version.keys).identifier_field_ids)
     if has_other_keys and not can_change_keys:
         raise InvalidInputError(
@@ -144,14 +196,14 @@ def apply_schema_update(version: TableVersion, found: IcebergSchema, *, can_chan
     )
 
 
-def replace_schema(version: TableVersion, found: IcebergSchema) -> TableVersion:
+def replace_schema(version: TableVersion, found: IcebergSchema, *, has_defaults: bool = False) -> TableVersion:
     """Return the table version with new columns and keys that existing rows need not fit."""
     before = version.schema
     if before is None:
         raise InvalidInputError("the table has no schema, so its columns cannot be replaced")
     check_no_constraints(version)
     # A column with the same name keeps its id and may change to any type.
-    after, keys = from_iceberg_schema(found, (), before.last_column_id)
+    after, keys = from_iceberg_schema(found, (), before.last_column_id, has_defaults=has_defaults)
     following = 1 + max(schema.schema_id for schema in version.schemas)
     check_key_types("the table", [after.column_with_id(key) for key in keys])
     return replace(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortOrder
 
@@ -37,7 +38,13 @@ from mangrove.iceberg.commit.new_table import (
     extract_table_id,
     from_client_properties,
 )
-from mangrove.iceberg.commit.schema_evolution import apply_schema_update, check_no_constraints, replace_schema
+from mangrove.iceberg.commit.schema_evolution import (
+    DefaultChanges,
+    apply_schema_update,
+    check_no_constraints,
+    list_initial_defaults,
+    replace_schema,
+)
 from mangrove.iceberg.commit.snapshot_reader import SnapshotReader
 from mangrove.iceberg.commit.snapshot_to_deltas import plan_client_write
 from mangrove.iceberg.locations import FileLocations, folder_of, root_location_of
@@ -57,7 +64,8 @@ from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_p
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
 from mangrove.model.locators import TableLocator
-from mangrove.model.objects import DeltaType, TableEntry, TableVersion
+from mangrove.model.objects import DeltaType, Stream, TableEntry, TableVersion
+from mangrove.model.partitioning import PartitionScheme
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     NEXT_ROW_ID,
@@ -65,6 +73,7 @@ from mangrove.tables.iceberg_names import (
     compute_published_name,
     parse_client_snapshots,
 )
+from mangrove.tables.partition_evolution import plan_merged_log
 from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.table_state import TableState, is_partition_determined_by_keys, load_table_state
 from mangrove.tables.write_plan import plan_full_overwrite
@@ -231,7 +240,7 @@ class _CommitStager:
         if requested.replaces and _needs_other_logs(opened.version, requested.after):
             published = self._replace_version(commit.table, opened, requested.after)
         else:
-            self._change_columns(commit.table, state, requested)
+            self._change_columns(commit.table, state, published.schema(), requested)
         self._change_properties(commit.table, requested, folder_of(published.location))
         self._change_rows(commit.table, published, requested)
 
@@ -292,15 +301,25 @@ class _CommitStager:
         alter_table(self._workspace, table, put=following)
         return self._build_empty_metadata(load_table_state(self._workspace, table), client)
 
-    def _change_columns(self, table: TableLocator, state: TableState, requested: RequestedChanges) -> None:
+    def _change_columns(
+        self, table: TableLocator, state: TableState, published: IcebergSchema, requested: RequestedChanges
+    ) -> None:
         version = changed = state.version
+        has_defaults = requested.after.format_version >= 3
         if requested.schema is not None:
             if requested.replaces:
-                changed = replace_schema(version, requested.schema)
+                changed = replace_schema(version, requested.schema, has_defaults=has_defaults)
             else:
-                changed = apply_schema_update(version, requested.schema, can_change_keys=_can_change_keys(state))
+                changed = apply_schema_update(
+                    version,
+                    requested.schema,
+                    can_change_keys=_can_change_keys(state),
+                    defaults=DefaultChanges(published, has_rows=any(log.deltas for log in state.logs))
+                    if has_defaults
+                    else None,
+                )
         if requested.spec is not None:
-            changed = _with_spec(table, changed, requested.spec)
+            changed = _with_spec(changed, requested.spec)
         if requested.sort_order is not None:
             changed = _with_order(changed, requested.sort_order)
         if changed == version:
@@ -310,10 +329,36 @@ class _CommitStager:
         entry = self._workspace.get(table)
         assert isinstance(entry, TableEntry)
         following = update_column_properties(str(table), entry.properties, version.schema, changed.schema)
+        if changed.partition_scheme != version.partition_scheme and state.log_scheme.fields:
+            self._merge_logs(table, state, changed)
+            alter_table(self._workspace, table, put=following)
+            return
         # Files written concurrently with the old columns still fit, because ids stay, unless the table is replaced.
-        stops_writers = requested.replaces or changed.keys != version.keys
+        stops_writers = (
+            requested.replaces
+            or changed.keys != version.keys
+            or list_initial_defaults(changed.schema) != list_initial_defaults(version.schema)
+        )
         put_table_version(self._workspace, table, changed, stops_writers=stops_writers)
         alter_table(self._workspace, table, put=following)
+
+    def _merge_logs(self, table: TableLocator, state: TableState, changed: TableVersion) -> None:
+        """Make a table version with the same files in one log, in which files of several schemes can be."""
+        opened = open_table(self._workspace, table)
+        number = 1 + find_last_number(opened.table, load_table_versions(self._workspace, opened.table))
+        write = plan_merged_log(state)
+        merged = PartitionScheme((), _choose_free_id(scheme.id for scheme in changed.partition_schemes))
+        stream = Stream(self._lake._new_id(), partition_scheme_id=merged.id)
+        version = replace(
+            changed,
+            version=number,
+            previous_version=state.version.version,
+            earlier_partition_schemes=(merged, *changed.earlier_partition_schemes),
+            latest_stream_id=stream.id,
+        )
+        create_table_version(self._workspace, TableTarget(table), version, stream)
+        drop_table_version(self._workspace, TableTarget(table), state.version.version)
+        stage_write(self._workspace, table, write, self._transaction.id)
 
     def _change_properties(self, table: TableLocator, requested: RequestedChanges, folder: str) -> None:
         put = from_client_properties(requested.put, folder)
@@ -352,26 +397,22 @@ def _can_change_keys(state: TableState) -> bool:
     return not has_key_deltas and not state.version.partition_scheme.fields
 
 
-def _with_spec(table: TableLocator, version: TableVersion, spec: PartitionSpec) -> TableVersion:
-    """Return the table version with partitions for new files; only a table that never had any can get them.
+def _with_spec(version: TableVersion, spec: PartitionSpec) -> TableVersion:
+    """Return the table version with other partitions for new files.
 
-    Its deltas stay in one log, and files record their partition values but not their scheme.
+    A scheme that the table had before gets another id, because schemes are listed in the order of their age.
     """
     assert version.schema is not None
     fresh = _choose_free_id(scheme.id for scheme in version.partition_schemes)
     requested = from_iceberg_spec(spec, version.schema, fresh, known=[version.partition_scheme])
     if requested is version.partition_scheme:
         return version
-    if any(scheme.fields for scheme in version.partition_schemes):
-        raise InvalidInputError(
-            f"the partitions of {table} cannot be changed; replace the table, or create another one"
-        )
     return replace(version, partition_scheme=requested, earlier_partition_schemes=version.partition_schemes)
 
 
 def _needs_other_logs(version: TableVersion, after: TableMetadata) -> bool:
     """Return whether replaced rows have other partitions, or other keys that decide whether each has a log."""
-    schema, keys = from_iceberg_schema(after.schema())
+    schema, keys = from_iceberg_schema(after.schema(), has_defaults=after.format_version >= 3)
     scheme = from_iceberg_spec(after.spec(), schema, known=[version.partition_scheme])
     has_separate_logs = [not one or is_partition_determined_by_keys(one, scheme) for one in (version.keys, keys)]
     return scheme is not version.partition_scheme or (bool(scheme.fields) and len(set(has_separate_logs)) > 1)

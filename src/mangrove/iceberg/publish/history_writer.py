@@ -39,6 +39,7 @@ from mangrove.iceberg.publish.metadata_writer import (
     write_snapshot,
 )
 from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
+from mangrove.model.objects import TableVersion
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.tables.iceberg_names import (
     LIST_SUFFIX,
@@ -217,7 +218,7 @@ def _extend(
     now = {one.schema_id: one for one in metadata.schemas}
     is_same_numbering = all(now.get(one.schema_id, one) == one for one in listed.schemas)
     if listed.files is not None:
-        is_same_numbering &= listed.files.state.version.version == files.state.version.version
+        is_same_numbering &= _keeps_numbers(listed.files.state.version, files.state.version)
         before, after = (format_version_of(one.state.properties) for one in (listed.files, files))
         is_same_numbering &= before <= after
     earlier = listed.snapshots if is_same_numbering else ()
@@ -233,6 +234,12 @@ def _extend(
     schemas = [one for one in listed.schemas if one.schema_id in used]
     next_row_id = listed.next_row_id if files.row_ids is None else files.row_ids.stop
     return _Listed(snapshots, tuple(log[unlisted + 1 :]), (*schemas, *metadata.schemas), files, next_row_id)
+
+
+def _keeps_numbers(before: TableVersion, after: TableVersion) -> bool:
+    """Return whether the ids of specs keep their meaning, also in the next table version if partitions changed."""
+    is_next = after.previous_version == before.version and set(before.partition_schemes) <= set(after.partition_schemes)
+    return after.version == before.version or is_next
 
 
 def _with_history(metadata: PublishedMetadata, listed: _Listed) -> PublishedMetadata:

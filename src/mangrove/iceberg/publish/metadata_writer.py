@@ -177,19 +177,20 @@ def build_table_metadata(
     needs earlier ones for earlier snapshots, and there are none.
     """
     schemes = list_published_specs(state.version)
-    specs = [one.spec for one in schemes]
+    specs = list({one.spec.spec_id: one.spec for one in schemes}.values())
     fields = state.version.partition_scheme.fields
     current = next(one.spec.spec_id for one in schemes if one.scheme.fields == fields)
     orders = list_published_sort_orders(state.version)
+    format_version = format_version_of(state.properties)
     # A sort scheme by a dropped column is published as unsorted.
     order = next((one.order for one in orders if one.scheme == state.version.sort_scheme), orders[0].order)
     metadata: dict[str, object] = {
-        "format-version": format_version_of(state.properties),
+        "format-version": format_version,
         "location": f"{folder}/{STAGING_FOLDER}",
         "table-uuid": _uuid_of(state.table_id),
         "last-updated-ms": at_millis,
         "last-column-id": state.schema.last_column_id,
-        "schemas": [to_iceberg_schema(state.schema, state.version.keys)],
+        "schemas": [to_iceberg_schema(state.schema, state.version.keys, has_defaults=format_version == 3)],
         "current-schema-id": state.schema.schema_id,
         "partition-specs": specs,
         "default-spec-id": current,

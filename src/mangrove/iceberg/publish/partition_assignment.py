@@ -60,7 +60,7 @@ def _find_partition(
         scheme: PartitionScheme | None = state.log_scheme
         values: tuple[Value | None, ...] | None = scan.log_values
     else:
-        scheme, values = state.file_scheme, scan.file.partition_values
+        scheme, values = state.scheme_of(scan.file), scan.file.partition_values
     for published in schemes[1:]:
         if published.scheme != scheme or values is None or len(values) != len(published.scheme.fields):
             continue

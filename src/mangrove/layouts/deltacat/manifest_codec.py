@@ -22,7 +22,15 @@ _ENTRY_TYPES: Final = {
     FileKind.POSITION_DELETES: "positional_delete",
     FileKind.KEY_DELETES: "equality_delete",
 }
-_EXACT: Final = ("partition_values", "bucket", "applies_to", "key_ids", "statistics", "inline_rows")
+_EXACT: Final = (
+    "partition_values",
+    "partition_scheme_id",
+    "bucket",
+    "applies_to",
+    "key_ids",
+    "statistics",
+    "inline_rows",
+)
 """Fields that DeltaCAT does not have."""
 
 

@@ -101,6 +101,17 @@ def decode_values(message: Iterable[pb.Value]) -> tuple[Value | None, ...]:
     return tuple(_value_of(one.WhichOneof("value"), one, "") for one in message)
 
 
+_OPTIONAL_FIELDS: Final = (
+    "schema_id",
+    "partition_scheme_id",
+    "sort_scheme_id",
+    "bucket",
+    "source_size_bytes",
+    "applies_to",
+    "inline_rows",
+)
+
+
 def _fill_file(message: pb.DataFile, file: DataFile) -> None:
     message.location = file.location
     message.size_bytes = file.size_bytes
@@ -110,7 +121,7 @@ def _fill_file(message: pb.DataFile, file: DataFile) -> None:
         message.content_type = file.content_type
     if file.content_encoding != IDENTITY_ENCODING:
         message.content_encoding = file.content_encoding
-    for name in ("schema_id", "sort_scheme_id", "bucket", "source_size_bytes", "applies_to", "inline_rows"):
+    for name in _OPTIONAL_FIELDS:
         known = getattr(file, name)
         if known is not None:
             setattr(message, name, known)
@@ -136,6 +147,7 @@ def _file_of(message: pb.DataFile) -> DataFile:
         content_encoding=message.content_encoding if has("content_encoding") else IDENTITY_ENCODING,
         schema_id=message.schema_id if has("schema_id") else None,
         partition_values=decode_values(message.partition_values.values) if has("partition_values") else None,
+        partition_scheme_id=message.partition_scheme_id if has("partition_scheme_id") else None,
         sort_scheme_id=message.sort_scheme_id if has("sort_scheme_id") else None,
         bucket=message.bucket if has("bucket") else None,
         source_size_bytes=message.source_size_bytes if has("source_size_bytes") else None,

@@ -1263,6 +1263,7 @@ class DataFile(_message.Message):
     APPLIES_TO_FIELD_NUMBER: _builtins.int
     KEY_IDS_FIELD_NUMBER: _builtins.int
     INLINE_ROWS_FIELD_NUMBER: _builtins.int
+    PARTITION_SCHEME_ID_FIELD_NUMBER: _builtins.int
     location: _builtins.str
     size_bytes: _builtins.int
     row_count: _builtins.int
@@ -1278,6 +1279,8 @@ class DataFile(_message.Message):
     applies_to: _builtins.str
     inline_rows: _builtins.bytes
     """The content, an Arrow IPC stream. Then there is no file at the location."""
+    partition_scheme_id: _builtins.str
+    """The scheme of the partition values. Absent: the oldest scheme with fields."""
     @_builtins.property
     def statistics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ColumnStatistics]: ...
     @_builtins.property
@@ -1302,10 +1305,11 @@ class DataFile(_message.Message):
         applies_to: _builtins.str | None = ...,
         key_ids: _abc.Iterable[_builtins.int] | None = ...,
         inline_rows: _builtins.bytes | None = ...,
+        partition_scheme_id: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_applies_to", b"_applies_to", "_bucket", b"_bucket", "_content_encoding", b"_content_encoding", "_content_type", b"_content_type", "_inline_rows", b"_inline_rows", "_schema_id", b"_schema_id", "_sort_scheme_id", b"_sort_scheme_id", "_source_size_bytes", b"_source_size_bytes", "applies_to", b"applies_to", "bucket", b"bucket", "content_encoding", b"content_encoding", "content_type", b"content_type", "inline_rows", b"inline_rows", "partition_values", b"partition_values", "schema_id", b"schema_id", "sort_scheme_id", b"sort_scheme_id", "source_size_bytes", b"source_size_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_applies_to", b"_applies_to", "_bucket", b"_bucket", "_content_encoding", b"_content_encoding", "_content_type", b"_content_type", "_inline_rows", b"_inline_rows", "_partition_scheme_id", b"_partition_scheme_id", "_schema_id", b"_schema_id", "_sort_scheme_id", b"_sort_scheme_id", "_source_size_bytes", b"_source_size_bytes", "applies_to", b"applies_to", "bucket", b"bucket", "content_encoding", b"content_encoding", "content_type", b"content_type", "inline_rows", b"inline_rows", "partition_scheme_id", b"partition_scheme_id", "partition_values", b"partition_values", "schema_id", b"schema_id", "sort_scheme_id", b"sort_scheme_id", "source_size_bytes", b"source_size_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_applies_to", b"_applies_to", "_bucket", b"_bucket", "_content_encoding", b"_content_encoding", "_content_type", b"_content_type", "_inline_rows", b"_inline_rows", "_schema_id", b"_schema_id", "_sort_scheme_id", b"_sort_scheme_id", "_source_size_bytes", b"_source_size_bytes", "applies_to", b"applies_to", "bucket", b"bucket", "content_encoding", b"content_encoding", "content_type", b"content_type", "inline_rows", b"inline_rows", "key_ids", b"key_ids", "kind", b"kind", "location", b"location", "partition_values", b"partition_values", "row_count", b"row_count", "schema_id", b"schema_id", "size_bytes", b"size_bytes", "sort_scheme_id", b"sort_scheme_id", "source_size_bytes", b"source_size_bytes", "statistics", b"statistics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_applies_to", b"_applies_to", "_bucket", b"_bucket", "_content_encoding", b"_content_encoding", "_content_type", b"_content_type", "_inline_rows", b"_inline_rows", "_partition_scheme_id", b"_partition_scheme_id", "_schema_id", b"_schema_id", "_sort_scheme_id", b"_sort_scheme_id", "_source_size_bytes", b"_source_size_bytes", "applies_to", b"applies_to", "bucket", b"bucket", "content_encoding", b"content_encoding", "content_type", b"content_type", "inline_rows", b"inline_rows", "key_ids", b"key_ids", "kind", b"kind", "location", b"location", "partition_scheme_id", b"partition_scheme_id", "partition_values", b"partition_values", "row_count", b"row_count", "schema_id", b"schema_id", "size_bytes", b"size_bytes", "sort_scheme_id", b"sort_scheme_id", "source_size_bytes", b"source_size_bytes", "statistics", b"statistics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__applies_to: _TypeAlias = _typing.Literal["applies_to"]  # noqa: Y015
     _WhichOneofArgType__applies_to: _TypeAlias = _typing.Literal["_applies_to", b"_applies_to"]  # noqa: Y015
@@ -1317,6 +1321,8 @@ class DataFile(_message.Message):
     _WhichOneofArgType__content_type: _TypeAlias = _typing.Literal["_content_type", b"_content_type"]  # noqa: Y015
     _WhichOneofReturnType__inline_rows: _TypeAlias = _typing.Literal["inline_rows"]  # noqa: Y015
     _WhichOneofArgType__inline_rows: _TypeAlias = _typing.Literal["_inline_rows", b"_inline_rows"]  # noqa: Y015
+    _WhichOneofReturnType__partition_scheme_id: _TypeAlias = _typing.Literal["partition_scheme_id"]  # noqa: Y015
+    _WhichOneofArgType__partition_scheme_id: _TypeAlias = _typing.Literal["_partition_scheme_id", b"_partition_scheme_id"]  # noqa: Y015
     _WhichOneofReturnType__schema_id: _TypeAlias = _typing.Literal["schema_id"]  # noqa: Y015
     _WhichOneofArgType__schema_id: _TypeAlias = _typing.Literal["_schema_id", b"_schema_id"]  # noqa: Y015
     _WhichOneofReturnType__sort_scheme_id: _TypeAlias = _typing.Literal["sort_scheme_id"]  # noqa: Y015
@@ -1333,6 +1339,8 @@ class DataFile(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__content_type) -> _WhichOneofReturnType__content_type | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__inline_rows) -> _WhichOneofReturnType__inline_rows | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partition_scheme_id) -> _WhichOneofReturnType__partition_scheme_id | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__schema_id) -> _WhichOneofReturnType__schema_id | None: ...
     @_typing.overload
