@@ -238,7 +238,7 @@ class _CommitStager:
     def _create(self, commit: TableCommit) -> None:
         """Create a staged table, with its first rows if the client wrote some."""
         if isinstance(self._workspace.get(commit.table), TableEntry):
-            raise AlreadyExistsError(f"table {commit.table} already exists; load it, or choose another name")
+            raise AlreadyExistsError(f"Requirement failed: table already exists: {commit.table}; load it")
         check_requirements(commit.request, None)
         metadata = build_new_metadata(commit.request.updates)
         table_id = extract_table_id(metadata, root_location_of(self._store.uri))
@@ -294,11 +294,14 @@ class _CommitStager:
 
     def _change_columns(self, table: TableLocator, state: TableState, requested: RequestedChanges) -> None:
         version = changed = state.version
+        is_empty = not any(log.deltas for log in state.logs)
         if requested.schema is not None:
             if requested.replaces:
                 changed = replace_schema(version, requested.schema)
             else:
-                changed = apply_schema_update(version, requested.schema, can_change_keys=_can_change_keys(state))
+                changed = apply_schema_update(
+                    version, requested.schema, can_change_keys=_can_change_keys(state), is_empty=is_empty
+                )
         if requested.spec is not None:
             changed = _with_spec(table, changed, requested.spec)
         if requested.sort_order is not None:
@@ -311,7 +314,7 @@ class _CommitStager:
         assert isinstance(entry, TableEntry)
         following = update_column_properties(str(table), entry.properties, version.schema, changed.schema)
         # Files written concurrently with the old columns still fit, because ids stay, unless the table is replaced.
-        stops_writers = requested.replaces or changed.keys != version.keys
+        stops_writers = requested.replaces or is_empty or changed.keys != version.keys
         put_table_version(self._workspace, table, changed, stops_writers=stops_writers)
         alter_table(self._workspace, table, put=following)
 
