@@ -5,6 +5,7 @@
 Clients are installed from the package registries on first use, under `.build/peers`. They are tried on
 local disk and in a bucket of SeaweedFS, for which the catalog gives them keys. Each operation has tables
 of its own, and Mangrove reads what the client wrote. `--write` replaces the tables in `docs/comparison.md`.
+Results are stored under `.build/peers`, so the tables also have the clients of earlier runs.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import Any
 
 from benchmarks.iceberg_clients.clients import BUCKET_JAR, CLIENTS, Client
 from benchmarks.iceberg_clients.programs import PROGRAMS
-from benchmarks.peers.environments import ROOT, NotAvailable, prepare_python, read_versions
+from benchmarks.peers.environments import FOLDER, ROOT, NotAvailable, prepare_python, read_versions
 from benchmarks.peers.publish import replace_section
 from pyiceberg.catalog.rest import RestCatalog
 from tests.peers.maven import download_artifact
@@ -33,6 +34,7 @@ import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 
+RESULTS = FOLDER / "iceberg-client-results.json"
 PAGE = ROOT / "docs" / "comparison.md"
 BEGIN = "<!-- results of make iceberg-clients: begin; written by benchmarks/iceberg_clients -->"
 END = "<!-- results of make iceberg-clients: end -->"
@@ -287,16 +289,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sections = []
     for store in options.store or STORES:
         clients = {key: CLIENTS[key] for key in options.clients or CLIENTS if store in CLIENTS[key].stores}
-        sections.append(f"\n{STORES[store]}:\n{try_clients(clients, store)}")
+        try_clients(clients, store)
+    for store, title in STORES.items():
+        found = _load_results().get(store, {})
+        results = {key: found[key]["results"] for key in CLIENTS if key in found}
+        titles = {key: found[key]["title"] for key in results}
+        sections.append(f"\n{title}:\n{render_results(results, titles)}")
     sys.stdout.write("\n".join(sections) + "\n")
     if options.write:
         PAGE.write_text(replace_section(PAGE.read_text("utf-8"), "\n".join(sections), BEGIN, END), "utf-8")
 
 
-def try_clients(clients: Mapping[str, Client], store: str) -> str:
-    """Return the table of clients on one store."""
-    results: dict[str, dict[str, str]] = {}
-    titles: dict[str, str] = {}
+def _load_results() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the titles and results of clients by store, of this run and of earlier ones."""
+    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+
+
+def try_clients(clients: Mapping[str, Client], store: str) -> None:
+    """Try clients on one store and record their results."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         bucket = None if store == "local" else stack.enter_context(run_seaweedfs(Path(folder)))
         uri = f"{folder}/lake" if bucket is None else f"{bucket.uri}lake"
@@ -304,11 +314,12 @@ def try_clients(clients: Mapping[str, Client], store: str) -> str:
         address = stack.enter_context(serve(lake, bucket))
         for key, client in clients.items():
             try:
-                titles[key] = describe_version(client)
-                results[key] = try_client(lake, address, key, client, bucket)
+                tried = {"title": describe_version(client), "results": try_client(lake, address, key, client, bucket)}
+                results = _load_results()
+                results.setdefault(store, {})[key] = tried
+                RESULTS.write_text(json.dumps(results), "utf-8")
             except (NotAvailable, RuntimeError) as error:
                 sys.stderr.write(f"{key}: {error}\n")
-    return render_results(results, titles)
 
 
 if __name__ == "__main__":

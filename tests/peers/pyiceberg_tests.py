@@ -60,10 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "MANGROVE_REST_ADDRESS": address,
             "MANGROVE_REST_TOKEN": TOKEN,
             "PYTHONPATH": str(Path(__file__).parent),
-            "PYICEBERG_TEST_CATALOG": "test_catalog",
-            "PYICEBERG_CATALOG__TEST_CATALOG__URI": address,
-            "PYICEBERG_CATALOG__TEST_CATALOG__TYPE": "rest",
-            "PYICEBERG_CATALOG__TEST_CATALOG__TOKEN": TOKEN,
+            "PYICEBERG_TEST_CATALOG": "mangrove",
+            "PYICEBERG_CATALOG__MANGROVE__URI": address,
+            "PYICEBERG_CATALOG__MANGROVE__TYPE": "rest",
+            "PYICEBERG_CATALOG__MANGROVE__TOKEN": TOKEN,
         }
         command = [str(python), "-m", "pytest", "-q", "-p", "pyiceberg_plugin", "-p", "no:cacheprovider"]
         command += ["-m", "integration", f"--junitxml={results}", "-W", "ignore", "--tb=short", *others]
@@ -73,13 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read_results(file: Path) -> dict[str, str]:
+    """Return the results by file and function; a function fails if it fails with any parameters."""
     results: dict[str, str] = {}
     for case in ElementTree.parse(file).iter("testcase"):
-        name = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name', '')}"
+        name = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name', '').partition('[')[0]}"
         failure = next((one for kind in ("failure", "error") for one in case.iter(kind)), None)
         if failure is not None:
             results[name] = failure.get("message") or "failed"
-        else:
+        elif results.get(name) in (None, "skipped"):
             results[name] = "passed" if case.find("skipped") is None else "skipped"
     return results
 

@@ -342,11 +342,14 @@ def test_the_catalog_overrides_a_requested_location(written_lake: Lakehouse, wri
     assert table.location() == writing.load_table("sales.placed").location()
 
 
-def test_a_column_can_be_required_only_while_a_table_is_empty(writing: RestCatalog) -> None:
+def test_columns_can_be_required_and_get_any_type_only_while_a_table_is_empty(writing: RestCatalog) -> None:
     table = writing.create_table("sales.required", ARROW)
     with table.update_schema(allow_incompatible_changes=True) as change:
         change.add_column("amount", LongType(), required=True)
-    assert writing.load_table("sales.required").schema().find_field("amount").required
+        change.update_column("name", LongType())
+    schema = writing.load_table("sales.required").schema()
+    assert schema.find_field("amount").required
+    assert schema.find_field("name").field_type == LongType()
     table = writing.create_table("sales.filled", ARROW)
     table.append(rows_of(1))
     change = table.update_schema(allow_incompatible_changes=True).add_column("amount", LongType(), required=True)

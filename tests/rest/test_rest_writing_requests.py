@@ -511,6 +511,20 @@ def test_a_name_that_another_kind_of_object_has_is_reported_in_the_standard_word
     assert message == "Cannot rename shop.a to shop.v. View already exists"
 
 
+def test_the_metadata_folder_of_a_staged_table_exists_on_disk_for_clients_that_do_not_create_it(
+    shop: Lakehouse, http: TestClient
+) -> None:
+    staged = http.post("/v1/namespaces/shop/tables", json={"name": "c", "schema": VIEW_SCHEMA, "stage-create": True})
+    folder = Path(staged.json()["metadata"]["properties"]["write.metadata.path"].removeprefix("file://"))
+    assert [*folder.iterdir()] == []
+    assert shop.version == 3
+
+
+def test_a_table_of_format_version_1_is_created_in_version_2(http: TestClient) -> None:
+    body = {"name": "old", "schema": VIEW_SCHEMA, "properties": {"format-version": "1"}}
+    assert http.post("/v1/namespaces/shop/tables", json=body).json()["metadata"]["format-version"] == 2
+
+
 @pytest.mark.parametrize("representations", [[], [{"type": "sql", "sql": "select 1"}], [{"type": "x"}] * 2])
 def test_a_view_without_a_query_for_each_dialect_is_rejected(http: TestClient, representations: list[Any]) -> None:
     version = view_version("") | {"representations": representations}

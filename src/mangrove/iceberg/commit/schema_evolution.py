@@ -121,7 +121,7 @@ def apply_schema_update(
     """Return the table version with the client's columns and keys; existing rows must fit them.
 
     The keys can change if no delta refers to them and they do not decide how deltas are split into logs.
-    Columns can be required if the table is empty.
+    Columns can be required and get any type if the table is empty.
     """
     before = version.schema
     if before is None:
@@ -221,10 +221,12 @@ def _check_changed(
     version: TableVersion, path: tuple[str, ...], known: Column, column: Column, *, is_empty: bool
 ) -> None:
     name = ".".join(path)
-    if known.nullable and not column.nullable and not is_empty:
-        raise InvalidInputError(f"column {name!r} may be null in existing rows; make it required with SQL")
     if column.nullable and column.id in version.keys:
         raise InvalidInputError(f"key column {name!r} cannot become optional")
+    if is_empty:
+        return
+    if known.nullable and not column.nullable:
+        raise InvalidInputError(f"column {name!r} may be null in existing rows; make it required with SQL")
     if is_nested(known.type) or is_nested(column.type):
         if type(known.type) is not type(column.type):
             raise InvalidInputError(

@@ -58,12 +58,15 @@ from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import DeltaType, TableEntry, TableVersion
+from mangrove.storage.port import Store
+from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     NEXT_ROW_ID,
     append_client_snapshot,
     compute_published_name,
     parse_client_snapshots,
+    published_folder_of,
 )
 from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.table_state import TableState, is_partition_determined_by_keys, load_table_state
@@ -158,7 +161,7 @@ def create_published_table(lake: Lakehouse, locator: TableLocator, requested: Ne
 
 
 def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> PublishedMetadata:
-    """Return the metadata of a staged table with its id and location; nothing is written."""
+    """Return the metadata of a staged table with its id and location; no file is written."""
     workspace = lake.transaction().reading()
     locator = locate_parent(workspace, locator)
     namespace = load_namespace(workspace, locator.parent)
@@ -166,7 +169,16 @@ def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: New
     new_table = build_new_table(locator, namespace.id, lake.new_id, requested.with_fresh_ids(), table_id)
     check_new_table(workspace, locator, new_table)
     folder = FileLocations(lake.effects.store).of_table(table_id)
+    _create_metadata_folder(lake.effects.store, table_id)
     return build_table_metadata(empty_state_of(locator, new_table), folder, None, lake.effects.now_millis())
+
+
+def _create_metadata_folder(store: Store, table_id: str) -> None:
+    """Create the folder for metadata on local disk: DuckDB creates only the one for its data files."""
+    if parse_root_uri(store.uri).scheme == "file":
+        path = f"{published_folder_of(table_id)}staged"
+        store.put(path, b"")
+        store.delete_many([path])
 
 
 def publish_after_commit(
