@@ -164,7 +164,7 @@ def find_namespace_by_levels(snapshot: Snapshot, text: str) -> tuple[NamespaceLo
     """Return the namespace with these levels."""
     with _invalid_as_not_found("namespace"):
         locator = _locator(text)
-        return locator, load_namespace(snapshot.reading(), locator)
+        return locator, load_namespace(snapshot._reading(), locator)
 
 
 def find_namespace(snapshot: Snapshot, requested: RestRequest) -> tuple[NamespaceLocator, NamespaceEntry]:
@@ -178,7 +178,7 @@ def find_table(snapshot: Snapshot, requested: RestRequest) -> tuple[TableLocator
         parameters = requested.path_parameters
         locator = TableLocator(_locator(parameters["namespace"]).name, parameters["table"])
         with _explained_by_its_parent(locator):
-            value = load_table(snapshot.reading(), locator)
+            value = load_table(snapshot._reading(), locator)
     if not is_publishable(value):
         raise NotFoundError(f"table {locator} is external and is not part of this catalog; open it at its own location")
     return locator, value
@@ -190,7 +190,7 @@ def find_view(snapshot: Snapshot, requested: RestRequest) -> tuple[ViewLocator, 
         parameters = requested.path_parameters
         locator = ViewLocator(_locator(parameters["namespace"]).name, parameters["view"])
         with _explained_by_its_parent(locator):
-            return locator, load_view(snapshot.reading(), locator)
+            return locator, load_view(snapshot._reading(), locator)
 
 
 def is_publishable(value: TableEntry) -> bool:

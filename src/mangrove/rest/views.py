@@ -79,7 +79,7 @@ def handle_load_view(requested: RestRequest) -> Response:
 
 
 def _load_history(snapshot: Snapshot, locator: ViewLocator, view: ViewEntry) -> ViewHistory:
-    schema = _infer_schema(snapshot.reading(), locator, view)
+    schema = _infer_schema(snapshot._reading(), locator, view)
     return load_view_history(view, schema, _namespace_of(locator, view), snapshot.snapshot.commit.created_at_millis)
 
 
@@ -87,7 +87,7 @@ def handle_view_exists(requested: RestRequest) -> Response:
     """Return success if a view exists and its columns are known."""
     snapshot = requested.open_snapshot()
     locator, view = find_view(snapshot, requested)
-    _infer_schema(snapshot.reading(), locator, view)
+    _infer_schema(snapshot._reading(), locator, view)
     return respond_no_content()
 
 
@@ -160,10 +160,10 @@ def handle_create_view(requested: RestRequest) -> Response:
     given = parse_properties(document, "properties")
     query = _ViewQuery.parse(document.get("view-version"), document.get("schema"))
     lake = requested.served.lake
-    new = _with_properties(ViewEntry(lake.new_id(), locator.name, query.sql), given, ())
+    new = _with_properties(ViewEntry(lake._new_id(), locator.name, query.sql), given, ())
     history = query.add_to(ViewHistory(base_version=requested.open_snapshot().version), requested, new)
     value = query.apply_to(requested, locator, new, history)
-    lake.change(lambda core: create_view(core.workspace, locator, value), f"Iceberg client creates view {locator}")
+    lake._change(lambda core: create_view(core.workspace, locator, value), f"Iceberg client creates view {locator}")
     return handle_load_view(_at_view(requested, locator))
 
 
@@ -180,7 +180,7 @@ def handle_replace_view(requested: RestRequest) -> Response:
             raise ConflictError(f"view {locator} was changed by a concurrent commit; reload it and retry")
         create_view(core.workspace, locator, changed, or_replace=True)
 
-    requested.served.lake.change(statement, f"Iceberg client replaces view {locator}")
+    requested.served.lake._change(statement, f"Iceberg client replaces view {locator}")
     return handle_load_view(requested)
 
 
@@ -192,7 +192,7 @@ def handle_register_view(requested: RestRequest) -> Response:
     address = require_text(document, "metadata-location")
     lake = requested.served.lake
     value = _find_dropped_view(requested, locator, address)
-    lake.change(
+    lake._change(
         lambda core: create_view(core.workspace, locator, replace(value, name=locator.name)),
         f"Iceberg client registers view {locator}",
     )
@@ -203,11 +203,11 @@ def _find_dropped_view(requested: RestRequest, locator: ViewLocator, address: st
     """Return the view that a metadata location names, of the first version that has it in the same namespace."""
     match = _METADATA_FILE.fullmatch(address)
     newest = requested.open_snapshot()
-    if locate_view(newest.reading(), locator)[1] is not None:
+    if locate_view(newest._reading(), locator)[1] is not None:
         raise AlreadyExistsError(f"view {locator} already exists; drop it first")
     if match is not None:
         for version in range(int(match[1]), min(newest.version, int(match[1]) + _VERSIONS_SEARCHED_MAX) + 1):
-            reading = requested.open_snapshot(version).reading()
+            reading = requested.open_snapshot(version)._reading()
             for _, value in reading.children(Kind.VIEW, locator.parent):
                 if isinstance(value, ViewEntry) and value.id == match[2]:
                     return value
