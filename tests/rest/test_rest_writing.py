@@ -378,6 +378,19 @@ def test_metadata_lists_the_metadata_files_before_it(writing: RestCatalog) -> No
     assert [one.metadata_file for one in table.metadata.metadata_log] == locations[-2:]
 
 
+def test_a_rollback_to_the_current_snapshot_changes_nothing_and_to_another_one_is_rejected(
+    writing: RestCatalog,
+) -> None:
+    table = writing.create_table("sales.rolled", ARROW)
+    for number in (1, 2):
+        table.append(rows_of(number))
+    first, second = (one.snapshot_id for one in table.snapshots())
+    table.manage_snapshots().rollback_to_snapshot(second).commit()
+    assert writing.load_table("sales.rolled").metadata.current_snapshot_id == second
+    with pytest.raises(BadRequestError, match="use `mangrove rollback`"):
+        table.manage_snapshots().rollback_to_snapshot(first).commit()
+
+
 def test_invalid_tables_are_rejected_and_nothing_changes(written_lake: Lakehouse, writing: RestCatalog) -> None:
     before = written_lake.version
     with pytest.raises(BadRequestError, match="'format-version' '4'; expected 2 or 3"):

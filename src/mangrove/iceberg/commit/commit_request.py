@@ -131,7 +131,7 @@ def check_requirements(request: TableCommitRequest, published: TableMetadata | N
 
     Updates that are invalid in any state are rejected first, because clients retry conflicts.
     """
-    _check_branches(request.updates)
+    _check_branches(request.updates, None if published is None else published.current_snapshot_id)
     try:
         for requirement in request.requirements:
             requirement.validate(published)
@@ -229,7 +229,7 @@ def _select_effective_updates(before: TableMetadata, updates: Iterable[TableUpda
 
 def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """Raise InvalidInputError for unsupported updates; a location that comes with others is overridden."""
-    _check_branches(updates)
+    _check_branches(updates, published.current_snapshot_id)
     for update in updates:
         match update:
             case SetLocationUpdate(location=location) if (
@@ -244,8 +244,11 @@ def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> 
                 pass
 
 
-def _check_branches(updates: Sequence[TableUpdate]) -> None:
-    """Raise InvalidInputError for branches, tags and expiry: all tables share the lakehouse's history."""
+def _check_branches(updates: Sequence[TableUpdate], current_id: int | None = None) -> None:
+    """Raise InvalidInputError for branches, tags and expiry: all tables share the lakehouse's history.
+
+    A request may set the branch to its current snapshot, which changes nothing.
+    """
     added = {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
     last = None
     for update in updates:
@@ -274,7 +277,7 @@ def _check_branches(updates: Sequence[TableUpdate]) -> None:
         raise InvalidInputError(
             "a snapshot is added, but no branch is set to it; use a shared transaction to stage changes"
         )
-    if last is not None and last not in added:
+    if last is not None and last not in added and last != current_id:
         raise InvalidInputError(
             f"main cannot be set to snapshot {last}, which the commit does not add; use `mangrove rollback`"
         )
