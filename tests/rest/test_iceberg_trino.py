@@ -3,92 +3,26 @@
 `make test-peers` installs Trino, which `MANGROVE_TRINO` names, and a Java for it, which `MANGROVE_TRINO_JAVA` names.
 """
 
-import json
 import os
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.rest.conftest import TOKEN, served
-from tests.rest.peer_process import PeerQuery, Rows
-from tests.support.ports import reserve_ports
-from tests.support.servers import RealServer, run_seaweedfs, run_server
+from tests.rest.peer_process import PeerQuery
+from tests.support.servers import run_seaweedfs
+from tests.support.trino import run_trino
 
 import mangrove
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.server.access import Access
 
-TRINO = os.environ.get("MANGROVE_TRINO")
-JAVA = os.environ.get("MANGROVE_TRINO_JAVA", "java")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.interop,
-    pytest.mark.skipif(TRINO is None, reason="MANGROVE_TRINO names no Trino server; run: make test-peers"),
+    pytest.mark.skipif(
+        "MANGROVE_TRINO" not in os.environ, reason="MANGROVE_TRINO names no Trino server; run: make test-peers"
+    ),
 ]
-
-
-def trino_files(address: str, bucket: RealServer, port: int) -> dict[str, str]:
-    """Return the configuration of a Trino with the catalog `lake`."""
-    options = bucket.options
-    return {
-        "config.properties": "coordinator=true\nnode-scheduler.include-coordinator=true\n"
-        f"http-server.http.port={port}\ndiscovery.uri=http://127.0.0.1:{port}\n",
-        "log.properties": "io.trino=WARN\n",
-        "catalog/lake.properties": "connector.name=iceberg\niceberg.catalog.type=rest\n"
-        f"iceberg.rest-catalog.uri={address}\niceberg.rest-catalog.security=OAUTH2\n"
-        f"iceberg.rest-catalog.oauth2.token={TOKEN}\nfs.native-s3.enabled=true\n"
-        "iceberg.remove-orphan-files.min-retention=0s\niceberg.expire-snapshots.min-retention=0s\n"
-        f"s3.endpoint={options['endpoint']}\ns3.region={options['region']}\ns3.path-style-access=true\n"
-        f"s3.aws-access-key={options['access_key_id']}\ns3.aws-secret-key={options['secret_access_key']}\n",
-    }
-
-
-@contextmanager
-def run_trino(address: str, bucket: RealServer, folder: Path) -> Iterator[PeerQuery]:
-    """Run Trino with its data in `folder`; give what sends it statements."""
-    (port,) = reserve_ports(1)
-    for name, text in trino_files(address, bucket, port).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    settings = {
-        "node.environment": "test",
-        "node.id": "test",
-        "node.data-dir": f"{folder}/var",
-        "config": f"{folder}/config.properties",
-        "log.levels-file": f"{folder}/log.properties",
-        "catalog.config-dir": f"{folder}/catalog",
-        "plugin.dir": f"{TRINO}/plugin",
-        "jdk.attach.allowAttachSelf": "true",
-    }
-    command = [JAVA, "-Xmx2G", "--sun-misc-unsafe-memory-access=allow"]
-    command += [*(f"-D{name}={value}" for name, value in settings.items())]
-    command += ["-cp", f"{TRINO}/lib/*", "io.trino.server.TrinoServer"]
-    # Statements are refused until the server has registered itself as a worker.
-    with run_server(command, folder, lambda: [*run_statement(port, "SELECT 1")].clear()):
-        yield lambda statement: run_statement(port, statement)
-
-
-def send(address: str, body: str | None = None) -> dict[str, Any]:
-    request = urllib.request.Request(address, None if body is None else body.encode(), {"X-Trino-User": "test"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
-
-
-def run_statement(port: int, statement: str) -> Rows:
-    """Run a statement by Trino's protocol; what it refuses is raised."""
-    answer = send(f"http://127.0.0.1:{port}/v1/statement", statement)
-    rows: Rows = []
-    while True:
-        if "error" in answer:
-            raise OSError(answer["error"]["message"])
-        rows += [[str(value) for value in row] for row in answer.get("data", [])]
-        if "nextUri" not in answer:
-            return rows
-        answer = send(answer["nextUri"])
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +30,10 @@ def trino_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lakeh
     access = Access("127.0.0.1", TOKEN, is_writable=True)
     with run_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as bucket:
         lake = mangrove.create(f"{bucket.uri}lake", storage_options=bucket.options)
-        with served(lake, access) as address, run_trino(address, bucket, tmp_path_factory.mktemp("trino")) as query:
+        with (
+            served(lake, access) as address,
+            run_trino(address, TOKEN, bucket, tmp_path_factory.mktemp("trino"), os.environ) as query,
+        ):
             yield lake, query
 
 

@@ -429,9 +429,100 @@ def test_a_view_has_a_query_for_each_dialect_and_a_default_catalog_until_its_que
     assert (shop.view("shop.v").sql, shop.view("shop.v").value.dialect) == (queries["spark"], "spark")
     # A client sends only schemas that the view does not have yet.
     update = {"action": "add-view-version", "view-version": view_version("select id + 1 as id from a")}
-    (shown,) = http.post("/v1/namespaces/shop/views/v", json={"updates": [update]}).json()["metadata"]["versions"]
+    first, shown = http.post("/v1/namespaces/shop/views/v", json={"updates": [update]}).json()["metadata"]["versions"]
+    assert first == metadata["versions"][0]
     assert [one["dialect"] for one in shown["representations"]] == ["spark"]
     assert "default-catalog" not in shown
+
+
+def test_a_view_lists_its_versions_and_schemas_as_clients_sent_them(shop: Lakehouse, http: TestClient) -> None:
+    schema = {"type": "struct", "schema-id": 0, "fields": [{"id": 7, "name": "id", "type": "int", "required": True}]}
+    http.post(
+        "/v1/namespaces/shop/views", json={"name": "v", "schema": schema, "view-version": view_version("select 1")}
+    )
+    address = "/v1/namespaces/shop/views/v"
+    other = {"type": "struct", "schema-id": 9, "fields": [{"id": 2, "name": "x", "type": "int", "required": False}]}
+    added = {"action": "add-view-version", "view-version": view_version("select 2 as x", "trino") | {"schema-id": -1}}
+    last = {"action": "set-current-view-version", "view-version-id": -1}
+    changed = http.post(address, json={"updates": [{"action": "add-schema", "schema": other}, added, last]}).json()
+    metadata = changed["metadata"]
+    assert metadata["schemas"][0]["fields"] == schema["fields"]
+    assert [one["schema-id"] for one in metadata["schemas"]] == [0, 1]
+    assert [(one["version-id"], one["schema-id"]) for one in metadata["versions"]] == [(1, 0), (2, 1)]
+    assert [one["version-id"] for one in metadata["version-log"]] == [1, 2]
+    # A client that did not see the second version adds a third one.
+    added = {"action": "add-view-version", "view-version": view_version("select 3 as id")}
+    metadata = http.post(address, json={"updates": [added, last]}).json()["metadata"]
+    assert (metadata["current-version-id"], metadata["versions"][-1]["schema-id"]) == (3, 0)
+    restored = {"action": "set-current-view-version", "view-version-id": 1}
+    metadata = http.post(address, json={"updates": [restored]}).json()["metadata"]
+    assert (metadata["current-version-id"], shop.view("shop.v").sql) == (1, "select 1")
+    shop.drop_view("shop.v")
+    shop.create_view("shop.v", "select cast(1 as int) as y", reads=[])
+    assert len(http.get(address).json()["metadata"]["versions"]) == 1
+
+
+def test_a_query_of_mangrove_is_the_next_version_of_a_view_and_old_versions_are_dropped(
+    shop: Lakehouse, http: TestClient
+) -> None:
+    body = {"name": "v", "schema": VIEW_SCHEMA, "view-version": view_version("select id from a")}
+    http.post("/v1/namespaces/shop/views", json=body | {"properties": {"version.history.num-entries": "2"}})
+    before = shop.view("shop.v").value
+    for number in range(3):
+        shop.create_view(
+            "shop.v",
+            f"select cast({number} as bigint) as id",
+            reads=[],
+            properties=before.properties,
+            or_replace=True,
+        )
+        metadata = http.get("/v1/namespaces/shop/views/v").json()["metadata"]
+        assert [one["version-id"] for one in metadata["versions"]] == [1, 2]
+        assert metadata["current-version-id"] == 2
+
+
+def test_a_dropped_view_is_registered_again_by_the_location_of_its_metadata(shop: Lakehouse, http: TestClient) -> None:
+    body = {"name": "v", "schema": VIEW_SCHEMA, "view-version": view_version("select id from a")}
+    made = http.post("/v1/namespaces/shop/views", json=body).json()
+    register = {"name": "v", "metadata-location": made["metadata-location"]}
+    error = http.post("/v1/namespaces/shop/register-view", json=register).json()["error"]
+    assert (error["type"], error["message"]) == ("AlreadyExistsException", "View already exists: shop.v; drop it first")
+    shop.rename_view("shop.v", "shop.w")
+    renamed = http.get("/v1/namespaces/shop/views/w").json()
+    assert renamed == made
+    shop.drop_view("shop.w")
+    assert http.post("/v1/namespaces/shop/register-view", json=register).json() == made
+    register = {"name": "other", "metadata-location": "s3://bucket/views/x.metadata.json"}
+    assert http.post("/v1/namespaces/shop/register-view", json=register).status_code == 404
+
+
+def test_a_name_that_another_kind_of_object_has_is_reported_in_the_standard_words(
+    shop: Lakehouse, http: TestClient
+) -> None:
+    shop.create_view("shop.v", "select cast(1 as bigint) as id", reads=[])
+    view = {"name": "a", "schema": VIEW_SCHEMA, "view-version": view_version("select 1")}
+    message = http.post("/v1/namespaces/shop/views", json=view).json()["error"]["message"]
+    assert message.startswith("Table with same name already exists: shop.a")
+    table = {"name": "v", "schema": VIEW_SCHEMA}
+    message = http.post("/v1/namespaces/shop/tables", json=table).json()["error"]["message"]
+    assert message.startswith("View with same name already exists: shop.v")
+    names = {"source": {"namespace": ["shop"], "name": "a"}, "destination": {"namespace": ["shop"], "name": "v"}}
+    message = http.post("/v1/tables/rename", json=names).json()["error"]["message"]
+    assert message == "Cannot rename shop.a to shop.v. View already exists"
+
+
+def test_the_metadata_folder_of_a_staged_table_exists_on_disk_for_clients_that_do_not_create_it(
+    shop: Lakehouse, http: TestClient
+) -> None:
+    staged = http.post("/v1/namespaces/shop/tables", json={"name": "c", "schema": VIEW_SCHEMA, "stage-create": True})
+    folder = Path(staged.json()["metadata"]["properties"]["write.metadata.path"].removeprefix("file://"))
+    assert [*folder.iterdir()] == []
+    assert shop.version == 3
+
+
+def test_a_table_of_format_version_1_is_created_in_version_2(http: TestClient) -> None:
+    body = {"name": "old", "schema": VIEW_SCHEMA, "properties": {"format-version": "1"}}
+    assert http.post("/v1/namespaces/shop/tables", json=body).json()["metadata"]["format-version"] == 2
 
 
 @pytest.mark.parametrize("representations", [[], [{"type": "sql", "sql": "select 1"}], [{"type": "x"}] * 2])

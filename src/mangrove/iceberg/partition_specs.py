@@ -114,11 +114,19 @@ def list_published_sort_orders(version: TableVersion) -> tuple[PublishedSortOrde
     """Return all sort schemes of a table with their Iceberg orders; the first is unsorted."""
     schema = _schema_of(version)
     found = [PublishedSortOrder(UNSORTED, to_iceberg_sort_order(UNSORTED, 0))]
-    with_fields = [scheme for scheme in version.sort_schemes if scheme.fields]
+    with_fields = [scheme for scheme in _sort_by_age(version.sort_schemes) if scheme.fields]
     for order_id, scheme in enumerate(with_fields, 1):
         if all(schema.has_id(field.source_id) for field in scheme.fields):
             found.append(PublishedSortOrder(scheme, to_iceberg_sort_order(scheme, order_id, schema)))
     return tuple(found)
+
+
+def _sort_by_age(schemes: tuple[SortScheme, ...]) -> Sequence[SortScheme]:
+    """Return schemes in the order in which the table got them; the current one may be an earlier one again."""
+    if not all(one.id.isascii() and one.id.isdecimal() for one in schemes):
+        # Ids of other writers have no order.
+        return schemes
+    return sorted(schemes, key=lambda one: int(one.id))
 
 
 def to_iceberg_spec(

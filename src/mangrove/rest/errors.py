@@ -21,6 +21,7 @@ from mangrove.errors import (
     NotFoundError,
     StorageError,
 )
+from mangrove.model.names import split_name
 
 __all__ = [
     "BASE_PATH",
@@ -104,11 +105,14 @@ _ABOUT_OBJECT: Final = re.compile(r"(namespace|table|view) (.+?) (does not exist
 _NOT_FOUND_TYPES: Final = {"namespace": NO_SUCH_NAMESPACE, "table": NO_SUCH_TABLE, "view": NO_SUCH_VIEW}
 
 
-def to_error_response(error: MangroveError, not_found_type: str = _ERROR_TYPES[404]) -> ErrorResponse:
+def to_error_response(
+    error: MangroveError, not_found_type: str = _ERROR_TYPES[404], new_kind: str = ""
+) -> ErrorResponse:
     """Return the error response of an exception; `not_found_type` is the error type of NotFoundError.
 
-    By default the type is that of the missing object. Messages about objects begin as those of
-    other catalogs do, because clients and their tests compare them.
+    By default the type is that of the missing object. `new_kind` is the kind of object that the
+    request creates. Messages about objects begin as those of other catalogs do, because clients and
+    their tests compare them; that a namespace does not exist is the whole message.
 
     >>> to_error_response(NotFoundError("table a.b does not exist; create it"))
     ErrorResponse(status=404, error_type='NoSuchTableException', message='Table does not exist: a.b; create it')
@@ -117,11 +121,24 @@ def to_error_response(error: MangroveError, not_found_type: str = _ERROR_TYPES[4
     about = _ABOUT_OBJECT.match(str(error))
     message = str(error)
     if about is not None and isinstance(error, NotFoundError | AlreadyExistsError):
-        message = f"{about[1].capitalize()} {about[3]}: {about[2]}{message[about.end() :]}"
+        is_other_kind = isinstance(error, AlreadyExistsError) and new_kind not in ("", about[1])
+        hint = "" if about[1] == "namespace" else message[about.end() :]
+        message = f"{about[1].capitalize()}{' with same name' * is_other_kind} {about[3]}: {_unquote(about[2])}{hint}"
     if isinstance(error, NotFoundError):
         if about is not None and not_found_type == _ERROR_TYPES[404]:
             not_found_type = _NOT_FOUND_TYPES[about[1]]
         return ErrorResponse(status, not_found_type, message)
     if isinstance(error, AlreadyExistsError):
         return ErrorResponse(status, "AlreadyExistsException", message)
+    if isinstance(error, InvalidInputError) and message.startswith("Invalid view version"):
+        # The type decides which exception Iceberg's Java library raises.
+        return ErrorResponse(status, "IllegalArgumentException", message)
     return ErrorResponse(status, _ERROR_TYPES[status], message)
+
+
+def _unquote(name: str) -> str:
+    """Return a dotted name without backticks, which other catalogs do not use."""
+    try:
+        return ".".join(split_name(name))
+    except InvalidInputError:
+        return name

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.iceberg.publish.metadata_writer import PublishedTable, SnapshotFiles
 from mangrove.iceberg.publish.table_revisions import TableRevision
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -33,6 +33,7 @@ __all__ = [
     "check_addressable",
     "decode_token",
     "encode_token",
+    "explain_rename",
     "find_namespace",
     "find_namespace_by_levels",
     "find_table",
@@ -176,7 +177,8 @@ def find_table(snapshot: Snapshot, requested: RestRequest) -> tuple[TableLocator
     with _invalid_as_not_found("table"):
         parameters = requested.path_parameters
         locator = TableLocator(_locator(parameters["namespace"]).name, parameters["table"])
-        value = load_table(snapshot._reading(), locator)
+        with _explained_by_its_parent(locator):
+            value = load_table(snapshot._reading(), locator)
     if not is_publishable(value):
         raise NotFoundError(f"table {locator} is external and is not part of this catalog; open it at its own location")
     return locator, value
@@ -187,7 +189,8 @@ def find_view(snapshot: Snapshot, requested: RestRequest) -> tuple[ViewLocator, 
     with _invalid_as_not_found("view"):
         parameters = requested.path_parameters
         locator = ViewLocator(_locator(parameters["namespace"]).name, parameters["view"])
-        return locator, load_view(snapshot._reading(), locator)
+        with _explained_by_its_parent(locator):
+            return locator, load_view(snapshot._reading(), locator)
 
 
 def is_publishable(value: TableEntry) -> bool:
@@ -212,6 +215,16 @@ def _locator(text: str) -> NamespaceLocator:
     if len(levels) > 1:
         raise InvalidInputError(f"{'.'.join(levels)!r} has several levels; namespaces have one level")
     return NamespaceLocator(text)
+
+
+@contextmanager
+def _explained_by_its_parent(locator: TableLocator | ViewLocator) -> Iterator[None]:
+    """Report a missing namespace, or an object of another kind, as a missing table or view, with the reason."""
+    what = f"{locator.kind.word} {locator} does not exist"
+    try:
+        yield
+    except NotFoundError as error:
+        raise (error if str(error).startswith(what) else NotFoundError(f"{what}; {error}")) from error
 
 
 @contextmanager
@@ -265,6 +278,17 @@ def check_addressable(locator: NamespaceLocator | TableLocator | ViewLocator) ->
             raise InvalidInputError(
                 f"{name!r} is a relative path segment and cannot be used as a name; choose another name"
             )
+
+
+@contextmanager
+def explain_rename(source: TableLocator | ViewLocator, destination: TableLocator | ViewLocator) -> Iterator[None]:
+    """Report a name that is taken as other catalogs do."""
+    try:
+        yield
+    except AlreadyExistsError as error:
+        kind = str(error).partition(" ")[0].capitalize()
+        names = [f"{one.namespace}.{one.name}" for one in (source, destination)]
+        raise AlreadyExistsError(f"Cannot rename {names[0]} to {names[1]}. {kind} already exists") from error
 
 
 def require_text(document: Mapping[str, Any], name: str) -> str:

@@ -57,6 +57,7 @@ from mangrove.rest.views import (
     handle_create_view,
     handle_drop_view,
     handle_load_view,
+    handle_register_view,
     handle_rename_view,
     handle_replace_view,
     handle_view_exists,
@@ -89,6 +90,8 @@ class Endpoint:
     handler: Callable[[RestRequest], Response]
     not_found_type: str = "NotFoundException"
     """The protocol's error type if an object of the path does not exist; by default that of the missing object."""
+    new_kind: str = ""
+    """The kind of object that it creates; a message about an object of another kind with that name says so."""
     is_write: bool = False
     """Whether it changes the lakehouse; only a writable server allows it."""
     is_advertised: bool = True
@@ -153,7 +156,7 @@ def _build_handler(
                 return respond_iceberg_error(403, _READ_ONLY_VERSION)
             return await run_in_threadpool(endpoint.handler, requested)
         except MangroveError as error:
-            return to_error_response(error, endpoint.not_found_type).response()
+            return to_error_response(error, endpoint.not_found_type, endpoint.new_kind).response()
 
     return handle
 
@@ -188,13 +191,22 @@ WRITE_ENDPOINTS: Final = (
         f"{_NAMESPACE}/tables",
         handle_create_table,
         NO_SUCH_NAMESPACE,
+        new_kind="table",
         is_write=True,
         body_bytes_max=_COMMIT_BYTES_MAX,
     ),
-    Endpoint("POST", _TABLE, handle_commit_table, NO_SUCH_TABLE, is_write=True, body_bytes_max=_COMMIT_BYTES_MAX),
+    Endpoint(
+        "POST",
+        _TABLE,
+        handle_commit_table,
+        NO_SUCH_TABLE,
+        new_kind="table",
+        is_write=True,
+        body_bytes_max=_COMMIT_BYTES_MAX,
+    ),
     Endpoint("DELETE", _TABLE, handle_drop_table, NO_SUCH_TABLE, is_write=True),
     Endpoint("POST", f"{PREFIX}/tables/rename", handle_rename_table, is_write=True),
-    Endpoint("POST", f"{_NAMESPACE}/register", handle_register_table, is_write=True),
+    Endpoint("POST", f"{_NAMESPACE}/register", handle_register_table, new_kind="table", is_write=True),
     Endpoint(
         "POST",
         f"{PREFIX}/transactions/commit",
@@ -203,8 +215,9 @@ WRITE_ENDPOINTS: Final = (
         is_write=True,
         body_bytes_max=_COMMIT_BYTES_MAX,
     ),
-    Endpoint("POST", f"{_NAMESPACE}/views", handle_create_view, NO_SUCH_NAMESPACE, is_write=True),
-    Endpoint("POST", _VIEW, handle_replace_view, NO_SUCH_VIEW, is_write=True),
+    Endpoint("POST", f"{_NAMESPACE}/views", handle_create_view, NO_SUCH_NAMESPACE, new_kind="view", is_write=True),
+    Endpoint("POST", f"{_NAMESPACE}/register-view", handle_register_view, new_kind="view", is_write=True),
+    Endpoint("POST", _VIEW, handle_replace_view, NO_SUCH_VIEW, new_kind="view", is_write=True),
     Endpoint("DELETE", _VIEW, handle_drop_view, NO_SUCH_VIEW, is_write=True),
     Endpoint("POST", f"{PREFIX}/views/rename", handle_rename_view, is_write=True),
 )

@@ -37,6 +37,7 @@ from mangrove.rest.request import (
     RestRequest,
     ServedLakehouse,
     check_addressable,
+    explain_rename,
     find_table,
     parse_namespace_path,
     parse_properties,
@@ -200,15 +201,13 @@ _UNKNOWN: Final = "CommitStateUnknownException"
 
 
 def handle_create_table(requested: RestRequest) -> Response:
-    """Create a table, or return the staged metadata of a table that a later commit creates."""
+    """Create a table, or return the staged metadata of a table that a later commit creates.
+
+    The catalog decides where tables are stored and overrides a requested location, as the protocol allows.
+    """
     document = requested.document()
     locator = TableLocator(parse_namespace_path(requested).name, require_text(document, "name"))
     check_addressable(locator)
-    if document.get("location"):
-        raise InvalidInputError(
-            f"table {locator} cannot be created at {str(document['location'])[:200]!r}; tables are stored inside the "
-            "lakehouse, remove the location"
-        )
     new_table = NewTableRequest(
         _parse_model(IcebergSchema, document, "schema"),
         _parse_model(PartitionSpec, document, "partition-spec", UNPARTITIONED_PARTITION_SPEC),
@@ -267,7 +266,8 @@ def handle_rename_table(requested: RestRequest) -> Response:
         parse_table_identifier(document.get("destination")),
     )
     check_addressable(destination)
-    requested.served.lake.rename_table(source, destination)
+    with explain_rename(source, destination):
+        requested.served.lake.rename_table(source, destination)
     return respond_no_content()
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "encode_parts",
     "format_file_identity",
     "format_version_of",
+    "max_previous_metadata_of",
     "max_snapshots_of",
     "next_row_id_of",
     "parse_client_snapshots",
@@ -69,6 +70,9 @@ _CLIENT_COMMITS_MAX: Final = 20
 MAX_SNAPSHOTS: Final = "iceberg.max-snapshots"
 """The table property with the number of snapshots that published metadata lists at most."""
 _MAX_SNAPSHOTS_DEFAULT: Final = 100
+_MAX_PREVIOUS_METADATA: Final = "write.metadata.previous-versions-max"
+"""The table property with the number of previous metadata files that published metadata lists at most."""
+_MAX_PREVIOUS_METADATA_DEFAULT: Final = 100
 FORMAT_VERSION: Final = "format-version"
 """The table property with the Iceberg format version as which a table is published."""
 FormatVersion: TypeAlias = Literal[2, 3]
@@ -188,9 +192,18 @@ def max_snapshots_of(properties: Mapping[str, str]) -> int:
     >>> max_snapshots_of({MAX_SNAPSHOTS: "3"}), max_snapshots_of({})
     (3, 100)
     """
-    text = properties.get(MAX_SNAPSHOTS, "")
+    return _parse_count(properties, MAX_SNAPSHOTS, _MAX_SNAPSHOTS_DEFAULT)
+
+
+def max_previous_metadata_of(properties: Mapping[str, str]) -> int:
+    """Return the number of previous metadata files that published metadata lists at most."""
+    return _parse_count(properties, _MAX_PREVIOUS_METADATA, _MAX_PREVIOUS_METADATA_DEFAULT)
+
+
+def _parse_count(properties: Mapping[str, str], name: str, default: int) -> int:
+    text = properties.get(name, "")
     is_number = text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0
-    return int(text) if is_number else _MAX_SNAPSHOTS_DEFAULT
+    return int(text) if is_number else default
 
 
 def format_version_of(properties: Mapping[str, str]) -> FormatVersion:

@@ -4,6 +4,7 @@ PyIceberg applies the updates to the published metadata; the difference is the r
 change. Unsupported updates are rejected first.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -54,6 +55,14 @@ _HINTS: Final = frozenset(
     {"set-statistics", "remove-statistics", "set-partition-statistics", "remove-partition-statistics"}
 )
 """Statistics updates, which readers may ignore. Trino sends them with each insert; they are accepted and discarded."""
+_STANDARD_MESSAGES: Final = (
+    (r"^Table UUID does not match: ", "Requirement failed: UUID does not match: expected "),
+    (r"(last assigned .* id) has changed: expected (\S+), found ", r"\1 changed: expected id \2 != "),
+    (r"current schema id has changed: expected (\S+), found ", r"current schema changed: expected id \1 != "),
+    (r"default spec id has changed: expected (\S+), found ", r"default partition spec changed: expected id \1 != "),
+    (r"default sort order id has changed: expected (\S+), found ", r"default sort order changed: expected id \1 != "),
+    (r"has changed: expected id (\S+), found ", r"has changed: expected id \1 != "),
+)
 INVALID_REQUEST_ERRORS: Final = (
     ValidationError,
     ValueError,
@@ -122,12 +131,12 @@ def check_requirements(request: TableCommitRequest, published: TableMetadata | N
 
     Updates that are invalid in any state are rejected first, because clients retry conflicts.
     """
-    _check_branches(request.updates)
+    _check_branches(request.updates, None if published is None else published.current_snapshot_id)
     try:
         for requirement in request.requirements:
             requirement.validate(published)
     except CommitFailedException as error:
-        raise ConflictError(f"{error}; reload the table and retry") from error
+        raise ConflictError(f"{_to_standard_message(str(error))}; reload the table and retry") from error
     added = [one.snapshot for one in request.updates if isinstance(one, AddSnapshotUpdate)]
     if added and isinstance(published, TableMetadataV3) and (added[0].first_row_id or 0) < (published.next_row_id or 0):
         # The branch is the same again after a rollback, but row ids are not used again.
@@ -148,10 +157,23 @@ def check_requirements(request: TableCommitRequest, published: TableMetadata | N
         )
 
 
+def _to_standard_message(message: str) -> str:
+    """Return PyIceberg's message about a requirement as Iceberg's Java library words it, which clients compare.
+
+    >>> _to_standard_message("Requirement failed: current schema id has changed: expected 0, found 1")
+    'Requirement failed: current schema changed: expected id 0 != 1'
+    >>> _to_standard_message("Table UUID does not match: a != b")
+    'Requirement failed: UUID does not match: expected a != b'
+    """
+    for pattern, standard in _STANDARD_MESSAGES:
+        message = re.sub(pattern, standard, message)
+    return message
+
+
 def resolve_requested_changes(published: TableMetadata, request: TableCommitRequest) -> RequestedChanges:
     """Return the changes that a request makes to the published metadata; raise InvalidInputError if unsupported."""
     _check_updates(published, request.updates)
-    after = _apply_updates(published, request.updates)
+    after = _apply_updates(published, [one for one in request.updates if not isinstance(one, SetLocationUpdate)])
     snapshot_id = after.current_snapshot_id
     put = {name: text for name, text in after.properties.items() if published.properties.get(name) != text}
     if after.format_version != published.format_version:
@@ -206,10 +228,13 @@ def _select_effective_updates(before: TableMetadata, updates: Iterable[TableUpda
 
 
 def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> None:
-    _check_branches(updates)
+    """Raise InvalidInputError for unsupported updates; a location that comes with others is overridden."""
+    _check_branches(updates, published.current_snapshot_id)
     for update in updates:
         match update:
-            case SetLocationUpdate(location=location) if location.rstrip("/") != published.location:
+            case SetLocationUpdate(location=location) if (
+                location.rstrip("/") != published.location and len(updates) == 1
+            ):
                 raise InvalidInputError(
                     f"the table location {published.location} cannot be changed to {location!r}; remove set-location"
                 )
@@ -219,8 +244,11 @@ def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> 
                 pass
 
 
-def _check_branches(updates: Sequence[TableUpdate]) -> None:
-    """Raise InvalidInputError for branches, tags and expiry: all tables share the lakehouse's history."""
+def _check_branches(updates: Sequence[TableUpdate], current_id: int | None = None) -> None:
+    """Raise InvalidInputError for branches, tags and expiry: all tables share the lakehouse's history.
+
+    A request may set the branch to its current snapshot, which changes nothing.
+    """
     added = {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
     last = None
     for update in updates:
@@ -249,7 +277,7 @@ def _check_branches(updates: Sequence[TableUpdate]) -> None:
         raise InvalidInputError(
             "a snapshot is added, but no branch is set to it; use a shared transaction to stage changes"
         )
-    if last is not None and last not in added:
+    if last is not None and last not in added and last != current_id:
         raise InvalidInputError(
             f"main cannot be set to snapshot {last}, which the commit does not add; use `mangrove rollback`"
         )

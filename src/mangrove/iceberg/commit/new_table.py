@@ -119,14 +119,15 @@ def empty_state_of(locator: TableLocator, new_table: NewTable) -> TableState:
 def from_client_properties(given: Mapping[str, str], folder: str) -> dict[str, str]:
     """Return the client's properties that a table stores; raise InvalidInputError for unsupported values.
 
-    `folder` is the location of the table's folder, empty for a new table.
+    `folder` is the location of the table's folder, empty for a new table. A table that is requested in format
+    version 1, which has no deleted rows, has version 2.
     """
     for name in _PATHS:
         if name in given and (not folder or given[name] not in (f"{folder}/data", f"{folder}/metadata")):
             raise InvalidInputError(
                 f"{name!r} is {given[name][:200]!r}, but the catalog chooses a table's folders; remove the property"
             )
-    if given.get(FORMAT_VERSION, "2") not in map(str, FORMAT_VERSIONS):
+    if given.get(FORMAT_VERSION, "2") not in ("1", *map(str, FORMAT_VERSIONS)):
         raise InvalidInputError(f"unsupported {FORMAT_VERSION!r} {given[FORMAT_VERSION][:20]!r}; expected 2 or 3")
     if given.get(_GC, "false").lower() != "false":
         raise InvalidInputError(f"{_GC!r} must be false, because other versions may need the same files")

@@ -158,11 +158,13 @@ def apply_schema_update(
     *,
     can_change_keys: bool = False,
     defaults: DefaultChanges | None = None,
+    is_empty: bool = False,
 ) -> TableVersion:
     """Return the table version with the client's columns and keys; existing rows must fit them.
 
     The keys can change if no delta refers to them and they do not decide how deltas are split into logs.
-    Without `defaults` the columns of a client have none.
+    Without `defaults` the columns of a client have none. Columns can be required and get any
+    type if the table is empty.
     """
     before = version.schema
     if before is None:
@@ -183,7 +185,7 @@ def apply_schema_update(
             "that were upserted or deleted by key; compact the table, or replace it"
         )
     changed = replace(version, keys=()) if has_other_keys else version
-    _check_ids(changed, before, after)
+    _check_ids(changed, before, after, is_empty=is_empty)
     if after.columns == before.columns and not has_other_keys:
         return version
     following = 1 + max(schema.schema_id for schema in version.schemas)
@@ -222,21 +224,23 @@ def check_no_constraints(version: TableVersion) -> None:
         )
 
 
-def _check_ids(version: TableVersion, before: Schema, after: Schema) -> None:
+def _check_ids(version: TableVersion, before: Schema, after: Schema, *, is_empty: bool) -> None:
     was = dict(_with_parents(before.columns, None))
     now = dict(_with_parents(after.columns, None))
     _check_dropped(version, before, was.keys() - now.keys())
     for column_id, (column, parent) in now.items():
         path = after.path_of(column_id)
         if column_id not in was:
-            _check_added(path, column, parent, was.keys(), before.last_column_id)
+            # A new parent column has no values in existing rows.
+            is_without_rows = is_empty or (parent is not None and parent not in was)
+            _check_added(path, column, before.last_column_id, is_without_rows=is_without_rows)
             continue
         known, known_parent = was[column_id]
         if parent != known_parent:
             raise InvalidInputError(f"column {'.'.join(path)!r} cannot be moved into or out of a struct")
         if path != before.path_of(column_id):
             check_column_not_constrained(version, before.path_of(column_id))
-        _check_changed(version, path, known, column)
+        _check_changed(version, path, known, column, is_empty=is_empty)
 
 
 def _check_dropped(version: TableVersion, before: Schema, dropped: Set[int]) -> None:
@@ -253,25 +257,27 @@ def _check_dropped(version: TableVersion, before: Schema, dropped: Set[int]) -> 
         check_column_not_constrained(version, path)
 
 
-def _check_added(path: tuple[str, ...], column: Column, parent: int | None, known: Set[int], last: int) -> None:
+def _check_added(path: tuple[str, ...], column: Column, last: int, *, is_without_rows: bool) -> None:
     if column.id <= last:
         raise InvalidInputError(
             f"column {'.'.join(path)!r} has id {column.id}, but ids up to {last} are already assigned; use a new id"
         )
-    # A new parent column has no values in existing rows.
-    is_inside_new = parent is not None and parent not in known
-    if not column.nullable and not is_inside_new:
+    if not column.nullable and not is_without_rows:
         raise InvalidInputError(
             f"new column {'.'.join(path)!r} is required, but existing rows have no value for it; make it optional"
         )
 
 
-def _check_changed(version: TableVersion, path: tuple[str, ...], known: Column, column: Column) -> None:
+def _check_changed(
+    version: TableVersion, path: tuple[str, ...], known: Column, column: Column, *, is_empty: bool
+) -> None:
     name = ".".join(path)
-    if known.nullable and not column.nullable:
-        raise InvalidInputError(f"column {name!r} may be null in existing rows; make it required with SQL")
     if column.nullable and column.id in version.keys:
         raise InvalidInputError(f"key column {name!r} cannot become optional")
+    if is_empty:
+        return
+    if known.nullable and not column.nullable:
+        raise InvalidInputError(f"column {name!r} may be null in existing rows; make it required with SQL")
     if is_nested(known.type) or is_nested(column.type):
         if type(known.type) is not type(column.type):
             raise InvalidInputError(

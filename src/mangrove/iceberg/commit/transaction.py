@@ -66,12 +66,15 @@ from mangrove.local.data_files import FileWriter
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import DeltaType, Stream, TableEntry, TableVersion
 from mangrove.model.partitioning import PartitionScheme
+from mangrove.storage.port import Store
+from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     NEXT_ROW_ID,
     append_client_snapshot,
     compute_published_name,
     parse_client_snapshots,
+    published_folder_of,
 )
 from mangrove.tables.partition_evolution import plan_merged_log
 from mangrove.tables.table_properties import update_column_properties
@@ -167,7 +170,7 @@ def create_published_table(lake: Lakehouse, locator: TableLocator, requested: Ne
 
 
 def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> PublishedMetadata:
-    """Return the metadata of a staged table with its id and location; nothing is written."""
+    """Return the metadata of a staged table with its id and location; no file is written."""
     workspace = lake.transaction()._reading()
     locator = locate_parent(workspace, locator)
     namespace = load_namespace(workspace, locator.parent)
@@ -175,7 +178,16 @@ def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: New
     new_table = build_new_table(locator, namespace.id, lake._new_id, requested.with_fresh_ids(), table_id)
     check_new_table(workspace, locator, new_table)
     folder = FileLocations(lake.effects.store).of_table(table_id)
+    _create_metadata_folder(lake.effects.store, table_id)
     return build_table_metadata(empty_state_of(locator, new_table), folder, None, lake.effects.now_millis())
+
+
+def _create_metadata_folder(store: Store, table_id: str) -> None:
+    """Create the folder for metadata on local disk: DuckDB creates only the one for its data files."""
+    if parse_root_uri(store.uri).scheme == "file":
+        path = f"{published_folder_of(table_id)}staged"
+        store.put(path, b"")
+        store.delete_many([path])
 
 
 def publish_after_commit(
@@ -247,7 +259,7 @@ class _CommitStager:
     def _create(self, commit: TableCommit) -> None:
         """Create a staged table, with its first rows if the client wrote some."""
         if isinstance(self._workspace.get(commit.table), TableEntry):
-            raise AlreadyExistsError(f"table {commit.table} already exists; load it, or choose another name")
+            raise AlreadyExistsError(f"Requirement failed: table already exists: {commit.table}; load it")
         check_requirements(commit.request, None)
         metadata = build_new_metadata(commit.request.updates)
         table_id = extract_table_id(metadata, root_location_of(self._store.uri))
@@ -306,6 +318,7 @@ class _CommitStager:
     ) -> None:
         version = changed = state.version
         has_defaults = requested.after.format_version >= 3
+        is_empty = not any(log.deltas for log in state.logs)
         if requested.schema is not None:
             if requested.replaces:
                 changed = replace_schema(version, requested.schema, has_defaults=has_defaults)
@@ -314,9 +327,8 @@ class _CommitStager:
                     version,
                     requested.schema,
                     can_change_keys=_can_change_keys(state),
-                    defaults=DefaultChanges(published, has_rows=any(log.deltas for log in state.logs))
-                    if has_defaults
-                    else None,
+                    defaults=DefaultChanges(published, has_rows=not is_empty) if has_defaults else None,
+                    is_empty=is_empty,
                 )
         if requested.spec is not None:
             changed = _with_spec(changed, requested.spec)
@@ -336,6 +348,7 @@ class _CommitStager:
         # Files written concurrently with the old columns still fit, because ids stay, unless the table is replaced.
         stops_writers = (
             requested.replaces
+            or is_empty
             or changed.keys != version.keys
             or list_initial_defaults(changed.schema) != list_initial_defaults(version.schema)
         )

@@ -20,7 +20,7 @@ from typing import Final
 
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry, Summary
+from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEntry, Summary
 
 from mangrove.errors import FormatError
 from mangrove.iceberg.locations import FileLocations
@@ -49,6 +49,7 @@ from mangrove.tables.iceberg_names import (
     compute_published_name,
     decode_first_row_ids,
     format_version_of,
+    max_previous_metadata_of,
     max_snapshots_of,
     published_folder_of,
 )
@@ -99,17 +100,26 @@ def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple
     if last is not None and is_complete and path == last_path:
         return path, last
     listed, metadata, needed = _Listed(), last, set[str]()
+    previous: list[MetadataLogEntry] = []
     if last is not None and base is not None and is_complete:
         needed.add(last_path)
+        previous = _extend_metadata_log(last, FileLocations(store).of(last_path))
         if missing:
             listed = _resume_list(store, base, last, existing)
     for revision in reversed(missing):
         listed, metadata, parts = _append_revision(store, listed, revision, folder)
         needed |= parts
     assert metadata is not None
-    metadata = _with_tags(metadata, revisions, store.uri)
+    count_max = max_previous_metadata_of(made.state.properties)
+    metadata = _with_tags(metadata, revisions, store.uri).model_copy(update={"metadata_log": previous[-count_max:]})
     store.put(path, metadata.model_dump_json().encode())
     return (path, metadata) if needed <= list_published_files(store, made.state).keys() else None
+
+
+def _extend_metadata_log(last: PublishedMetadata, address: str) -> list[MetadataLogEntry]:
+    """Return the log of previous metadata files with the last one; a vacuum may have deleted earlier ones."""
+    entry = MetadataLogEntry.model_validate({"metadata-file": address, "timestamp-ms": last.last_updated_ms})
+    return [*last.metadata_log, entry]
 
 
 def _resume_list(

@@ -1,0 +1,146 @@
+"""PyIceberg's own tests of REST catalogs, run against a server on loopback.
+
+    python -m tests.peers.pyiceberg_tests FOLDER [PYTEST ARGUMENT ...]
+    make pyiceberg-tests FOLDER=...
+
+FOLDER is a checkout of PyIceberg, whose packages contain no tests. Tests that need Hive, Spark or tables that Spark
+prepared are not selected. A failure that `KNOWN_FAILURES` does not explain fails the run.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from benchmarks.peers.environments import FOLDER, prepare_environment
+from tests.peers.compatibility_kit import TOKEN, report, serve_new_lakehouse
+
+__all__ = ["KNOWN_FAILURES", "main"]
+
+_REQUIREMENTS: Final = (
+    "pyiceberg[pyarrow,s3fs,sql-sqlite,hive,glue]==0.12.0",
+    "moto[server]>=5.0.2",
+    "pytest==9.1.1",
+    "pytest-lazy-fixtures==1.4.1",
+    "pytest-mock",
+    "requests-mock",
+    "fastavro",
+    "pyspark[connect]==4.0.1",
+)
+_FILES: Final = (
+    "test_catalog.py",
+    "test_partition_evolution.py",
+    "test_rest_catalog.py",
+    "test_rest_manifest.py",
+    "test_rest_schema.py",
+    "test_snapshot_operations.py",
+    "test_sort_order_update.py",
+    "test_statistics_operations.py",
+)
+_SECONDS_MAX: Final = 900
+
+_PARTITIONS: Final = "changes partitions of a table that has some"
+_REASONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "test_catalog": {
+        "expects the id that the client proposed for a schema, or that of an earlier one": """
+            test_create_table_transaction_multiple_schemas""",
+        "expects a number at the beginning of the name of the metadata file": "test_create_table_with_default_location",
+        "expects an error of the client after it drops a partition column, which the catalog refuses": """
+            test_incompatible_partitioned_schema_evolution""",
+        "expects the same metadata file after a rename, but its name has the version": "test_rename_table",
+        "expects a server whose levels of namespaces are separated by dots": "test_rest_custom_namespace_separator",
+        _PARTITIONS: "test_update_table_spec_conflict test_update_table_spec_then_revert",
+    },
+    "test_partition_evolution": {
+        _PARTITIONS: """
+            test_add_hour_to_day test_add_void test_add_void_generates_default_name test_multiple_adds_and_remove_v1
+            test_multiple_adds_and_remove_v2 test_multiple_remove_and_add_reuses_v2
+            test_partition_schema_field_name_conflict test_remove_and_add_identity test_remove_and_add_identity_v2
+            test_remove_bucket test_remove_bucket_v2 test_remove_day test_remove_day_v2 test_remove_identity
+            test_remove_identity_v2 test_rename""",
+    },
+    "test_rest_catalog": {
+        "uses a name with a space": """
+            test_create_namespace_if_already_existing test_create_namespace_if_not_exists test_namespace_exists""",
+    },
+    "test_rest_manifest": {"needs a table that Spark prepared": "test_write_sample_manifest"},
+    "test_rest_schema": {
+        "has identifier fields inside a struct; keys are top-level columns": """
+            test_add_nested_identifier_field_columns test_add_nested_identifier_field_columns_single_transaction
+            test_add_nested_nested_identifier_field_columns test_delete_containing_nested_identifier_field_columns_fails
+            test_delete_identifier_fields_nested test_rename_case_insensitive""",
+        "has no columns, or a struct without fields": """
+            test_delete_identifier_field_columns test_initial_default_all_columns
+            test_move_primitive_map_value_fails""",
+        "sets a default of a column": "test_add_required_column_initial_default",
+        "expects the partition spec of a new table to have the id 0, which is the unpartitioned spec here": """
+            test_create_table_integrity_after_fresh_assignment""",
+        "expects former names in the name mapping, which may belong to other columns now": """
+            test_rename_simple test_rename_simple_nested""",
+        "expects the id that the client proposed for a schema, or that of an earlier one": """
+            test_revert_changes test_two_add_schemas_in_a_single_transaction""",
+    },
+    "test_snapshot_operations": {
+        "creates or removes branches or tags; all tables share the history of the lakehouse": """
+            test_create_branch test_create_tag test_remove_branch test_remove_tag
+            test_rollback_to_snapshot_chained_with_tag test_rollback_to_snapshot_not_ancestor
+            test_rollback_to_timestamp_chained_with_tag test_set_current_snapshot_by_ref
+            test_set_current_snapshot_chained_with_create_tag""",
+        "rolls a table back; `mangrove rollback` rolls the lakehouse back": """
+            test_rollback_to_snapshot test_rollback_to_timestamp test_set_current_snapshot""",
+    },
+    "test_statistics_operations": {"expects statistics files, which are discarded": "test_manage_statistics"},
+}
+KNOWN_FAILURES: Final[Mapping[str, str]] = {
+    f"{file}.{name}": reason
+    for file, reasons in _REASONS.items()
+    for reason, names in reasons.items()
+    for name in names.split()
+}
+"""Why a test fails, by the names of its file and function."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the tests and list those that did not pass; return 1 if a failure is not known."""
+    parser = argparse.ArgumentParser(prog="python -m tests.peers.pyiceberg_tests", description=main.__doc__)
+    parser.add_argument("folder", type=Path, help="a checkout of PyIceberg")
+    options, others = parser.parse_known_args(arguments)
+    python = prepare_environment(FOLDER / "pyiceberg-tests", _REQUIREMENTS)
+    with tempfile.TemporaryDirectory() as folder, serve_new_lakehouse(Path(folder) / "lake") as address:
+        results = Path(folder) / "results.xml"
+        variables = {
+            "MANGROVE_REST_ADDRESS": address,
+            "MANGROVE_REST_TOKEN": TOKEN,
+            "PYTHONPATH": str(Path(__file__).parent),
+            "PYICEBERG_TEST_CATALOG": "mangrove",
+            "PYICEBERG_CATALOG__MANGROVE__URI": address,
+            "PYICEBERG_CATALOG__MANGROVE__TYPE": "rest",
+            "PYICEBERG_CATALOG__MANGROVE__TOKEN": TOKEN,
+        }
+        command = [str(python), "-m", "pytest", "-q", "-p", "pyiceberg_plugin", "-p", "no:cacheprovider"]
+        command += ["-m", "integration", f"--junitxml={results}", "-W", "ignore", "--tb=short", *others]
+        command += [f"tests/integration/{name}" for name in _FILES]
+        subprocess.run(command, cwd=options.folder, env={**os.environ, **variables}, timeout=_SECONDS_MAX, check=False)
+        return report(_read_results(results), KNOWN_FAILURES)
+
+
+def _read_results(file: Path) -> dict[str, str]:
+    """Return the results by file and function; a function fails if it fails with any parameters."""
+    results: dict[str, str] = {}
+    for case in ElementTree.parse(file).iter("testcase"):
+        name = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name', '').partition('[')[0]}"
+        failure = next((one for kind in ("failure", "error") for one in case.iter(kind)), None)
+        if failure is not None:
+            results[name] = failure.get("message") or "failed"
+        elif results.get(name) in (None, "skipped"):
+            results[name] = "passed" if case.find("skipped") is None else "skipped"
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())
