@@ -48,7 +48,8 @@ def change(table: Table, kind: str, keys: list[int]) -> None:
 @settings(max_examples=30)
 def test_the_index_has_exactly_the_visible_keys_and_none_that_rows_share(changes: list[tuple[str, list[int]]]) -> None:
     table = create_table(f"memory://index-{uuid.uuid4()}")
-    store: Any = table.catalog.effects.store  # type: ignore[union-attr]
+    catalog: Any = table.catalog
+    store = catalog.effects.store
     continued = KeyIndexCache()
     candidates = pa.chunked_array([list(range(-30, 30))])
     for done, (kind, keys) in enumerate(changes, 1):

@@ -119,7 +119,7 @@ def _find_by_offset(columns: Sequence[Any], selected: Any, positions: _Integers)
     """
     if not pa.types.is_integer(selected.type) or any(column.null_count for column in columns):
         return None
-    bounds = [pc.min_max(column).as_py() for column in columns if len(column)]
+    bounds: list[Any] = [pc.min_max(column).as_py() for column in columns if len(column)]
     low, high = min((one["min"] for one in bounds), default=0), max((one["max"] for one in bounds), default=-1)
     count = sum(map(len, columns))
     if high - low > max(_SPARSENESS_MAX * count, min(_SMALL_SPAN, 8 * (count + len(selected)))):
