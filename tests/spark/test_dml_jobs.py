@@ -55,7 +55,7 @@ def count_jobs(spark: SparkSession) -> Callable[[], int]:
 @pytest.fixture
 def list_read_columns(spark: SparkSession) -> Callable[[], list[set[str]]]:
     """Return a function that returns the columns that each scan of the last query reads from its files."""
-    executions: Any = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]
+    executions: Any = spark._jsparkSession.sharedState().statusStore()
 
     def list_columns() -> list[set[str]]:
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
