@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,8 +24,7 @@ __all__ = [
     "find_visible_rows",
 ]
 
-_PC: Final[Any] = pc
-"""Functions that the type stubs do not have."""
+_Integers: TypeAlias = "np.ndarray[tuple[int], np.dtype[Any]]"
 _EXAMPLES_MAX: Final = 3
 _POSITION: Final = "position"
 _SPARSENESS_MAX: Final = 2
@@ -60,8 +60,8 @@ def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -
     columns = [selected.column(name).cast(compared.field(place).type) for place, name in enumerate(names)]
     if _is_indexable(keys):
         values, value_set = compared.column(0).combine_chunks(), columns[0].combine_chunks()
-        found = _find_by_offset([values], value_set, pa.repeat(pa.scalar(value=True), len(value_set)))
-        return pc.is_in(values, value_set=value_set, skip_nulls=True) if found is None else pc.is_valid(found[0])
+        found = _find_by_offset([values], value_set, np.zeros(len(value_set), np.int8))
+        return pc.is_in(values, value_set=value_set, skip_nulls=True) if found is None else pa.array(found[0] >= 0)
     other = pa.table(columns, names=_places(names))
     matches = _number_rows(compared).join(other, _places(names), join_type="left semi").column("row")
     return pc.is_in(build_row_numbers(rows.num_rows), value_set=matches.combine_chunks())
@@ -100,10 +100,10 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
     newest = _find_by_offset(
         [rows.column(names[0]).combine_chunks() for rows, _ in parts],
         delete_keys.column(0).combine_chunks(),
-        delete_keys.column(_POSITION).combine_chunks(),
+        _narrow(delete_keys.column(_POSITION).to_numpy()),
     )
     if newest is not None:
-        return [_is_visible(found, position) for found, (_, position) in zip(newest, parts, strict=True)]
+        return [pa.array(found <= position) for found, (_, position) in zip(newest, parts, strict=True)]
     newest_first = delete_keys.take(build_row_numbers(len(delete_keys))[::-1])
     tasks = _split_evenly(parts, newest_first)
     return [
@@ -111,26 +111,31 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
     ]
 
 
-def _find_by_offset(columns: Sequence[Any], selected: Any, values: Any) -> list[Any] | None:
-    """Return the value of the last equal selected key for each key, null if there is none, without a hash table.
+def _find_by_offset(columns: Sequence[Any], selected: Any, positions: _Integers) -> list[_Integers] | None:
+    """Return the position of the last equal selected key for each key, -1 if there is none, without a hash table.
 
     A key is found by its distance from the lowest one. Return None if the keys are no integers, or few of those
-    between their bounds.
+    between their bounds, or if some are null.
     """
-    if not pa.types.is_integer(selected.type):
+    if not pa.types.is_integer(selected.type) or any(column.null_count for column in columns):
         return None
-    integers: list[Any] = [column.cast(pa.int64()) for column in columns]
-    bounds = pc.min_max(pa.chunked_array(integers, pa.int64()))
-    low, high = bounds["min"], bounds["max"]
-    count = sum(map(len, integers))
-    span_max = max(_SPARSENESS_MAX * count, min(_SMALL_SPAN, 8 * (count + len(selected))))
-    if not low.is_valid or high.as_py() - low.as_py() > span_max:
+    bounds: list[Any] = [pc.min_max(column).as_py() for column in columns if len(column)]
+    low, high = min((one["min"] for one in bounds), default=0), max((one["max"] for one in bounds), default=-1)
+    count = sum(map(len, columns))
+    if high - low > max(_SPARSENESS_MAX * count, min(_SMALL_SPAN, 8 * (count + len(selected)))):
         return None
-    chosen = selected.cast(pa.int64())
-    is_near = pc.and_(pc.greater_equal(chosen, low), pc.less_equal(chosen, high))
-    offsets = pc.subtract(chosen.filter(is_near), low)
-    found = _PC.scatter(values.filter(is_near), offsets, max_index=high.as_py() - low.as_py())
-    return map_parallel(lambda column: pc.take(found, pc.subtract(column, low)), integers)
+    chosen = selected.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    # The difference of two integers may exceed their type. Null is NaN here, which is not near.
+    is_near = (chosen >= low) & (chosen <= high)
+    last = np.full(high - low + 1, -1, positions.dtype)
+    # Of equal keys the last one is stored.
+    last[chosen[is_near].astype(np.int64) - low] = positions[is_near]
+    return map_parallel(lambda column: last[column.cast(pa.int64()).to_numpy() - low], columns)
+
+
+def _narrow(positions: _Integers) -> _Integers:
+    """Return the positions as 32-bit integers if possible, which take half of the memory."""
+    return positions.astype(np.int32) if positions.max(initial=0) <= np.iinfo(np.int32).max else positions
 
 
 def _is_visible(newest: Any, position: int) -> Any:

@@ -27,6 +27,7 @@ from mangrove.spark.row_changes import (
     collect_row_ids,
     count_row_ids,
     key_column_of,
+    load_key_index_meanwhile,
     materialize_frame,
     plan_position_deletes,
     plan_row_changes,
@@ -88,12 +89,13 @@ def plan_delete_where(
     """Plan the deletion of the rows that match a condition."""
     pruning = _at_most(where, state.schema)
     plan = plan_scan(state, pruning)
-    matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
-    ids = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state))
     read = read_condition(pruning)
-    if delete_mode_of(state) is DeleteMode.POSITIONS and not can_collect(plan.row_count):
-        return plan_position_deletes(files, state, ids, read)
-    deleted_rows = _evaluate_once(ids, plan)
+    with load_key_index_meanwhile(files, state, plan):
+        matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
+        ids = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state))
+        if delete_mode_of(state) is DeleteMode.POSITIONS and not can_collect(plan.row_count):
+            return plan_position_deletes(files, state, ids, read)
+        deleted_rows = _evaluate_once(ids, plan)
     count = count_row_ids(deleted_rows)
     if not count:
         return plan_write({}, read=read)
@@ -177,7 +179,7 @@ def plan_update(
     rows = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
     moves_keys = any(key.name in checked for key in state.key_columns)
     if can_collect(plan.row_count) and not moves_keys and delete_mode_of(state) is DeleteMode.KEYS:
-        write = plan_upsert_of_changes(files, state, rows, read)
+        write = plan_upsert_of_changes(files, state, plan, rows, read)
         if write is not None:
             return write
     updated = materialize_frame(rows)

@@ -113,7 +113,7 @@ def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, pl
     moving = _find_moving_clauses(state, theirs, plan, values, equated)
     read = read_matches(state, near)
     if can_collect(target.row_count) and _is_upsert(state, plan, moving):
-        write = plan_upsert_of_changes(files, state, changes, read)
+        write = plan_upsert_of_changes(files, state, target, changes, read)
         if write is not None:
             return write
     merged = materialize_frame(changes)
@@ -287,6 +287,10 @@ def _new_column(
     one: TableColumn, plan: MergePlan, assigned: Mapping[int, Mapping[str, Column]], group: tuple[MergeKind, ...]
 ) -> Column:
     """Return the value of a column per clause; a branch is evaluated only for its own rows."""
+    alias = _name(group, one.name)
+    if group != (MergeKind.INSERT,) and not any(one.name in given for given in assigned.values()):
+        # Text takes far fewer calls of the JVM than columns.
+        return f.expr(f"{quote_name(plan.target_name)}.{quote_name(one.name)} as {quote_name(alias)}")
     found: Column | None = None
     for number, given in assigned.items():
         applies_here = f.expr(f"{quote_name(_name(group, _ACTION))} = {number}")
@@ -300,7 +304,7 @@ def _new_column(
             continue
         found = f.when(applies_here, value) if found is None else found.when(applies_here, value)
     old = f.lit(None) if group == (MergeKind.INSERT,) else column_of(one.name, plan.target_name)
-    return (old if found is None else found.otherwise(old)).alias(_name(group, one.name))
+    return (old if found is None else found.otherwise(old)).alias(alias)
 
 
 def _check_once(state: TableState, ids: RowIds, paired: Sequence[int]) -> None:

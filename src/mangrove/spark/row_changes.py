@@ -8,6 +8,7 @@ are checkpointed.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -30,6 +31,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicates import Predicate
 from mangrove.local.conform import conform_rows, match_by_name
 from mangrove.local.data_files import FileWriter
+from mangrove.local.key_index import KeyIndex, KeyIndexCache
 from mangrove.local.keys import deduplicate_keys, filter_keys_in
 from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
@@ -56,7 +58,7 @@ from mangrove.spark.task_files import (
 )
 from mangrove.storage.opening import open_store
 from mangrove.storage.port import Store
-from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     DeleteMode,
@@ -86,6 +88,7 @@ __all__ = [
     "conform_keys",
     "count_row_ids",
     "key_column_of",
+    "load_key_index_meanwhile",
     "materialize_frame",
     "plan_position_deletes",
     "plan_row_changes",
@@ -114,6 +117,8 @@ class SparkFileContext:
     """The files as this process sees them; a task opens the store by its URI."""
     vectors: RowMaskCache = field(default_factory=RowMaskCache)
     """The cached deletion vectors of files whose keys this process reads."""
+    key_indexes: KeyIndexCache = field(default_factory=KeyIndexCache)
+    """The integer keys of recently changed tables."""
 
     def create_writer(self) -> FileWriter:
         """Return a writer of files in this process."""
@@ -160,37 +165,69 @@ def conform_keys(state: TableState, rows: pa.Table, names: Sequence[str]) -> pa.
 
 
 def plan_upsert_of_changes(
-    files: SparkFileContext, state: TableState, rows: DataFrame, read: ReadRows
+    files: SparkFileContext, state: TableState, plan: ScanPlan, rows: DataFrame, read: ReadRows
 ) -> PlannedWrite | None:
-    """Plan updates that keep the keys, and inserts of new keys, in the job that computes the rows.
+    """Plan updates that keep the keys, and inserts of new keys, in the job that computes the rows from those of a plan.
 
     Return None if an upsert could replace other rows, or if rows share a key. The written
     files are then unreferenced.
     """
     keys = state.checked_keys("a change of rows")
-    added = files.write(state, rows.selectExpr(*map(quote_name, state.schema.names)))
+    with load_key_index_meanwhile(files, state, plan):
+        added = files.write(state, rows.selectExpr(*map(quote_name, state.schema.names)))
     if not added:
         return plan_write({}, read=read)
     written = pa.concat_tables([read_columns(files.store, file, keys) for _, file in added])
-    replaced = _read_rows_with_keys(files, state, written)
-    if replaced is None or not all(_are_keys_distinct(some, keys) for some in (written, replaced)):
+    replaced = _count_rows_with_keys(files, state, written) if _are_keys_distinct(written, keys) else None
+    if replaced is None:
         return None
     by_log = group_files_by_log(state, added)
     deltas = {values: build_upsert_delta(there, state.version.keys) for values, there in by_log.items()}
-    counts = RowCounts(inserted=written.num_rows - replaced.num_rows, updated=replaced.num_rows)
-    return plan_write(deltas, counts, read)
+    return plan_write(deltas, RowCounts(inserted=written.num_rows - replaced, updated=replaced), read)
+
+
+def _count_rows_with_keys(files: SparkFileContext, state: TableState, keys: pa.Table) -> int | None:
+    """Return how many rows have one of these distinct keys, or None if rows share one, or too many had to be read."""
+    near = build_local_key_range(keys, state.key_columns)
+    plan = plan_scan(state, near)
+    index = _load_key_index(files, state, plan)
+    if index is not None:
+        return index.count(keys.column(state.key_columns[0].name))
+    found = _read_rows_with_keys(files, state, keys, near, plan)
+    return found.num_rows if found is not None and _are_keys_distinct(found, state.key_columns) else None
 
 
 def _may_share_keys(files: SparkFileContext, state: TableState, changed_keys: pa.Table) -> bool:
     """Return whether unchanged rows may have the keys of changed rows, given once for each changed row."""
-    found = _read_rows_with_keys(files, state, changed_keys)
+    near = build_local_key_range(changed_keys, state.key_columns)
+    plan = plan_scan(state, near)
+    if _load_key_index(files, state, plan) is not None:
+        return False
+    found = _read_rows_with_keys(files, state, changed_keys, near, plan)
     return found is None or found.num_rows != changed_keys.num_rows
 
 
-def _read_rows_with_keys(files: SparkFileContext, state: TableState, keys: pa.Table) -> pa.Table | None:
+def _load_key_index(files: SparkFileContext, state: TableState, plan: ScanPlan) -> KeyIndex | None:
+    """Return the index of all keys, or None if there is none; it is not built for a plan that reads few rows."""
+    return files.key_indexes.load(files.store, state, plan.row_count) if can_collect(plan.row_count) else None
+
+
+@contextmanager
+def load_key_index_meanwhile(files: SparkFileContext, state: TableState, plan: ScanPlan) -> Iterator[None]:
+    """Read the keys that a change of rows compares while Spark finds the rows of the plan."""
+    if delete_mode_of(state) is not DeleteMode.KEYS:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        # An error is raised again where the index is used.
+        pool.submit(_load_key_index, files, state, plan)
+        yield
+
+
+def _read_rows_with_keys(
+    files: SparkFileContext, state: TableState, keys: pa.Table, near: Predicate, plan: ScanPlan
+) -> pa.Table | None:
     """Return the keys of all rows that have one of these keys, or None if too many rows had to be read here."""
-    near = build_local_key_range(keys, state.key_columns)
-    plan = plan_scan(state, near)
     if not can_collect(plan.row_count):
         return None
     rows = run_local_scan(files.store, state, plan, state.key_columns, near, files.vectors)
