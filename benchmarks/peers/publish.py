@@ -2,12 +2,13 @@
 
     python -m benchmarks.peers.publish .build/bench/peers/report.json [REPORT.json …]
 
-The section between the two markers of `docs/benchmarks.md` is replaced, and the plots go to
-`docs/pictures`. Parts that several reports have come from the last one.
+The parts of the reports are replaced between the two markers of `docs/benchmarks.md`, where others stay as they
+are, and their plots go to `docs/pictures`. Parts that several reports have come from the last one.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.peers import markdown, svg
@@ -18,6 +19,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURES = ROOT / "docs" / "pictures"
 BEGIN = "<!-- results of make bench-peers: begin; written by benchmarks/peers/publish.py -->"
 END = "<!-- results of make bench-peers: end -->"
+HEADING = "### "
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, picture in svg.render_part(part).items():
             (PICTURES / f"peers-{name}").write_text(picture, "utf-8")
     page = PAGE.read_text("utf-8")
-    PAGE.write_text(replace_section(page, "\n".join(render_section(chosen))), "utf-8")
+    PAGE.write_text(
+        replace_parts(page, {part.title: render_published(report, part) for report, part in chosen}), "utf-8"
+    )
 
 
 def select_parts(reports: Sequence[Report]) -> list[tuple[Report, PartResult]]:
@@ -41,27 +45,24 @@ def select_parts(reports: Sequence[Report]) -> list[tuple[Report, PartResult]]:
     return [*{part.name: (report, part) for report in reports for part in report.parts}.values()]
 
 
-def render_section(chosen: Sequence[tuple[Report, PartResult]]) -> Iterator[str]:
-    """Yield the lines of the section; the provenance precedes the parts that were measured together."""
-    previous = None
-    for report, part in chosen:
-        yield from ["", f"### {part.title}", ""]
-        if report is not previous:
-            yield from [*markdown.render_provenance(report), ""]
-        previous = report
-        for name in svg.render_part(part):
-            yield from [f"![{part.title}](pictures/peers-{name})", ""]
-        yield from markdown.render_part(part)
-    yield ""
+def render_published(report: Report, part: PartResult) -> str:
+    """Return the text of one part, with its provenance."""
+    pictures = [line for name in svg.render_part(part) for line in (f"![{part.title}](pictures/peers-{name})", "")]
+    return "\n".join(
+        [f"{HEADING}{part.title}", "", *markdown.render_provenance(report), "", *pictures, *markdown.render_part(part)]
+    )
 
 
-def replace_section(page: str, section: str, first: str = BEGIN, last: str = END) -> str:
-    """Return the page with a new text between the markers."""
+def replace_parts(page: str, parts: Mapping[str, str], first: str = BEGIN, last: str = END) -> str:
+    """Return the page with the texts of some parts, by title, between the markers; other parts there stay."""
     before, begin, rest = page.partition(first)
-    _, end, after = rest.partition(last)
+    section, end, after = rest.partition(last)
     if not begin or not end:
         raise SystemExit(f"the page has no section between {first!r} and {last!r}")
-    return f"{before}{first}\n{section}\n{last}{after}"
+    _, *present = re.split(f"^(?={HEADING})", section, flags=re.MULTILINE)
+    texts = {text.partition("\n")[0].removeprefix(HEADING): text for text in present} | parts
+    body = "\n\n".join(text.strip() for text in texts.values())
+    return f"{before}{first}\n\n{body}\n\n{last}{after}"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from threading import Event, Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from mangrove.effects import Effects
@@ -54,6 +55,22 @@ def test_small_writes_create_no_data_file(lake: Lakehouse, store: CountingStore)
     assert orders.count() == 3
     assert lake.maintenance.check().problems == ()
     assert bool(list_data_files(store)) is not lake.settings.allows_inline_rows
+
+
+def test_a_repeated_read_decodes_only_inline_rows_that_are_visible(
+    lake: Lakehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not lake.settings.allows_inline_rows:
+        pytest.skip("the layout has no inline rows")
+    orders = create_table(lake, "shop.orders", keys=["id"])
+    for item in ("tea", "coffee", "milk"):
+        orders.upsert(rows_of(1, 2, item=item))
+    assert read(orders) == rows_of(1, 2, item="milk")
+    decoded: list[object] = []
+    open_stream: Any = pa.ipc.open_stream
+    monkeypatch.setattr(pa.ipc, "open_stream", lambda source: decoded.append(source) or open_stream(source))
+    assert read(orders) == rows_of(1, 2, item="milk")
+    assert len(decoded) == 1
 
 
 def test_a_large_write_creates_a_data_file(lake: Lakehouse, store: CountingStore) -> None:

@@ -13,7 +13,7 @@ from benchmarks.peers.__main__ import main
 from benchmarks.peers.client import Failed, Worker
 from benchmarks.peers.comparison import find_differences
 from benchmarks.peers.environments import NotAvailable, prepare_python
-from benchmarks.peers.parts.growth_curves import grow_commits, grow_tables
+from benchmarks.peers.parts.growth_curves import Budget, grow_commits, grow_tables
 from benchmarks.peers.parts.s3_cost import compute_dollars
 from benchmarks.peers.registry import System
 from benchmarks.peers.results import Cell, Curve, PartResult, Report, Row, decode_report, encode_report
@@ -138,13 +138,22 @@ def test_a_growth_curve_has_each_power_of_ten_and_marks_where_a_system_stops(tmp
     worker = Worker("parquet", Path(sys.executable), Place(str(tmp_path), str(tmp_path / "data")))
     files = [write_rows(make_rows(3, first=3 * number), tmp_path / f"{number}.arrow") for number in range(2)]
     try:
-        appends, lookups = grow_commits({"parquet": worker}, files, 10, 60)
-        (creations, _) = grow_tables({"parquet": worker}, 10, 0)
+        appends, lookups = grow_commits({"parquet": worker}, files, 10, Budget.of(60, 600))
+        (creations, _) = grow_tables({"parquet": worker}, 10, Budget.of(0, 600))
     finally:
         worker.stop()
     assert [size for size, _ in appends.points["parquet"]] == [1, 10]
     assert [size for size, _ in lookups.points["parquet"]] == [1, 10]
     assert creations.ended["parquet"].startswith("ends before 10: ")
+
+
+def test_growth_curves_end_with_the_time_of_the_part_and_systems_share_it(tmp_path: Path) -> None:
+    worker = Worker("parquet", Path(sys.executable), Place(str(tmp_path), str(tmp_path / "data")))
+    appends, lookups = grow_commits({"parquet": worker}, ["first", "later"], 1_000, Budget.of(60, 0))
+    assert not appends.points
+    assert appends.ended == lookups.ended == {"parquet": "ends before 1: the time limit of the part"}
+    assert Budget.of(60, 1_000).limit_next() == 60
+    assert 40 < Budget.of(600, 200).share(4).limit_next() <= 50
 
 
 def test_equal_answers_have_equal_digests_in_any_order() -> None:
@@ -154,20 +163,24 @@ def test_equal_answers_have_equal_digests_in_any_order() -> None:
     assert digest_answer([("x" * 200,)]).startswith("1 rows, ")
 
 
-def test_a_published_report_replaces_the_section_between_the_markers() -> None:
-    report = build_report()
-    page = f"before\n{publish.BEGIN}\nold\n{publish.END}\nafter\n"
-    newer = Report("2026-02-03", {}, {}, {}, [build_part()])
-    section = "\n".join(publish.render_section(publish.select_parts([report, newer])))
-    text = publish.replace_section(page, section)
-    assert text.startswith(f"before\n{publish.BEGIN}\n")
-    assert text.endswith(f"{publish.END}\nafter\n")
+def test_a_published_report_replaces_its_parts_between_the_markers_and_no_others() -> None:
+    part = build_part()
+    page = f"before\n{publish.BEGIN}\n\n### {part.title}\n\nold\n\n### Other part\n\nkept\n\n{publish.END}\nafter\n"
+    newer = Report("2026-02-03", {}, {}, {}, [part])
+    chosen = publish.select_parts([build_report(), newer])
+    parts = {part.title: publish.render_published(report, part) for report, part in chosen}
+    text = publish.replace_parts(page, parts)
+    assert text.startswith(f"before\n{publish.BEGIN}\n\n### {part.title}\n\nMeasured on 2026-02-03")
+    assert text.endswith(f"### Other part\n\nkept\n\n{publish.END}\nafter\n")
     assert "old" not in text
-    assert "Measured on 2026-02-03" in text
     assert "Measured on 2026-01-02" not in text
     assert "](pictures/peers-local.svg)" in text
+    assert publish.replace_parts(text, parts) == text
+    assert publish.replace_parts(text, {"New part": "### New part\n"}).endswith(
+        f"kept\n\n### New part\n\n{publish.END}\nafter\n"
+    )
     with pytest.raises(SystemExit, match="no section"):
-        publish.replace_section("a page", section)
+        publish.replace_parts("a page", parts)
 
 
 def test_a_system_that_cannot_be_installed_is_not_available(tmp_path: Path) -> None:

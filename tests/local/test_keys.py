@@ -58,3 +58,24 @@ def test_keys_of_every_type_are_deleted(data_type: DataType, arrow: Any, values:
     both, one = (pa.table({name: pa.array(part, arrow) for name in names}) for part in (values, values[1:]))
     masks = find_visible_rows([(both, 1), (both, 2)], [(one, 2)], columns)
     assert [mask.to_pylist() for mask in masks] == [[True, False], [True, True]]
+
+
+@pytest.mark.parametrize("offset", [-400_000, 2**63 - 600_001])
+def test_sorted_keys_have_the_same_deleted_rows_as_keys_in_any_order(offset: int) -> None:
+    def build(start: int, step: int, *, is_shuffled: bool) -> pa.Table:
+        keys = list(range(offset + start, offset + 600_001, step))
+        # Keys are sorted except for the first one, which is moved to the end.
+        return pa.table({"id": pa.array([*keys[1:], keys[0]] if is_shuffled else keys, pa.int64())})
+
+    def find(*, is_shuffled: bool) -> list[list[bool]]:
+        parts = [(build(0, 5, is_shuffled=is_shuffled), 1), (build(3, 70, is_shuffled=is_shuffled), 3)]
+        deletes = [(build(3, 70, is_shuffled=is_shuffled), 3), (build(0, 700, is_shuffled=is_shuffled), 4)]
+        deletes += [(build(10, 210, is_shuffled=is_shuffled), 2)]
+        masks = find_visible_rows(parts, deletes, [Column(1, "id", Int64())])
+        return [mask.to_pylist() for mask in masks]
+
+    found = find(is_shuffled=False)
+    assert found == [[mask[-1], *mask[:-1]] for mask in find(is_shuffled=True)]
+    numbers = range(0, 600_001, 5)
+    assert found[0] == [(at - 3) % 70 != 0 and at % 700 != 0 and (at - 10) % 210 != 0 for at in numbers]
+    assert found[1] == [at % 700 != 0 for at in range(3, 600_001, 70)]

@@ -6,7 +6,7 @@ rows, is the same in all deltas of a table, so that compression of the tree node
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -34,22 +34,29 @@ class InlineRowsReader:
     """The inline rows of a manifest entry, read like a data file with one row group."""
 
     def __init__(self, file: DataFile) -> None:
+        self._file = file
+        self.row_count = file.row_count
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """The rows, which are decoded when they are first used: often a later write has deleted all of them."""
+        file = self._file
         assert file.inline_rows is not None
         # Arrow's threads may outlive the bytes of this process, see `local.parquet`.
         copy = pa.BufferOutputStream()
         copy.write(file.inline_rows)
         try:
-            self.rows = pa.ipc.open_stream(copy.getvalue()).read_all()
-            self.rows.validate(full=True)
+            rows = pa.ipc.open_stream(copy.getvalue()).read_all()
+            rows.validate(full=True)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(
                 f"the inline rows of {file.location} are damaged: {error}. Run `mangrove check`"
             ) from error
-        if self.rows.num_rows != file.row_count:
+        if rows.num_rows != file.row_count:
             raise FormatError(
-                f"{file.location} has {self.rows.num_rows} inline rows, but its manifest says {file.row_count}"
+                f"{file.location} has {rows.num_rows} inline rows, but its manifest says {file.row_count}"
             )
-        self.row_count = file.row_count
+        return rows
 
     def read_all(self, columns: Sequence[Column]) -> pa.Table:
         """Return all rows with these columns; a column that the rows lack is null."""

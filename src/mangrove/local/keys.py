@@ -1,5 +1,6 @@
 """Key comparison on Arrow tables: duplicates, anti-joins and key-based deletes."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -31,6 +32,8 @@ _SPARSENESS_MAX: Final = 2
 """How many integers there may be between the lowest and the highest key for each row; it bounds memory."""
 _SMALL_SPAN: Final = 2**23
 """How many there may be in any case (64 MB), if there are at most eight for each compared key."""
+_RANGE_SPAN: Final = 2**18
+"""How many integers one lookup table of sorted keys has."""
 
 
 def check_keys_unique(table: str, rows: pa.Table, keys: Sequence[Column]) -> None:
@@ -84,12 +87,18 @@ def _is_indexable(keys: Sequence[Column]) -> bool:
 
 _Part = tuple[pa.Table, int]
 """The key columns of some rows, and their position."""
+_Keys = tuple[Any, int]
+"""The only key column of some rows, and their position."""
 
 
 def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Sequence[Column]) -> list[Any]:
     """Return a mask for each part, which is true for rows whose keys occur in no delete at a later position."""
     names = [column.name for column in keys]
     oldest_first = sorted(deletes, key=itemgetter(1))
+    if len(keys) == 1 and pa.types.is_integer(deletes[0][0].column(names[0]).type):
+        masks = _find_by_range(_combine_column(parts, names[0]), _combine_column(oldest_first, names[0]))
+        if masks is not None:
+            return masks
     delete_keys = _select_keys(pa.concat_tables([rows.select(names) for rows, _ in oldest_first]), names)
     delete_keys = delete_keys.append_column(
         _POSITION,
@@ -98,7 +107,7 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
     if not _is_indexable(keys):
         return _find_masks(parts, delete_keys, names, _find_by_join)
     newest = _find_by_offset(
-        [rows.column(names[0]).combine_chunks() for rows, _ in parts],
+        [column for column, _ in _combine_column(parts, names[0])],
         delete_keys.column(0).combine_chunks(),
         _narrow(delete_keys.column(_POSITION).to_numpy()),
     )
@@ -111,6 +120,59 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
     ]
 
 
+def _combine_column(parts: Sequence[_Part], name: str) -> list[_Keys]:
+    return [(rows.column(name).combine_chunks(), position) for rows, position in parts]
+
+
+def _find_by_range(parts: Sequence[_Keys], deletes: Sequence[_Keys]) -> list[Any] | None:
+    """Return the masks of sorted integer keys, or None if they are not sorted or far apart; deletes are oldest first.
+
+    Ranges of keys are compared one by one, so that a lookup table fits into the cache of a processor.
+    """
+    numbered = [(column.cast(pa.int64()), position) for column, position in parts]
+    chosen = [(column.cast(pa.int64()), position) for column, position in deletes]
+    if not all(map_parallel(_is_sorted, [column for column, _ in (*numbered, *chosen)])):
+        return None
+    filled = [column for column, _ in numbered if len(column)]
+    if not filled:
+        return [pa.array([], pa.bool_()) for _ in numbered]
+    low, high = min(column[0].as_py() for column in filled), max(column[-1].as_py() for column in filled)
+    if high - low > _compute_span_max(sum(map(len, filled)), sum(len(column) for column, _ in chosen)):
+        return None
+    starts = range(low, high + 1, _RANGE_SPAN)
+    cuts = [_cut_sorted(column, starts, high) for column, _ in (*numbered, *chosen)]
+    kind = _narrow(np.array([position for _, position in chosen])).dtype
+
+    def compare(place: int) -> list[Any]:
+        offsets = [
+            (column.slice(cut[place], cut[place + 1] - cut[place]).to_numpy() - starts[place], position)
+            for (column, position), cut in zip((*numbered, *chosen), cuts, strict=True)
+        ]
+        newest = np.full(_RANGE_SPAN, -1, kind)
+        for deleted, position in offsets[len(parts) :]:
+            newest[deleted] = position
+        return [pa.array(newest[rows] <= position) for rows, position in offsets[: len(parts)]]
+
+    by_range = map_parallel(compare, range(len(starts)))
+    return [pa.concat_arrays(masks) for masks in zip(*by_range, strict=True)]
+
+
+def _is_sorted(column: Any) -> bool:
+    """Return whether a column has no nulls and ascending values."""
+    return not column.null_count and pc.all(pc.less_equal(column[:-1], column[1:])).as_py() is not False
+
+
+def _cut_sorted(column: Any, starts: range, high: int) -> list[int]:
+    """Return where each range begins in a sorted column, and where the last one ends."""
+    values = memoryview(column.buffers()[1] or b"").cast("B").cast("q")[column.offset : column.offset + len(column)]
+    return [*(bisect_left(values, start) for start in starts), bisect_right(values, high)]
+
+
+def _compute_span_max(count: int, selected_count: int) -> int:
+    """Return how many integers there may be between the bounds of some keys for a lookup table of all of them."""
+    return max(_SPARSENESS_MAX * count, min(_SMALL_SPAN, 8 * (count + selected_count)))
+
+
 def _find_by_offset(columns: Sequence[Any], selected: Any, positions: _Integers) -> list[_Integers] | None:
     """Return the position of the last equal selected key for each key, -1 if there is none, without a hash table.
 
@@ -121,8 +183,7 @@ def _find_by_offset(columns: Sequence[Any], selected: Any, positions: _Integers)
         return None
     bounds: list[Any] = [pc.min_max(column).as_py() for column in columns if len(column)]
     low, high = min((one["min"] for one in bounds), default=0), max((one["max"] for one in bounds), default=-1)
-    count = sum(map(len, columns))
-    if high - low > max(_SPARSENESS_MAX * count, min(_SMALL_SPAN, 8 * (count + len(selected)))):
+    if high - low > _compute_span_max(sum(map(len, columns)), len(selected)):
         return None
     chosen = selected.cast(pa.int64()).to_numpy(zero_copy_only=False)
     # The difference of two integers may exceed their type. Null is NaN here, which is not near.

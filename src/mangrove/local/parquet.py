@@ -320,7 +320,7 @@ def read_columns(store: Store, file: DataFile, columns: Sequence[Column]) -> pa.
 def count_rows(store: Store, file: DataFile) -> int:
     """Return the number of rows of a file by reading it; for other formats and external files, the recorded number."""
     if file.is_inline:
-        return InlineRowsReader(file).row_count
+        return InlineRowsReader(file).rows.num_rows
     if file.content_type != PARQUET or is_uri(file.location):
         return file.row_count
     try:

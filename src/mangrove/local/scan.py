@@ -380,9 +380,13 @@ class _Scanner:
         """Return the rows of a row group that are visible and match."""
         mask, loaded = self._match(group)
         if mask is not None and not mask.true_count:
-            return pa.Table.from_batches([], schema_to_arrow(Schema(self._columns)))
+            return self._no_rows
         rows = self._load(group, loaded, self._columns)
         return rows if mask is None or mask.true_count == group.count else _filter_rows(rows, mask)
+
+    @functools.cached_property
+    def _no_rows(self) -> pa.Table:
+        return pa.Table.from_batches([], schema_to_arrow(Schema(self._columns)))
 
     def read_numbered(self, group: _RowGroup) -> pa.Table:
         """Return the same rows with their row numbers in the file."""
