@@ -16,10 +16,8 @@ STORE ?= local
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-CHECKED := src tests $(wildcard benchmarks/*.py benchmarks/peers/*.py benchmarks/peers/*/*.py docs/*.py examples/*.py examples/demo/*.py proto/*.py)
-PYTEST := $(BIN)/pytest -q -rs --durations=5 --durations-min=1
 CHECKED := src tests $(wildcard benchmarks/*.py benchmarks/iceberg_clients/*.py benchmarks/peers/*.py benchmarks/peers/*/*.py docs/*.py examples/*.py examples/demo/*.py proto/*.py)
-PYTEST := $(BIN)/pytest -q --durations=5 --durations-min=1
+PYTEST := $(BIN)/pytest -q -rs --durations=5 --durations-min=1
 
 # An environment knows the folder it was made for; in a moved or copied checkout it is made again.
 ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
@@ -68,7 +66,7 @@ format: $(READY) ## rewrite the code the way `check` wants it
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
 
-docs: $(READY) ## write the map and the reference anew, and build the site in .build/site
+docs: $(READY) ## regenerate the map and the reference, and build the site in .build/site
 	$(BIN)/python docs/map.py
 	$(BIN)/python docs/reference.py
 	$(BIN)/zensical build --strict

@@ -76,3 +76,11 @@ def test_a_lakehouse_is_created_and_opened_by_its_uri(tmp_path: Path) -> None:
         mangrove.open(tmp_path / "elsewhere")
     with pytest.raises(mangrove.InvalidInputError, match="unknown layout"):
         mangrove.create(tmp_path / "other", layout="odd")
+
+
+@pytest.mark.parametrize("name", ["Lakehouse", "Snapshot", "Table", "Transaction"])
+def test_no_public_method_returns_any(name: str) -> None:
+    kind = getattr(mangrove, name)
+    methods = {one: vars(base)[one] for base in kind.__mro__ for one in vars(base) if one[0] != "_"}
+    untyped = {one for one, value in methods.items() if getattr(value, "__annotations__", {}).get("return") == "Any"}
+    assert untyped == set()

@@ -117,7 +117,7 @@ def plan(setting: Setting) -> Outcomes:
         os.link(root / file.location, root / copy.location)
     for start in range(0, len(copies), 100):
         write = plan_write({(): build_append_delta(copies[start : start + 100])})
-        setting.lake.change(
+        setting.lake._change(
             lambda transaction, write=write: stage_write(transaction.workspace, table.locator, write, transaction.id)
         )
     files = [setting.lake.uri + one.location for one in table.scan().files()]

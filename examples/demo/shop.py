@@ -164,7 +164,7 @@ def close_day_with_spark(lake: mangrove.Lakehouse, spark: Any, day: int) -> int:
         people = txn.table(CUSTOMERS)
         buyers = people.to_spark().join(bought, "customer_id")
         people.upsert(buyers.selectExpr("customer_id", "name", "city", "points + more as points"))
-        earned = today.selectExpr("count(*) as orders", "sum(amount) as revenue").first()
+        earned = today.selectExpr("count(*) as orders", "sum(amount) as revenue").collect()[0]
         txn.table(LEDGER).upsert([{"day": get_date(day), "orders": earned["orders"], "revenue": earned["revenue"]}])
         today.unpersist()
     return _get_version(txn)

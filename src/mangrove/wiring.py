@@ -207,7 +207,7 @@ def open_as_of(lake: "Lakehouse", at: str | None) -> "Snapshot":
     """Return a snapshot of the lakehouse as of `at`, or of its newest version."""
     from mangrove.lakehouse.snapshot import Snapshot
 
-    return Snapshot(lake.reading(), lake.clients, lake.engines) if at is None else lake.at(at)
+    return Snapshot(lake._reading(), lake.clients, lake.engines) if at is None else lake.at(at)
 
 
 def open_sql_session(lake: "Lakehouse", engine: str | None = None) -> "SqlSession":

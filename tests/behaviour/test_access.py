@@ -152,11 +152,11 @@ def test_a_name_that_a_hidden_alias_has_is_taken(lake: Lakehouse) -> None:
 def test_the_id_of_a_hidden_table_is_taken(lake: Lakehouse) -> None:
     lake.access.grant("manage", "sales", to="ana")
     ana = lake.as_principal("ana")
-    hidden = lake.reading().get(TableLocator("staff", "salaries"))
+    hidden = lake._reading().get(TableLocator("staff", "salaries"))
     assert isinstance(hidden, TableEntry)
     changes = Changes("t1", puts={TableLocator("sales", "copy"): replace(hidden, name="copy")})
     with pytest.raises(AccessDeniedError, match="the object with the id"):
-        ana.metastore.commit(ana.reading(), changes, Isolation.SNAPSHOT)
+        ana.metastore.commit(ana._reading(), changes, Isolation.SNAPSHOT)
 
 
 def test_a_namespace_that_is_visible_for_one_table_shows_only_its_name(lake: Lakehouse) -> None:

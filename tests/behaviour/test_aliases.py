@@ -276,7 +276,7 @@ def test_check_vacuum_and_expiry_leave_aliases(shop: Lakehouse) -> None:
 
 def test_check_reports_an_alias_whose_target_is_missing(shop: Lakehouse) -> None:
     alias_purchases(shop)
-    newest = shop.reading()
+    newest = shop._reading()
     entry = newest.get(AliasLocator("shop|purchases"))
     assert isinstance(entry, AliasEntry)
     damaged: dict[Locator, Object] = {AliasLocator("shop|purchases"): replace(entry, target_id="other")}

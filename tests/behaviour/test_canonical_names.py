@@ -40,7 +40,7 @@ def test_the_objects_of_all_kinds_are_found_by_the_canonical_strings_of_their_lo
     assert [one.kind for one in found] == [
         Kind.NAMESPACE, Kind.TABLE, Kind.TABLE_VERSION, Kind.STREAM, Kind.PARTITION, Kind.DELTA
     ]  # fmt: skip
-    assert [one.value for one in found] == [shop.reading().get(locator) for locator in locators]
+    assert [one.value for one in found] == [shop._reading().get(locator) for locator in locators]
 
 
 def test_a_rename_changes_canonical_strings_and_not_locators(shop: Lakehouse) -> None:

@@ -27,7 +27,7 @@ def commit_together(lake: Lakehouse, *transactions: Transaction) -> int:
         requests.append(GroupCommitRequest(core.workspace.snapshot, changes, core.isolation))
     members, others = select_group(requests)
     assert not others
-    merged = merge_changes(members, lake.new_id())
+    merged = merge_changes(members, lake._new_id())
     return lake.metastore.commit(requests[0].base, merged, Isolation.SNAPSHOT).snapshot.version
 
 

@@ -207,7 +207,7 @@ def test_invalid_partition_values_are_rejected(sales: Lakehouse) -> None:
     for values in ((), (DAY, DAY), ("2026-11-15",), (7,), (True,)):
         with pytest.raises(InvalidInputError, match="partition"):
             transaction.add_delta("sales.orders", values, delta("x"))
-    assert transaction.reading().is_empty
+    assert transaction._reading().is_empty
 
 
 def test_adding_a_delta_to_an_external_table_is_rejected(sales: Lakehouse) -> None:
@@ -220,7 +220,7 @@ def test_dropping_a_table_leaves_nothing_below_it(sales: Lakehouse) -> None:
     for number in range(3):
         add(sales, f"f{number}", DAY + datetime.timedelta(days=number))
     identity = sales.table("sales.orders").opened().version_locator.parent
-    assert len(list(scan_objects_below(sales.reading(), identity))) == 8
+    assert len(list(scan_objects_below(sales._reading(), identity))) == 8
     sales.drop_table("sales.orders")
-    assert list(scan_objects_below(sales.reading(), identity)) == []
-    assert len(list(scan_objects_below(sales.at(sales.version - 1).reading(), identity))) == 8
+    assert list(scan_objects_below(sales._reading(), identity)) == []
+    assert len(list(scan_objects_below(sales.at(sales.version - 1)._reading(), identity))) == 8

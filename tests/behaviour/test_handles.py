@@ -408,6 +408,7 @@ def test_the_create_statement_of_a_table_version_names_its_number(shop: Lakehous
     table = shop.table("shop.orders")
     table.create_version("id bigint, more string", partition_by=[], version=7)
     (text,) = shop.sql("show create table shop.orders.version_7", engine="duckdb").to_arrow()[0].to_pylist()
+    assert text is not None
     assert "OPTIONS (version = 7)" in text
     shop.sql(text.replace("orders", "copies"), engine="duckdb")
     (copied,) = shop.table("shop.copies").versions()

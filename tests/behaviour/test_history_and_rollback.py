@@ -97,7 +97,7 @@ def test_a_rollback_restores_the_whole_content_of_a_version(
     version = sales.rollback(to=good, author="ana")
     assert version == good + 4
     other = opened_again()
-    assert dict(scan_all_objects(other.reading())) == dict(scan_all_objects(other.at(good).reading()))
+    assert dict(scan_all_objects(other._reading())) == dict(scan_all_objects(other.at(good)._reading()))
     assert files(other) == ["data/one.parquet"]
     newest = other.history()[0]
     assert (newest.message, newest.author) == (f"roll back to version {good}", "ana")
@@ -150,25 +150,25 @@ def test_undo_reverts_one_version_and_keeps_later_ones_intact(sales: Lakehouse) 
 def test_undo_restores_dropped_objects(sales: Lakehouse) -> None:
     append(sales, "one")
     append(sales, "two")
-    before = dict(scan_all_objects(sales.reading()))
+    before = dict(scan_all_objects(sales._reading()))
     sales.drop_namespace("sales", cascade=True)
     dropped = sales.version
     sales.create_namespace("other")
     sales.undo(dropped)
     sales.drop_namespace("other")
-    assert dict(scan_all_objects(sales.reading())) == before
+    assert dict(scan_all_objects(sales._reading())) == before
     assert files(sales) == ["data/one.parquet", "data/two.parquet"]
 
 
 def test_undoing_a_namespace_rename_keeps_its_content(sales: Lakehouse) -> None:
-    before = dict(scan_all_objects(sales.reading()))
+    before = dict(scan_all_objects(sales._reading()))
     sales.rename_namespace("sales", "shop")
     sales.undo(sales.version)
-    assert dict(scan_all_objects(sales.reading())) == before
+    assert dict(scan_all_objects(sales._reading())) == before
 
 
 def test_an_undo_of_objects_that_later_versions_changed_is_rejected(sales: Lakehouse) -> None:
-    altered = sales.view("sales.daily").alter({"a": "1"}).catalog.reading()
+    altered = sales.view("sales.daily").alter({"a": "1"}).catalog._reading()
     version = sales.version
     sales.view("sales.daily").alter({"a": "2"})
     with pytest.raises(ConflictError, match=r"view sales\.daily"):

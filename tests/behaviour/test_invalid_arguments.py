@@ -179,7 +179,7 @@ def test_a_transaction_rejects_invalid_arguments_and_stages_nothing(what: str) -
         except MangroveError:
             continue
         transaction = tried.lake.transaction()
-    assert transaction.reading().is_empty
+    assert transaction._reading().is_empty
 
 
 ANYTHING = st.recursive(

@@ -83,7 +83,7 @@ def test_renaming_a_table_of_a_million_deltas_reads_one_tree_path_and_writes_one
             lake.rename_table("m.big", "n.big")
     reader = open_on_store(build_deterministic_effects(store))
     (partition,) = reader.table("renamed.big").partitions()
-    last = reader.reading().last_child(Kind.DELTA, partition[0])
+    last = reader._reading().last_child(Kind.DELTA, partition[0])
     assert isinstance(last, DeltaLocator)
     assert last.position == MILLION
 

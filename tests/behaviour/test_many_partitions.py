@@ -223,7 +223,7 @@ def test_the_partitions_of_a_table_of_deltacat_are_listed_once_for_many_values(
     reopened: Callable[[], Lakehouse],
 ) -> None:
     lake = reopened()
-    workspace = ListingWorkspace(lake.reading())
+    workspace = ListingWorkspace(lake._reading())
     opened = open_table(workspace, lake.table("n.t").locator)
     ours = build_partition_locator(workspace, opened)
     assert workspace.listings == 0
@@ -266,12 +266,12 @@ def test_partition_pruning_of_a_table_of_deltacat_finds_the_same_rows_as_a_full_
     reopened: Callable[[], Lakehouse], where: str
 ) -> None:
     lake = reopened()
-    opened = open_table(lake.reading(), lake.table("n.t").locator)
+    opened = open_table(lake._reading(), lake.table("n.t").locator)
     theirs = replace(opened, table=replace(opened.table, table_format="DELTACAT"))
     assert opened.version.schema is not None
     predicate = parse_predicate(where, opened.version.schema)
-    found = load_opened_table_state(lake.reading(), theirs, predicate=predicate)
-    assert found.logs == load_opened_table_state(lake.reading(), opened, predicate=predicate).logs
+    found = load_opened_table_state(lake._reading(), theirs, predicate=predicate)
+    assert found.logs == load_opened_table_state(lake._reading(), opened, predicate=predicate).logs
     assert found.is_part
 
 

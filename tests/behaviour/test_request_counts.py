@@ -100,7 +100,7 @@ def lake(effects: Effects, layout: str) -> Lakehouse:
             for place in range(number, number + 10):
                 transaction.create_table(f"n.t{place:03d}", "id int")
                 transaction.add_delta("n.big", (), Delta(DeltaType.APPEND))
-    lake.maintenance.export(f"memory://kept-{lake.new_id()}-{id(lake)}/", "kept", "minimal")
+    lake.maintenance.export(f"memory://kept-{lake._new_id()}-{id(lake)}/", "kept", "minimal")
     while lake.version < VERSIONS - 1:
         lake.alter_namespace("m", {"warm": str(lake.version)})
     return lake

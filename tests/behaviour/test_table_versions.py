@@ -604,7 +604,7 @@ def test_a_handle_of_a_part_of_a_table_changes_nothing_above_the_part(lake: Lake
         lambda part: part.drop_version(1),
         lambda part: part.set_state("deleted"),
         lambda part: part.update_schema(),
-        lambda part: part.evolve([{"id": 1, "more": 2}]),
+        lambda part: part._evolve([{"id": 1, "more": 2}]),
         lambda part: part.create_stream("reload"),
     ]
     of_stream: list[Callable[[Table], object]] = [

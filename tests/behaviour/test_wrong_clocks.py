@@ -74,9 +74,9 @@ def test_clocks_may_differ_by_the_tolerance(lake: Lakehouse, clock: Clock) -> No
 
 def test_a_larger_tolerance_lets_a_caller_commit_anyway(poisoned: Lakehouse, effects: Effects) -> None:
     tolerant = open_on_store(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
-    before = tolerant.reading().commit.created_at_millis
+    before = tolerant._reading().commit.created_at_millis
     tolerant.create_namespace("e")
-    assert tolerant.reading().commit.created_at_millis == before + 1
+    assert tolerant._reading().commit.created_at_millis == before + 1
     assert tolerant.maintenance.check().is_sound
     with pytest.raises(FormatError, match="version 5 is dated"):
         poisoned.create_namespace("f")
@@ -103,11 +103,11 @@ def test_after_the_repair_versions_have_correct_times_and_are_found_by_time(
     right = [line.created_at_millis for line in poisoned.history()][::-1][:3]
     before_repair = clock.now_millis
     assert poisoned.maintenance.repair_clock(author="me") == 5
-    repaired_at = poisoned.reading().commit.created_at_millis
+    repaired_at = poisoned._reading().commit.created_at_millis
     assert before_repair <= repaired_at <= clock.now_millis
     clock.now_millis += HOUR_MILLIS
     poisoned.create_namespace("e")
-    assert repaired_at + HOUR_MILLIS <= poisoned.reading().commit.created_at_millis <= clock.now_millis
+    assert repaired_at + HOUR_MILLIS <= poisoned._reading().commit.created_at_millis <= clock.now_millis
     for lake in (poisoned, opened_again()):
         assert lake.maintenance.check().is_sound
         assert lake.at(time_of(clock.now_millis)).version == 6
@@ -147,7 +147,7 @@ def test_repair_clock_does_nothing_without_a_version_dated_in_the_future(lake: L
 
 def test_a_repair_is_rebased_over_concurrent_commits(poisoned: Lakehouse, effects: Effects, clock: Clock) -> None:
     tolerant = open_on_store(replace(effects, clock_tolerance_millis=AHEAD_MILLIS + DAY_MILLIS))
-    poisoned.reading()
+    poisoned._reading()
     tolerant.create_namespace("e")
     assert poisoned.maintenance.repair_clock() == 6
     assert poisoned.at(time_of(clock.now_millis)).version == 6
@@ -207,7 +207,7 @@ def test_a_search_by_time_after_a_repair_reads_few_versions(
         clock.now_millis += 1000
         lake.create_namespace(f"m{number}")
     again = opened_again()
-    again.reading()
+    again._reading()
     before = store.requests.total
     assert again.at(time_of(half)).version == 60
     assert store.requests.total - before <= 24

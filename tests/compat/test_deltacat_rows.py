@@ -43,7 +43,7 @@ def test_the_rows_of_earlier_versions_are_unchanged(lake: mangrove.Lakehouse) ->
 
 def test_uncommitted_staged_deltas_of_deltacat_are_not_read(lake: mangrove.Lakehouse) -> None:
     metastore = lake.maintenance.context().maintenance
-    partitions = [one for _, one in metastore.objects(lake.reading(), Kind.PARTITION) if isinstance(one, Partition)]
+    partitions = [one for _, one in metastore.objects(lake._reading(), Kind.PARTITION) if isinstance(one, Partition)]
     assert [one.state for one in partitions].count(StreamState.STAGED) == 1
     assert _rows(lake, "sales2.users") == USERS_AT_THE_END
 
@@ -54,6 +54,6 @@ def test_an_append_to_a_catalog_of_deltacat_is_sound_and_adds_no_partition(tmp_p
     lake.table("sales2.purchases").append([{"id": 101, "item": "ours", "qty": 2, "city": "V"}])
     assert _rows(lake, "sales2.purchases") == [(100, "z", 1, "W"), (101, "ours", 2, "V")]
     maintenance = lake.maintenance.context().maintenance
-    before, after = lake.snapshot_at(14), lake.reading()
+    before, after = lake._snapshot_at(14), lake._reading()
     assert [len(list(maintenance.objects(one, Kind.PARTITION))) for one in (before, after)] == [3, 3]
     assert list(lake.maintenance.check()) == []

@@ -63,7 +63,7 @@ class Client:
 
     def load(self) -> None:
         locator = parse_table_argument(self.table)
-        revisions = TableRevisions.up_to(self.lake.metastore, self.lake.reading(), locator)
+        revisions = TableRevisions.up_to(self.lake.metastore, self.lake._reading(), locator)
         self.shown = publish_history(self.lake.effects.store, revisions)
 
     def rows(
@@ -95,7 +95,7 @@ class Client:
         """Write a Puffin file with a deletion vector for each data file."""
         blobs = [encode_deletion_vector(pa.array(numbers, pa.int64())) for numbers in deleted_rows.values()]
         content = b"PFA1" + b"".join(blobs)
-        address = self._write(f"data/{self.lake.new_id()}.puffin", content)
+        address = self._write(f"data/{self.lake._new_id()}.puffin", content)
         spec_id, offset, written = self.shown.metadata.default_spec_id, 4, []
         for blob, (data_file, numbers) in zip(blobs, deleted_rows.items(), strict=True):
             file = DataFile("any", len(content), len(numbers), kind=FileKind.POSITION_DELETES)
@@ -160,7 +160,7 @@ class Client:
         gone = set(removed)
         kept = [Written(one.file, one.spec_id) for one in self.alive() if one.address not in gone]
         first_row_id = getattr(metadata, "next_row_id", None)
-        given_id = int(self.lake.new_id().replace("-", "")[:15], 16) if snapshot_id is None else snapshot_id
+        given_id = int(self.lake._new_id().replace("-", "")[:15], 16) if snapshot_id is None else snapshot_id
         sequence_number = metadata.last_sequence_number + max(1, *(number for number, _ in steps))
         by_content: dict[tuple[ManifestContent, int, int], list[IcebergFile]] = {}
         for number, written in [(0, kept), *steps]:
@@ -172,7 +172,7 @@ class Client:
             self._manifest(content, spec_id, files, metadata.last_sequence_number + number)
             for (content, spec_id, number), files in by_content.items()
         ]
-        digest = self.lake.new_id().replace("-", "")
+        digest = self.lake._new_id().replace("-", "")
         address = self._write(
             f"metadata/snap-{digest}.avro",
             encode_manifest_list(manifests, given_id, sequence_number, digest, first_row_id),
@@ -259,7 +259,7 @@ class Client:
         address: str | None = None,
         **told: Any,
     ) -> Written:
-        there = self._write(path or f"data/{self.lake.new_id()}.parquet", data)
+        there = self._write(path or f"data/{self.lake._new_id()}.parquet", data)
         spec_id = self.shown.metadata.default_spec_id
         file = DataFile(**{"location": "any", "size_bytes": len(data), "row_count": written_count, **told})
         return Written(
@@ -269,7 +269,7 @@ class Client:
     def _manifest(
         self, content: ManifestContent, spec_id: int, files: Sequence[IcebergFile], sequence_number: int
     ) -> ManifestFile:
-        digest = self.lake.new_id().replace("-", "")
+        digest = self.lake._new_id().replace("-", "")
         spec = next(one for one in self.shown.metadata.partition_specs if one.spec_id == spec_id)
         name = f"metadata/{digest}-client.avro"
         metadata = self.shown.metadata

@@ -34,7 +34,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
 
 
 def publish(lake: Lakehouse, version: int | None = None) -> PublishedTable:
-    snapshot = lake.reading() if version is None else lake.metastore.at_version(version)
+    snapshot = lake._reading() if version is None else lake.metastore.at_version(version)
     return publish_history(lake.effects.store, TableRevisions.up_to(lake.metastore, snapshot, SALES))
 
 

@@ -56,7 +56,7 @@ def test_a_full_export_publishes_its_own_files(lake: Lakehouse, tmp_path: Path) 
 
 def test_the_metadata_contains_the_commit_time_of_the_version(lake: Lakehouse) -> None:
     found = StaticTable.from_metadata(lake.table("shop.sales").iceberg())
-    assert found.metadata.last_updated_ms == lake.reading().commit.created_at_millis
+    assert found.metadata.last_updated_ms == lake._reading().commit.created_at_millis
 
 
 def test_publishing_a_table_creates_no_version(lake: Lakehouse) -> None:

@@ -30,7 +30,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
 
 
 def shown(lake: Lakehouse, catalog: Catalog | None = None, name: str = "shop.sales") -> PublishedTable:
-    state = load_table_state((catalog or lake).reading(), TableLocator(*name.split(".")))
+    state = load_table_state((catalog or lake)._reading(), TableLocator(*name.split(".")))
     return publish_table(lake.effects.store, state, 1_700_000_000_000)
 
 

@@ -125,7 +125,7 @@ def test_files_of_a_table_with_keys_share_no_keys_after_a_compaction(lake: Lakeh
     table = lake.create_table("s.t", "id bigint not null, v int", keys=["id"])
     for first in range(3):
         table.append([{"id": number * 3 + first, "v": 0} for number in range(40)])
-    engine = LocalEngine(lake.effects.store, lake.new_id, file_size_bytes=400)
+    engine = LocalEngine(lake.effects.store, lake._new_id, file_size_bytes=400)
     state = apply_write(table.state(), engine.compact(table.state()))
 
     assert len(plan_scan(state).scans) >= 3
@@ -138,7 +138,7 @@ def test_a_z_order_prunes_by_each_of_its_columns(lake: Lakehouse) -> None:
     table = lake.create_table("s.t", "a bigint, b bigint", properties={"write.cluster-by": "a, b"})
     table.append([{"a": a, "b": b} for a in range(16) for b in range(16)])
     table.append([{"a": None, "b": 3}])
-    engine = LocalEngine(lake.effects.store, lake.new_id, file_size_bytes=260)
+    engine = LocalEngine(lake.effects.store, lake._new_id, file_size_bytes=260)
     state = apply_write(table.state(), engine.compact(table.state(), CompactionBounds(is_full=True)))
     total = len(plan_scan(state).scans)
     assert total >= 16

@@ -449,7 +449,7 @@ def test_a_read_opens_each_file_once_regardless_of_the_number_of_equality_delete
     table.delete_keys([{"order_id": 105}, {"order_id": 300}])
     state = table.state()
     before = store.requests.reads
-    found = LocalEngine(store, lake.new_id).read(state, ["order_id", "customer"])
+    found = LocalEngine(store, lake._new_id).read(state, ["order_id", "customer"])
     assert store.requests.reads - before == 11
     rest = [(100 + number, f"c{number}") for number in range(10) if number != 5]
     assert sorted(zip(*found.to_pydict().values(), strict=True)) == [(1, "c9"), *rest, (200, "c9")]

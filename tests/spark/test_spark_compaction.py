@@ -22,7 +22,7 @@ pytestmark = pytest.mark.interop
 
 
 def engine_of(lake: Any, spark: SparkSession, file_size_bytes: int) -> SparkEngine:
-    return SparkEngine(lake.effects.store, lake.new_id, session=spark, file_size_bytes=file_size_bytes)
+    return SparkEngine(lake.effects.store, lake._new_id, session=spark, file_size_bytes=file_size_bytes)
 
 
 def opened(state: TableState, where: str) -> int:
@@ -133,7 +133,7 @@ def test_ranges_of_one_column_are_found_without_reading_the_others(
 
     def write(rows: DataFrame, _: TableState) -> list[Any]:
         plans.append(rows._jdf.queryExecution().executedPlan().toString())
-        return [((), file) for file in write_natively(rows, state, lake.uri, lake.new_id, 4000)]
+        return [((), file) for file in write_natively(rows, state, lake.uri, lake._new_id, 4000)]
 
     lists = FileLists(spark, root_uri=lake.uri)
     files = write_compacted_files(lists, lake.uri, compaction, write, 2000)

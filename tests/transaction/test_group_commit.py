@@ -415,7 +415,7 @@ def test_members_that_create_the_same_partition_are_merged_except_one_that_liste
 
 
 def _request(transaction: Transaction) -> GroupCommitRequest:
-    workspace = transaction.reading()
+    workspace = transaction._reading()
     return GroupCommitRequest(workspace.snapshot, workspace.changes(transaction.id), transaction.isolation)
 
 

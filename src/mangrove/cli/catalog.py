@@ -333,7 +333,7 @@ def init_command(
     created = create_on_store(
         session.effects(lake), layout=layout, strict=strict, compatible_with=compatible_with, settings=settings
     )
-    summary = summarize_lakehouse(created.uri, created.layout, created.reading())
+    summary = summarize_lakehouse(created.uri, created.layout, created._reading())
     session.answer(
         summary_to_json(summary), lambda: f"created a lakehouse at {summary.uri} in the {summary.layout} layout"
     )
@@ -444,7 +444,7 @@ def create_command(
             properties=pairs, description=description, schemaless=schemaless, if_not_exists=if_not_exists,
             version=table_version or 1, stream_id=stream_id,
         )  # fmt: skip
-    summary = summarize_object(opened.reading(), name)
+    summary = summarize_object(opened._reading(), name)
     kind = _kind_of(summary)
     version = opened.version
     session.answer(
@@ -615,7 +615,7 @@ def _create_view(
     *,
     if_not_exists: bool,
 ) -> None:
-    _, existing = locate_view(catalog.reading(), parse_view_name(name)) if if_not_exists else (None, None)
+    _, existing = locate_view(catalog._reading(), parse_view_name(name)) if if_not_exists else (None, None)
     if existing is None:
         reads = find_referenced_names(query, parse_view_name(name).namespace)
         catalog.create_view(name, query, reads=reads, properties=pairs, description=description)

@@ -224,7 +224,7 @@ def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool,
     history, so a rollback can itself be rolled back.
     """
     opened = session.open(lake)
-    target, newest = opened.snapshot_at(to), opened.reading()
+    target, newest = opened._snapshot_at(to), opened._reading()
     if dry_run:
         diff = _diff_versions(opened.metastore, newest, target)
         lines_max = resolve_line_limit(None, as_json=session.as_json)

@@ -335,7 +335,7 @@ def export_command(
             opened.maintenance.context(),
             session.store(destination),
             name,
-            version=None if at is None else opened.snapshot_at(at).version,
+            version=None if at is None else opened._snapshot_at(at).version,
             mode=ExportMode(mode),
             tables=tables,
             keep=not no_keep,

@@ -164,7 +164,7 @@ def resolve_snapshot(lake: Lakehouse, where: str) -> MetastoreSnapshot:
     """Return the snapshot of a version number, a time or an export name."""
     if where.isdecimal():
         return lake.metastore.at_version(_number("version", where))
-    return lake.snapshot_at(where)
+    return lake._snapshot_at(where)
 
 
 def _number(name: str, text: str) -> int:

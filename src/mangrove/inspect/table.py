@@ -210,7 +210,7 @@ def find_requested_table(pinned: PinnedLakehouse, requested: PageRequest) -> Tab
         requested.text("partition"),
         requested.number("position"),
     )
-    return pinned.lake_snapshot.table(target.locator).bind(target)
+    return pinned.lake_snapshot.table(target.locator)._bind(target)
 
 
 def _name(table: TableSnapshot, opened: OpenTable | None) -> CanonicalName:

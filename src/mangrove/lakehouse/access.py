@@ -223,7 +223,7 @@ class AccessControl:
 
         A principal without MANAGE on the lakehouse sees only those to itself and its roles.
         """
-        reading = self._restrict(self._lake.reading())
+        reading = self._restrict(self._lake._reading())
         chosen = None if on is None else _find_object(reading, on)
         names = _load_names(reading)
         return [
@@ -250,7 +250,7 @@ class AccessControl:
 
     def _new_token(self) -> str:
         """Return a random token with 244 bits."""
-        return _TOKEN_PREFIX + (self._lake.new_id() + self._lake.new_id()).replace("-", "")
+        return _TOKEN_PREFIX + (self._lake._new_id() + self._lake._new_id()).replace("-", "")
 
     def _change_principals(self, change: Callable[[AccessRules], AccessRules], message: str) -> None:
         def authorized(rules: AccessRules, _: Workspace) -> AccessRules:
@@ -275,7 +275,7 @@ class AccessControl:
 
     def _change(self, change: Callable[[AccessRules, Workspace], AccessRules], message: str) -> None:
         def work(transaction: object) -> None:
-            workspace = transaction.reading()  # type: ignore[attr-defined]
+            workspace = transaction._reading()  # type: ignore[attr-defined]
             rules = change(load_rules(workspace.settings), workspace)
             workspace.settings = store_rules(workspace.settings, rules)
 

@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.alias import Alias, build_alias, parse_named_argument
@@ -30,6 +30,7 @@ from mangrove.lakehouse.listing import Listing
 from mangrove.lakehouse.namespace import Namespace, NamespaceSnapshot
 from mangrove.lakehouse.new_table import build_schema, plan_new_table, plan_schemaless_table
 from mangrove.lakehouse.schema_update import validate_new_checks
+from mangrove.lakehouse.sql_port import Arguments, QueryResult
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
@@ -77,6 +78,8 @@ from mangrove.transaction.deltas import TableTarget, find_target_table, locate_t
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from mangrove.lakehouse.engine_port import Engines
     from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.maintenance.progress import ProgressCallback
@@ -126,7 +129,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     """Engines that read and write rows; without them only definitions are available."""
 
     @abstractmethod
-    def reading(self) -> CatalogReader:
+    def _reading(self) -> CatalogReader:
         """Return the catalog state that reads currently use."""
 
     @abstractmethod
@@ -159,7 +162,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     ) -> Listing[NamespaceT_co]:
         """Return namespaces in order of their names: at most `limit`, starting with `prefix`, following `after`."""
         following = None if after is None else NamespaceLocator(after)
-        found = self.reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
+        found = self._reading().children(Kind.NAMESPACE, None, prefix=validate_prefix(prefix), after=following)
         return Listing(self._namespace_handles(islice(found, validate_limit(limit))), _DESCRIBED)
 
     def _namespace_handles(self, found: Iterable[tuple[Locator, Object]]) -> Iterator[NamespaceT_co]:
@@ -171,7 +174,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     def namespace(self, name: str | NamespaceLocator) -> NamespaceT_co:
         """Return a namespace by name; one that an alias names is followed through renames."""
         given = parse_namespace_argument(name)
-        own, value = find_namespace(self.reading(), given)
+        own, value = find_namespace(self._reading(), given)
         return self._namespace_handle(own, value, own != given)
 
     def tables(
@@ -183,7 +186,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         limit: int | None = None,
     ) -> Listing[TableT_co]:
         """Return the tables of a namespace in order of their names."""
-        reading = self.reading()
+        reading = self._reading()
         parent, _ = find_namespace(reading, _parse_namespace(namespace))
         following = None if after is None else TableLocator(parent.name, after)
         found = reading.list_children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
@@ -206,13 +209,13 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
 
         >>> lake.table("shop|orders|1|main|deltacat").to_arrow()  # doctest: +SKIP
         """
-        reading = self.reading()
+        reading = self._reading()
         target = resolve_target(reading, name, version, stream_id)
         locator, table = find_table(reading, target.locator)
         if locator != target.locator:
             # An alias follows its table through renames.
             target = replace(target, table_id=table.id)
-        return self._table_handle(locator, table).bind(target)
+        return self._table_handle(locator, table)._bind(target)
 
     def views(
         self,
@@ -223,7 +226,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         limit: int | None = None,
     ) -> Listing[ViewT_co]:
         """Return the views of a namespace in order of their names."""
-        reading = self.reading()
+        reading = self._reading()
         parent, _ = find_namespace(reading, _parse_namespace(namespace))
         following = None if after is None else ViewLocator(parent.name, after)
         found = reading.children(Kind.VIEW, parent, prefix=validate_prefix(prefix), after=following)
@@ -238,7 +241,7 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
     def view(self, name: str | ViewLocator) -> ViewT_co:
         """Return a view by name; one that an alias of its namespace names is followed through renames."""
         given = parse_view_argument(name)
-        own, value = find_view(self.reading(), given)
+        own, value = find_view(self._reading(), given)
         return self._view_handle(own, value, own != given)
 
     def resolve(self, name: str | Locator | TableIdentity) -> ResolvedObject:
@@ -249,12 +252,12 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         >>> lake.resolve("shop|orders|1").value.schema  # doctest: +SKIP
         """
         if isinstance(name, Locator | TableIdentity):
-            return resolve_locator(self.reading(), name)
-        return resolve_text(self.reading(), name)
+            return resolve_locator(self._reading(), name)
+        return resolve_text(self._reading(), name)
 
     def aliases(self) -> Listing[Alias]:
         """Return the aliases of namespaces and tables in order of their canonical strings."""
-        return Listing(map(build_alias, list_aliases(self.reading())), _ALIASED)
+        return Listing(map(build_alias, list_aliases(self._reading())), _ALIASED)
 
 
 Catalog: TypeAlias = ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]
@@ -266,13 +269,15 @@ class WritableCatalog(ABC):
 
     clients: Mapping[str, CatalogClient]
     engines: Engines | None = None
+    _new_id: Callable[[], str]
+    """Returns an id for a new object."""
 
     @abstractmethod
-    def reading(self) -> CatalogReader:
+    def _reading(self) -> CatalogReader:
         """Return the catalog state that reads currently use."""
 
     @abstractmethod
-    def change(
+    def _change(
         self,
         statement: Callable[[StagedTransaction], T],
         message: str = "",
@@ -286,19 +291,40 @@ class WritableCatalog(ABC):
         """
 
     @abstractmethod
-    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+    def _check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
         """Raise AccessDeniedError if a principal may not write to the table.
 
         The commit checks all privileges. This check is before data files are written.
         """
 
     @abstractmethod
-    def schedule_maintenance(self, target: TableTarget) -> None:
+    def _schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table when its writes are committed, once for all of them."""
 
     @abstractmethod
-    def new_id(self) -> str:
-        """Return an id for a new object."""
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> QueryResult | DataFrame: ...
+
+    @overload
+    def sql(self, text: str, arguments: Arguments = None, *, engine: Literal["duckdb"]) -> QueryResult: ...
+    @overload
+    def sql(self, text: str, arguments: Arguments = None, *, engine: Literal["spark"]) -> DataFrame: ...
+    @overload
+    def sql(self, text: str, arguments: Arguments = None, *, engine: str | None = None) -> Any: ...
+    def sql(self, text: str, arguments: Arguments = None, *, engine: str | None = None) -> QueryResult | DataFrame:
+        """Run SQL statements, and return the rows of the last one; `arguments` are for `:name` or `?`.
+
+        `engine` is "duckdb" or "spark". By default an active Spark session runs the SQL; without
+        one DuckDB does if it is installed, else a new Spark session. The dialect is Spark SQL on
+        both. DuckDB computes what is known to have the same result on Spark; an error says of
+        anything else that it needs Spark.
+
+        Spark returns a DataFrame. DuckDB returns a `QueryResult`, which computes its rows when
+        they are read: `to_arrow(limit=None)`, `to_batches(limit=None)`, `columns` and `schema`,
+        a pyarrow schema. `cancel()` ends a read in progress from another thread.
+
+        >>> lake.sql("select id from shop.orders", engine="duckdb").to_arrow(limit=10)  # doctest: +SKIP
+        """
+        return self._run_sql(text, arguments, engine)
 
     if TYPE_CHECKING:
         # The other base of every writable catalog lists them.
@@ -356,11 +382,11 @@ class WritableCatalog(ABC):
                 own, found = locate_namespace(workspace, locator)
                 if found is not None:
                     return Namespace(self, own, found)
-            made = NamespaceEntry(self.new_id(), locator.name, properties, description)
+            made = NamespaceEntry(self._new_id(), locator.name, properties, description)
             create_namespace(workspace, locator, made)
             return Namespace(self, locator, made)
 
-        return self.change(statement, f"create namespace {locator}")
+        return self._change(statement, f"create namespace {locator}")
 
     def alter_namespace(
         self,
@@ -378,7 +404,7 @@ class WritableCatalog(ABC):
             alter_namespace(workspace, locator, put=put, removed=gone, description=description)
             return Namespace(self, *find_namespace(workspace, locator), isinstance(locator, NamedById))
 
-        return self.change(statement, f"alter namespace {locator}")
+        return self._change(statement, f"alter namespace {locator}")
 
     def rename_namespace(self, name: NamespaceName, to: str | NamespaceLocator) -> Namespace:
         """Rename a namespace; its tables and views keep their ids and data."""
@@ -388,7 +414,7 @@ class WritableCatalog(ABC):
             rename_namespace(transaction.workspace, old, new)
             return Namespace(self, new, load_namespace(transaction.workspace, new))
 
-        return self.change(statement, f"rename namespace {old} to {new}")
+        return self._change(statement, f"rename namespace {old} to {new}")
 
     def drop_namespace(self, name: NamespaceName, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Drop an empty namespace, or with `cascade` a namespace and everything in it."""
@@ -398,7 +424,7 @@ class WritableCatalog(ABC):
             with suppress(NotFoundError) if if_exists else nullcontext():
                 drop_namespace(transaction.workspace, locator, cascade=cascade)
 
-        self.change(statement, f"drop namespace {locator}")
+        self._change(statement, f"drop namespace {locator}")
 
     def create_table(
         self,
@@ -453,16 +479,16 @@ class WritableCatalog(ABC):
             if existing is not None:
                 return Table(self, own, existing)
             locator = locate_parent(workspace, name)
-            made = requested(load_namespace(workspace, locator.parent).id, self.new_id)
+            made = requested(load_namespace(workspace, locator.parent).id, self._new_id)
             (replace_table if replace else create_table)(workspace, locator, made)
             table = Table(self, locator, made.table)
             if checks and self.engines is not None:
                 validate_new_checks(self.engines, transaction, table.target)
             if as_ is not None:
-                table.fill(transaction, as_)
+                table._fill(transaction, as_)
             return table
 
-        return self.change(statement, f"create table {name}")
+        return self._change(statement, f"create table {name}")
 
     def _schema_of_rows(self, rows: object) -> Schema:
         if self.engines is None:
@@ -488,7 +514,7 @@ class WritableCatalog(ABC):
             alter_table(workspace, locator, put=put, removed=gone, description=description)
             return Table(self, locator, load_table(workspace, locator), replace(target, locator=locator))
 
-        return self.change(statement, f"alter table {target}")
+        return self._change(statement, f"alter table {target}")
 
     def rename_table(self, name: TableName, to: str | TableLocator) -> Table:
         """Rename a table, within its namespace or into another; no data file is moved or rewritten."""
@@ -499,13 +525,13 @@ class WritableCatalog(ABC):
             locator, table = find_table(transaction.workspace, new)
             return Table(self, locator, table, replace(target, locator=locator))
 
-        return self.change(statement, f"rename table {target} to {new}")
+        return self._change(statement, f"rename table {target} to {new}")
 
     def drop_table(self, name: TableName, *, if_exists: bool = False) -> None:
         """Drop a table; the data of an external or federated table is not deleted."""
         with suppress(NotFoundError) if if_exists else nullcontext():
             target = self._parse_table_name(name)
-            self.change(
+            self._change(
                 lambda transaction: drop_table(transaction.workspace, locate_target(transaction.workspace, target)),
                 f"drop table {target}",
             )
@@ -516,7 +542,7 @@ class WritableCatalog(ABC):
             return name
         if isinstance(name, TableLocator) or (isinstance(name, str) and not is_named_by_ids(name)):
             return TableTarget(parse_table_argument(name))
-        target = resolve_target(self.reading(), name)
+        target = resolve_target(self._reading(), name)
         if target.kind is not Kind.TABLE:
             raise InvalidInputError(f"{name!r} names a {target.kind.word}; expected a table")
         return target
@@ -541,13 +567,13 @@ class WritableCatalog(ABC):
         locator = parse_view_argument(name)
         found = find_view_references(self.engines, sql, dialect, locator.namespace) if reads is None else reads
         read = validate_texts(found, "what a view reads")
-        value = ViewEntry(self.new_id(), locator.name, sql, dialect, None, read, properties, description)
+        value = ViewEntry(self._new_id(), locator.name, sql, dialect, None, read, properties, description)
 
         def statement(transaction: StagedTransaction) -> View:
             create_view(transaction.workspace, locator, value, or_replace=or_replace)
             return View(self, *find_view(transaction.workspace, locator))
 
-        return self.change(statement, f"create view {locator}")
+        return self._change(statement, f"create view {locator}")
 
     def alter_view(
         self,
@@ -564,7 +590,7 @@ class WritableCatalog(ABC):
             alter_view(transaction.workspace, locator, put=put, removed=gone, description=description)
             return View(self, *find_view(transaction.workspace, locator), isinstance(locator, NamedById))
 
-        return self.change(statement, f"alter view {locator}")
+        return self._change(statement, f"alter view {locator}")
 
     def rename_view(self, name: ViewName, to: str | ViewLocator) -> View:
         """Rename a view, within its namespace or into another."""
@@ -574,7 +600,7 @@ class WritableCatalog(ABC):
             rename_view(transaction.workspace, old, new)
             return View(self, *find_view(transaction.workspace, new))
 
-        return self.change(statement, f"rename view {old} to {new}")
+        return self._change(statement, f"rename view {old} to {new}")
 
     def drop_view(self, name: ViewName, *, if_exists: bool = False) -> None:
         """Drop a view; the tables and views that it reads remain."""
@@ -584,7 +610,7 @@ class WritableCatalog(ABC):
             with suppress(NotFoundError) if if_exists else nullcontext():
                 drop_view(transaction.workspace, locator)
 
-        self.change(statement, f"drop view {locator}")
+        self._change(statement, f"drop view {locator}")
 
     def create_alias(
         self, name: str | Named, target: str | Named | TableIdentity, *, if_not_exists: bool = False
@@ -607,9 +633,9 @@ class WritableCatalog(ABC):
         def statement(transaction: StagedTransaction) -> Alias:
             workspace = transaction.workspace
             named = locate_target(workspace, of) if isinstance(of, TableTarget) else of
-            return build_alias(create_alias(workspace, alias, named, self.new_id(), if_not_exists=if_not_exists))
+            return build_alias(create_alias(workspace, alias, named, self._new_id(), if_not_exists=if_not_exists))
 
-        return self.change(statement, f"create alias {alias} of {of}")
+        return self._change(statement, f"create alias {alias} of {of}")
 
     def drop_alias(self, name: str | Named, *, if_exists: bool = False) -> None:
         """Drop an alias; its namespace or table remains."""
@@ -619,7 +645,7 @@ class WritableCatalog(ABC):
             if not if_exists or find_alias(transaction.workspace, alias) is not None:
                 drop_alias(transaction.workspace, alias)
 
-        self.change(statement, f"drop alias {alias}")
+        self._change(statement, f"drop alias {alias}")
 
 
 def _parse_namespace(name: NamespaceName) -> NamespaceLocator | NamedById[NamespaceLocator]:
@@ -663,7 +689,7 @@ def compact_tables(tables: list[Table], **options: Unpack[CompactOptions]) -> di
                 continue
             report = table.compact(**options)
         except NotFoundError:
-            if table.catalog.reading().get(table.locator) is not None:
+            if table.catalog._reading().get(table.locator) is not None:
                 raise
             continue
         if report.logs:

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     import duckdb
     import polars
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from mangrove.expressions.parse import SparkCondition
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.catalog import Catalog
     from mangrove.lakehouse.lakehouse import Lakehouse
-    from mangrove.lakehouse.sql_port import SqlEngine
+    from mangrove.lakehouse.sql_port import QueryResult, SqlEngine
     from mangrove.lakehouse.transaction import Transaction
     from mangrove.maintenance.check import CountRowsOfMany
     from mangrove.maintenance.copy import Copier
@@ -260,7 +261,7 @@ class MaintenanceExecutors(Protocol):
 class SparkRowEngine(Engine, Protocol):
     """Engine on a Spark session, which other code may share."""
 
-    session: Any
+    session: SparkSession
 
     def add_catalog_hints(self, namespaces: Callable[[], Collection[str]]) -> None:
         """Add hints to Spark's errors about unknown names in these namespaces."""
@@ -345,7 +346,7 @@ class SqlRunner(Protocol):
 
     def sql(
         self, lake: Lakehouse, transaction: Transaction | None, text: str, arguments: Any, engine: str | None = None
-    ) -> Any:
+    ) -> QueryResult | DataFrame:
         """Run the statements of an SQL text, and return the rows of the last one."""
         ...
 
@@ -361,7 +362,7 @@ def run_sql(
     text: str,
     arguments: Any,
     engine: str | None = None,
-) -> Any:
+) -> QueryResult | DataFrame:
     """Run SQL if the engines support it; otherwise raise an error with advice."""
     if lake is None or not isinstance(engines, SqlRunner):
         raise InvalidInputError("SQL needs an engine: open the lakehouse with mangrove.open or mangrove.create")

@@ -44,12 +44,15 @@ from mangrove.transaction.shared import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
     from datetime import datetime, timedelta
 
+    from pyspark.sql import DataFrame, SparkSession
+
     from mangrove.effects import Effects
     from mangrove.lakehouse.engine_port import Engines
+    from mangrove.lakehouse.sql_port import Arguments, QueryResult
     from mangrove.lakehouse.table_snapshot import CatalogClient
     from mangrove.maintenance.export_records import Export
     from mangrove.metastore import RowRange
@@ -84,6 +87,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     ) -> None:
         """`owner` is the lakehouse without restrictions, if the metastore is that of a principal."""
         self.effects = effects
+        self._new_id = effects.new_id
         self.layout = laid_out.layout
         self.metastore = laid_out.metastore
         self._rollbacks = LakeRollback(effects, laid_out.metastore)
@@ -140,7 +144,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     @property
     def maintenance(self) -> Maintenance:
         """Compaction, expiry, vacuum, checks, exports and conversion; a principal needs MANAGE on the lakehouse."""
-        self.check_privilege(Privilege.MANAGE)
+        self._check_privilege(Privilege.MANAGE)
         return Maintenance(self._owner)
 
     @property
@@ -153,7 +157,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Name of the principal whose rights this lakehouse has; None if there are no restrictions."""
         return self.metastore.rights.principal if isinstance(self.metastore, AuthorizedMetastore) else None
 
-    def check_privilege(self, privilege: Privilege) -> None:
+    def _check_privilege(self, privilege: Privilege) -> None:
         """Raise AccessDeniedError if this is the lakehouse of a principal without a privilege on all of it."""
         if isinstance(self.metastore, AuthorizedMetastore):
             check_lakehouse(self.metastore.load_rights(), privilege)
@@ -164,7 +168,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             return self.metastore.privilege_on(locator)
         return Privilege.MANAGE
 
-    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+    def _check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
         """Raise AccessDeniedError if this is the lakehouse of a principal that may not write to the table."""
         if isinstance(self.metastore, AuthorizedMetastore):
             namespace_id = find_namespace(reading, opened.locator.parent)[1].id
@@ -181,9 +185,9 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """
         rules = self.access.rules()
         rules.principal(name)
-        return self.restrict(rules.rights_of(name))
+        return self._restrict(rules.rights_of(name))
 
-    def restrict(self, rights: Rights) -> Lakehouse:
+    def _restrict(self, rights: Rights) -> Lakehouse:
         """Return the lakehouse with the rights of a principal."""
         laid_out = OpenedLayout(self.uri, self.layout, AuthorizedMetastore(self._owner.metastore, rights))
         return Lakehouse(self.effects, laid_out, self.clients, self._engines_on, self.storage_options, self._owner)
@@ -193,11 +197,11 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Number of the newest version."""
         return self.metastore.latest().version
 
-    def reading(self) -> MetastoreSnapshot:
+    def _reading(self) -> MetastoreSnapshot:
         """Return the newest version."""
         return self.metastore.latest()
 
-    def change(self, statement: Callable[[StagedTransaction], T], message: str = "", *, is_blind: bool = False) -> T:
+    def _change(self, statement: Callable[[StagedTransaction], T], message: str = "", *, is_blind: bool = False) -> T:
         """Commit one statement as a transaction, and retry it after a conflict.
 
         The retry is safe because the statement read nothing before it began: a retry is
@@ -214,7 +218,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             try:
                 with transaction:
                     result = statement(transaction.core)
-                    is_change = not transaction.reading().is_empty
+                    is_change = not transaction._reading().is_empty
                 if is_change:
                     return result
             except StorageError:
@@ -223,11 +227,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
                 pass  # the newest version decides
         return self.run(lambda transaction: statement(transaction.core), message=message)
 
-    def new_id(self) -> str:
-        """Return an id for a new object."""
-        return self.effects.new_id()
-
-    def schedule_maintenance(self, target: TableTarget) -> None:
+    def _schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table at once, unless another thread runs one, with which it could conflict."""
         if self._maintaining.acquire(blocking=False):
             try:
@@ -263,7 +263,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         )
         return Transaction(core, self.effects.new_id, self.clients, self.engines, self)
 
-    def spark(self, *, jars: bool = False) -> Any:
+    def spark(self, *, jars: bool = False) -> SparkSession:
         """Return the Spark session that reads and writes rows: the active one, or a new one.
 
         With `jars`, a new session loads Hadoop's classes for the bucket from Maven Central.
@@ -278,22 +278,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         engine.add_catalog_hints(lambda: _namespaces_of(known()))
         return engine.session
 
-    def sql(
-        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
-    ) -> Any:
-        """Run SQL statements, and return the rows of the last one; `arguments` are for `:name` or `?`.
-
-        `engine` is "duckdb" or "spark". By default an active Spark session runs the SQL; without
-        one DuckDB does if it is installed, else a new Spark session. The dialect is Spark SQL on
-        both. DuckDB computes what is known to have the same result on Spark; an error says of
-        anything else that it needs Spark.
-
-        Spark returns a DataFrame. DuckDB returns a `DuckDbFrame`, which computes its rows when
-        they are read: `to_arrow(limit=None)`, `to_batches(limit=None)`, `columns` and `schema`,
-        a pyarrow schema. `cancel()` ends a read in progress from another thread.
-
-        >>> lake.sql("select id from shop.orders", engine="duckdb").to_arrow(limit=10)  # doctest: +SKIP
-        """
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> QueryResult | DataFrame:
         return run_sql(self.engines, self, None, text, arguments, engine)
 
     def run(
@@ -356,7 +341,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
     def forget_query(self, query: str) -> bool:
         """Delete the record of the last committed batch of a stream that will never run again."""
         return self.run(
-            lambda transaction: forget_query(transaction.reading(), query), message=f"forget the query {query}"
+            lambda transaction: forget_query(transaction._reading(), query), message=f"forget the query {query}"
         )
 
     @cached_property
@@ -403,9 +388,9 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     def at(self, where: int | str | datetime) -> Snapshot:
         """Return the lakehouse as of a version, a time (without a zone: UTC) or the name of an export."""
-        return Snapshot(self.snapshot_at(where), self.clients, self.engines, self)
+        return Snapshot(self._snapshot_at(where), self.clients, self.engines, self)
 
-    def snapshot_at(self, where: int | str | datetime) -> MetastoreSnapshot:
+    def _snapshot_at(self, where: int | str | datetime) -> MetastoreSnapshot:
         """Return the version that `where` selects."""
         return load_snapshot_at(self.metastore, where)
 
@@ -420,14 +405,14 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     def diff(self, before: int | str | datetime, after: int | str | datetime | None = None) -> Diff:
         """Return the changes between two versions or points in time; by default until the newest version."""
-        was = self.snapshot_at(before)
-        now = self.metastore.latest() if after is None else self.snapshot_at(after)
+        was = self._snapshot_at(before)
+        now = self.metastore.latest() if after is None else self._snapshot_at(after)
         return build_diff(self.metastore, was, now)
 
     def rollback(self, to: int | str | datetime, *, message: str = "", author: str = "") -> int:
         """Commit the content of an earlier version, unless it is the newest; later versions stay in the history."""
         began_at_millis = self.effects.now_millis()
-        return self._rollbacks.roll_back(self.snapshot_at(to), began_at_millis, message, author)
+        return self._rollbacks.roll_back(self._snapshot_at(to), began_at_millis, message, author)
 
     def undo(self, version: int, *, message: str = "", author: str = "") -> int:
         """Revert the changes of one version if nothing later changed the same objects; return the new version."""
@@ -441,7 +426,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
         >>> lake.tag("before-migration")  # doctest: +SKIP
         """
-        version = None if at is None else self.snapshot_at(at).version
+        version = None if at is None else self._snapshot_at(at).version
         return pin_version(self.maintenance.context(), name, version)
 
     def tags(self) -> list[Export]:

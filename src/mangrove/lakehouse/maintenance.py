@@ -308,7 +308,7 @@ class Maintenance:
         """Commit within the time limit of a transaction; vacuum may delete the files that it reads after that."""
         lake = self._lake
         limit_millis = commit_deadline_millis(lake.settings, lake.effects.now_millis())
-        return work(Changes(lake.new_id(), message=message, commit_before_millis=limit_millis)).version
+        return work(Changes(lake._new_id(), message=message, commit_before_millis=limit_millis)).version
 
     def export(
         self,
@@ -334,7 +334,7 @@ class Maintenance:
         if mode not in (*ExportMode, *(one.value for one in ExportMode)):
             raise InvalidInputError(f"{mode!r} is no mode of exports: use {', '.join(one.value for one in ExportMode)}")
         tables = validate_texts(tables, "the tables to copy")
-        version = None if at is None else self._lake.snapshot_at(at).version
+        version = None if at is None else self._lake._snapshot_at(at).version
         options = self._options_there(destination, storage_options)
         return export_version(
             self.context(),

@@ -27,7 +27,7 @@ __all__ = ["Namespace", "NamespaceReader", "NamespaceSnapshot"]
 class NamespaceReader(Protocol):
     """Interface through which a namespace is read: a lakehouse, a transaction or a snapshot."""
 
-    def reading(self) -> CatalogReader:
+    def _reading(self) -> CatalogReader:
         """Return the catalog state that reads currently use."""
         ...
 
@@ -88,7 +88,7 @@ class NamespaceSnapshot:
         """Locator of the namespace: the name that was looked up, or the current one after a lookup by an alias."""
         if self._follows_id:
             with suppress(NotFoundError):
-                self._locator, self.value = find_namespace(self.catalog.reading(), self._reference)
+                self._locator, self.value = find_namespace(self.catalog._reading(), self._reference)
         return self._locator
 
     @property
@@ -108,7 +108,7 @@ class NamespaceSnapshot:
     @property
     def aliases(self) -> tuple[str, ...]:
         """Aliases of the namespace."""
-        return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog.reading(), self.locator))
+        return tuple(str(AliasLocator(one.name)) for one in list_aliases(self.catalog._reading(), self.locator))
 
     @property
     def properties(self) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from mangrove.expressions.predicates import Predicate
     from mangrove.lakehouse.engine_port import Engines
@@ -106,9 +107,10 @@ class TableScan:
         """Return the rows as a DuckDB relation, in a connection or in the default one."""
         return self._engines().local().duckdb_relation(self.to_arrow(), connection)
 
-    def to_spark(self) -> Any:
+    def to_spark(self) -> DataFrame:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
-        return self._engines().spark().read(self._state, self._columns, self._predicate)
+        rows: DataFrame = self._engines().spark().read(self._state, self._columns, self._predicate)
+        return rows
 
 
 class StoredFileScan(TableScan):
@@ -155,7 +157,7 @@ class StoredFileScan(TableScan):
         """Return a pyarrow RecordBatchReader of all or the first rows."""
         return self.to_arrow().slice(0, validate_limit(limit)).to_reader()
 
-    def to_spark(self) -> Any:
+    def to_spark(self) -> DataFrame:
         """Return the rows as a Spark DataFrame."""
         return self._engines().spark().session.createDataFrame(self.to_arrow())
 

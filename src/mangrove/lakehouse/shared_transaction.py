@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, ObjectChange, summarize_differences
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.namespace import Namespace
+from mangrove.lakehouse.sql_port import Arguments
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.time_travel import parse_duration_millis
@@ -25,6 +26,11 @@ from mangrove.transaction.deltas import OpenTable, TableTarget
 from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
 from mangrove.transaction.transaction import StagedTransaction, TransactionState, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mangrove.lakehouse.sql_port import QueryResult
 
 __all__ = ["SharedTransaction"]
 
@@ -92,11 +98,11 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Whether the transaction is open, committed, rolled back or failed."""
         return self._work.state
 
-    def reading(self) -> Workspace:
+    def _reading(self) -> Workspace:
         """Return the state that the transaction reads: its own writes over its base version."""
-        return self._work.reading()
+        return self._work._reading()
 
-    def change(
+    def _change(
         self,
         statement: Callable[[StagedTransaction], T],
         message: str = "",
@@ -104,18 +110,14 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         is_blind: bool = False,
     ) -> T:
         """Run a statement, to be published with all others."""
-        return self._work.change(statement, message, is_blind=is_blind)
+        return self._work._change(statement, message, is_blind=is_blind)
 
-    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+    def _check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
         """Raise AccessDeniedError if a principal may not write to the table."""
-        self._lake.check_write_privilege(reading, opened)
+        self._lake._check_write_privilege(reading, opened)
 
-    def schedule_maintenance(self, target: TableTarget) -> None:
+    def _schedule_maintenance(self, target: TableTarget) -> None:
         """Leave the maintenance to `publish`: what is saved here may never be published."""
-
-    def new_id(self) -> str:
-        """Return an id for a new object."""
-        return self._new_id()
 
     def add_delta(
         self,
@@ -129,11 +131,8 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Add a delta to a table; see `Transaction.add_delta`."""
         return self._work.add_delta(table, values, delta, version=version, stream_id=stream_id)
 
-    def sql(
-        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
-    ) -> Any:
-        """Run SQL in this transaction."""
-        return self._work.sql(text, arguments, engine=engine)
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> "QueryResult | DataFrame":
+        return self._work._run_sql(text, arguments, engine)
 
     def rollback(self) -> None:
         """Discard the unsaved changes of this process; saved changes remain for all participants."""
@@ -151,7 +150,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
 
     def save(self) -> None:
         """Save the changes of this process for other participants, and load the changes that they saved meanwhile."""
-        mine = load_shared_work(self._known).after(self.reading())
+        mine = load_shared_work(self._known).after(self._reading())
         try:
             self._known = self._shared.save(self._known, mine)
         except NotFoundError as error:
@@ -160,19 +159,19 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
                 f"{error}. Not saved here, and so not published: {lost}" if lost else str(error)
             ) from error
         except ConflictError as error:
-            raise name_conflicting_tables(error, self.reading().met) from error
+            raise name_conflicting_tables(error, self._reading().met) from error
         self._work = self._begin()
 
     def extend(self, ttl: str | timedelta) -> None:
         """Set the time to live, counted from now."""
-        self.reading()
+        self._reading()
         extended = self._shared.extend(self._known, parse_duration_millis(ttl))
         # What others saved meanwhile is not known here before the next `save`.
         self._known = replace(self._known, expires_at_millis=extended.expires_at_millis)
 
     def diff(self) -> Diff:
         """Return the changes relative to the base version, including unsaved changes of this process."""
-        found = self.reading().differences()
+        found = self._reading().differences()
         changes = summarize_differences(found, lambda requested: load_table_names(requested, self._base))
         return Diff(self.base_version, self.base_version, changes)
 
@@ -186,7 +185,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         self.published = self._shared.publish(self._known)
         self.core.state = TransactionState.COMMITTED
         for table in load_shared_work(self._known).list_written_tables():
-            self._lake.schedule_maintenance(TableTarget(table))
+            self._lake._schedule_maintenance(TableTarget(table))
         return self.published.version
 
     @property
@@ -196,7 +195,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
 
     def discard(self) -> None:
         """Discard the transaction for all participants."""
-        self.reading()
+        self._reading()
         self._shared.discard(self.name)
         self.core.state = TransactionState.ROLLED_BACK
 
@@ -217,7 +216,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._work.leave()
+        self._work._leave()
         if self.state is not TransactionState.OPEN:
             return
         if kind is None:
@@ -230,7 +229,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         saved = load_shared_work(self._known)
         found = (
             one
-            for one in self.reading().differences()
+            for one in self._reading().differences()
             if saved.puts.get(one.locator) != mine.puts.get(one.locator)
             or (one.locator in mine.deletes) != (one.locator in saved.deletes)
         )

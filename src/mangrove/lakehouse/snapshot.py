@@ -76,7 +76,7 @@ class Snapshot(ReadableCatalog[NamespaceSnapshot, TableSnapshot, ViewSnapshot]):
         """Settings of the lakehouse in this version."""
         return self.snapshot.settings
 
-    def reading(self) -> MetastoreSnapshot:
+    def _reading(self) -> MetastoreSnapshot:
         """Return the version."""
         return self.snapshot
 

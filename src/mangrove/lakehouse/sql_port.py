@@ -11,6 +11,8 @@ from mangrove.errors import InvalidInputError
 from mangrove.maintenance.engine_choice import SPARK
 
 if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    import polars
     import pyarrow as pa
 
     from mangrove.expressions.predicates import Predicate
@@ -24,6 +26,7 @@ __all__ = [
     "Arguments",
     "Frame",
     "PositionedText",
+    "QueryResult",
     "SqlEngine",
     "SqlErrorInfo",
     "ValueComputer",
@@ -38,7 +41,53 @@ SQL_ENGINES: Final = (DUCKDB, SPARK)
 Arguments: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
 """The values of parameters, by name or by position."""
 Frame: TypeAlias = Any
-"""The lazy rows of a query: a Spark DataFrame, or a `DuckDbFrame`. Both have `columns` and `schema`."""
+"""The lazy rows of a query inside an engine: a Spark DataFrame, or a `QueryResult`."""
+
+
+class QueryResult(Protocol):
+    """The rows of a query on DuckDB, which are computed each time that they are read."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The column names."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns."""
+        ...
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """Compute the rows, or at most `limit` of them, as a pyarrow Table."""
+        ...
+
+    def to_batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Compute the rows, or at most `limit` of them, in batches."""
+        ...
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Compute the rows as a pandas DataFrame."""
+        ...
+
+    def to_polars(self) -> polars.DataFrame:
+        """Compute the rows as a polars DataFrame."""
+        ...
+
+    def collect(self, limit: int | None = None) -> Sequence[Any]:
+        """Compute the rows, or at most `limit` of them, as Python values."""
+        ...
+
+    def explain(self) -> str:
+        """Return the plan of the query."""
+        ...
+
+    def cancel(self) -> None:
+        """Cancel the reads that are in progress, from any thread."""
+        ...
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+    def _repr_html_(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,7 @@ class Table(TableSnapshot):
             stage_write(workspace, self.target, write, transaction.id)
             return write, state
 
-        return self._count_and_maintain(*self.catalog.change(statement, f"append to {self}"))
+        return self._count_and_maintain(*self.catalog._change(statement, f"append to {self}"))
 
     def add_files(
         self,
@@ -210,7 +210,7 @@ class Table(TableSnapshot):
             additions = [(planned.log_values, planned.delta) for planned in write.deltas]
             add_deltas(transaction.workspace, opened, additions, transaction.id)
 
-        self.catalog.change(statement, f"add files to {self}")
+        self.catalog._change(statement, f"add files to {self}")
         return added
 
     def remove_files(self, files: Iterable[str | DataFile]) -> list[DataFile]:
@@ -235,7 +235,7 @@ class Table(TableSnapshot):
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return removed
 
-        return self.catalog.change(statement, f"remove files from {self}")
+        return self.catalog._change(statement, f"remove files from {self}")
 
     def upsert(
         self,
@@ -371,9 +371,9 @@ class Table(TableSnapshot):
     def update_schema(self) -> SchemaUpdate:
         """Return an update of columns and constraints, for use in a `with` block or with `commit`."""
         self._check_target("update_schema", Kind.TABLE_VERSION)
-        return SchemaUpdate(self.target, self._engines, self.catalog.change)
+        return SchemaUpdate(self.target, self._engines, self.catalog._change)
 
-    def evolve(self, rows: object, *, engine: str | None = None) -> None:
+    def _evolve(self, rows: object, *, engine: str | None = None) -> None:
         """Add missing columns and widen types so that the rows fit; no rows are written."""
         self._check_target("evolve", Kind.TABLE_VERSION)
         given = self._on(engine, rows, lambda one, state, found: one.detect_columns(state, found))
@@ -385,9 +385,9 @@ class Table(TableSnapshot):
             if version != state.version:
                 put_table_version(workspace, self.target, version, stops_writers=False)
 
-        self.catalog.change(statement, f"evolve {self}")
+        self.catalog._change(statement, f"evolve {self}")
 
-    def fill(self, transaction: StagedTransaction, rows: object) -> None:
+    def _fill(self, transaction: StagedTransaction, rows: object) -> None:
         """Write the initial rows of a table in the transaction that creates it."""
         plan = self._on(None, rows, lambda one, state, given: one.append(state, given))
         self._open_for_write(transaction.workspace)
@@ -413,7 +413,7 @@ class Table(TableSnapshot):
             alter_table_version(transaction.workspace, self.target, put=put, removed=gone, description=description)
             return self
 
-        return self.catalog.change(statement, f"alter {self}")
+        return self.catalog._change(statement, f"alter {self}")
 
     def rename(self, name: str | TableLocator) -> Table:
         """Rename the table, within its namespace or into another; this object then has the new name."""
@@ -455,7 +455,7 @@ class Table(TableSnapshot):
         def statement(transaction: StagedTransaction) -> Table:
             workspace = transaction.workspace
             planned, stream = plan_next_version(
-                workspace, self.target, self.catalog.new_id, schema=schema, schemaless=schemaless, keys=keys,
+                workspace, self.target, self.catalog._new_id, schema=schema, schemaless=schemaless, keys=keys,
                 partition_by=partition_by, sort_by=sort_by, properties=properties, description=description,
                 checks=checks, version=version, state=state, stream_id=stream_id,
             )  # fmt: skip
@@ -466,7 +466,7 @@ class Table(TableSnapshot):
             locator, table = find_target_table(workspace, self.target)
             return Table(self.catalog, locator, table, replace(self.target, locator=locator, version=planned.version))
 
-        return self.catalog.change(statement, f"create a table version of {self.locator}")
+        return self.catalog._change(statement, f"create a table version of {self.locator}")
 
     def set_state(self, state: TableVersionState | str) -> None:
         """Set the lifecycle state of the table version: unreleased, beta, active, deprecated or deleted.
@@ -475,7 +475,7 @@ class Table(TableSnapshot):
         """
         self._check_target("set_state", Kind.TABLE_VERSION)
         number, requested = self._chosen_version("set its state"), parse_state(state)
-        self.catalog.change(
+        self.catalog._change(
             lambda transaction: set_table_version_state(transaction.workspace, self.target, number, requested),
             f"set table version {number} of {self.locator} {requested.value}",
         )
@@ -485,7 +485,7 @@ class Table(TableSnapshot):
         self._check_target("drop_version", Kind.TABLE_VERSION)
         dropped = self._chosen_version("drop") if number is None else number
         validate_count(dropped, "the number of a table version", 1)
-        self.catalog.change(
+        self.catalog._change(
             lambda transaction: drop_table_version(transaction.workspace, self.target, dropped),
             f"drop table version {dropped} of {self.locator}",
         )
@@ -497,10 +497,10 @@ class Table(TableSnapshot):
         stream with it.
         """
         self._check_target("create_stream", Kind.TABLE_VERSION)
-        new_id = self.catalog.new_id() if stream_id is None else stream_id
+        new_id = self.catalog._new_id() if stream_id is None else stream_id
         check_id(new_id, "stream id")
         check_id(stream_format, "stream format")
-        self.catalog.change(
+        self.catalog._change(
             lambda transaction: create_stream(transaction.workspace, self.target, new_id, stream_format),
             f"create stream {new_id} of {self.locator}",
         )
@@ -510,19 +510,19 @@ class Table(TableSnapshot):
         """Make this stream the current one of its table version; the previous one becomes deprecated."""
         self._check_target("commit_stream", Kind.STREAM)
         self._check_chosen_stream("commit")
-        self.catalog.change(lambda transaction: commit_stream(transaction.workspace, self.target), f"commit {self}")
+        self.catalog._change(lambda transaction: commit_stream(transaction.workspace, self.target), f"commit {self}")
 
     def drop_stream(self) -> None:
         """Drop this stream, which must be staged or replaced, with its rows."""
         self._check_target("drop_stream", Kind.STREAM)
         self._check_chosen_stream("drop")
-        self.catalog.change(lambda transaction: drop_stream(transaction.workspace, self.target), f"drop {self}")
+        self.catalog._change(lambda transaction: drop_stream(transaction.workspace, self.target), f"drop {self}")
 
     def create_partition(self, values: Sequence[Value | None], partition_id: str) -> PartitionLocator:
         """Create a partition with a chosen id, to which all rows with these partition values are written."""
         self._check_target("create_partition", Kind.STREAM)
         check_id(partition_id, "partition id")
-        return self.catalog.change(
+        return self.catalog._change(
             lambda transaction: create_partition(transaction.workspace, self.target, values, partition_id),
             f"create partition {partition_id} of {self}",
         )
@@ -557,7 +557,7 @@ class Table(TableSnapshot):
     def _open_for_write(self, workspace: Workspace) -> OpenTable:
         """Open the table for a write; a principal without the privilege is refused before any file is written."""
         opened = open_table(workspace, self.target)
-        self.catalog.check_write_privilege(workspace, opened)
+        self.catalog._check_write_privilege(workspace, opened)
         return opened
 
     def _write(
@@ -582,13 +582,13 @@ class Table(TableSnapshot):
             stage_into_opened_table(workspace, opened, write, transaction.id)
             return write, state
 
-        write, state = self.catalog.change(statement, f"{verb} {self}", is_blind=with_logs is not True)
+        write, state = self.catalog._change(statement, f"{verb} {self}", is_blind=with_logs is not True)
         return write.counts if verb in (_COMPACT, _FLUSH) else self._count_and_maintain(write, state)
 
     def _count_and_maintain(self, write: PlannedWrite, state: TableState) -> RowCounts:
         """Return the row counts of a write; schedule maintenance if it may be due."""
         if is_auto_compaction_enabled(state.properties) or is_flush_check_due(write):
-            self.catalog.schedule_maintenance(self.target)
+            self.catalog._schedule_maintenance(self.target)
         return write.counts
 
     def _compaction_engine(
@@ -602,7 +602,7 @@ class Table(TableSnapshot):
 
     def _maintain_if_due(self) -> None:
         """Run a bounded part of a compaction, or move inline rows into data files if there are many."""
-        reading = self.catalog.reading()
+        reading = self.catalog._reading()
         opened = open_table(reading, self.target)
         if opened.version.schema is None:
             return
@@ -648,7 +648,7 @@ def maintain_table(lake: WritableCatalog, target: TableTarget) -> None:
     repeat their write and duplicate rows, so other errors of Mangrove are only logged.
     """
     try:
-        table = Table(lake, target.locator, lambda: find_target_table(lake.reading(), target)[1], target)
+        table = Table(lake, target.locator, lambda: find_target_table(lake._reading(), target)[1], target)
         table._maintain_if_due()
     except (ConflictError, NotFoundError):
         return  # a transaction can drop a table to which it wrote

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, overload, runtime_checkable
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.parse import bind_predicate
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
     import polars
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from mangrove.tables.column_profile import ColumnProfile
     from mangrove.tables.table_state import TableState
@@ -119,7 +120,7 @@ class TableReader(Protocol):
     clients: Mapping[str, CatalogClient]
     engines: Engines | None
 
-    def reading(self) -> CatalogReader:
+    def _reading(self) -> CatalogReader:
         """Return the catalog state that reads currently use."""
         ...
 
@@ -169,7 +170,7 @@ class TableSnapshot:
         target = self._target
         if target is not None and target.table_id is not None:
             with suppress(NotFoundError):
-                locator, table = find_target_table(self.catalog.reading(), target)
+                locator, table = find_target_table(self.catalog._reading(), target)
                 if locator != self._locator:
                     self._locator, self._value = locator, table
                     self._target = replace(target, locator=locator)
@@ -225,7 +226,7 @@ class TableSnapshot:
     @property
     def aliases(self) -> tuple[str, ...]:
         """Aliases of the table."""
-        reading = self.catalog.reading()
+        reading = self.catalog._reading()
         locator, _ = find_target_table(reading, self.target)
         return tuple(str(AliasLocator(one.name)) for one in list_aliases(reading, locator))
 
@@ -278,34 +279,34 @@ class TableSnapshot:
     @property
     def checks(self) -> dict[str, str]:
         """Check constraints by name."""
-        return check_constraints_of(open_table(self.catalog.reading(), self.target).version)
+        return check_constraints_of(open_table(self.catalog._reading(), self.target).version)
 
     def versions(self) -> list[TableVersionInfo]:
         """Return the table versions, oldest first, with their states and definitions."""
-        return list_table_versions(self.catalog.reading(), self.target)
+        return list_table_versions(self.catalog._reading(), self.target)
 
     def version(self, number: int) -> Self:
         """Return the table bound to one of its table versions instead of the default."""
-        reading = self.catalog.reading()
+        reading = self.catalog._reading()
         locator, table = find_target_table(reading, self.target)
         if validate_count(number, "the number of a table version", 1) not in load_table_versions(reading, table):
             raise build_no_version_error(reading, locator, table, number)
         target = TableTarget(locator, number, table_id=self.target.table_id)
         return type(self)(self.catalog, locator, table, target)
 
-    def bind(self, target: TableTarget) -> Self:
+    def _bind(self, target: TableTarget) -> Self:
         """Return the table bound to the table version, stream, partition or delta that a target chooses."""
         chosen = self if target.version is None else self.version(target.version)
         return type(self)(self.catalog, self._locator, chosen.value, replace(target, locator=self._locator))
 
     def streams(self) -> list[StreamInfo]:
         """Return the streams of the table version, with their formats and states."""
-        return list_streams(self.catalog.reading(), self._version_target)
+        return list_streams(self.catalog._reading(), self._version_target)
 
     def stream(self, stream_id: str) -> Self:
         """Return the table bound to a stream, such as a staged or replaced one."""
         check_id(stream_id, "stream id")
-        opened = open_table(self.catalog.reading(), replace(self._version_target, stream_id=stream_id))
+        opened = open_table(self.catalog._reading(), replace(self._version_target, stream_id=stream_id))
         return type(self)(self.catalog, opened.locator, opened.table, opened.target)
 
     @property
@@ -315,11 +316,11 @@ class TableSnapshot:
 
     def opened(self) -> OpenTable:
         """Return the table version and stream from which rows are planned."""
-        return open_table(self.catalog.reading(), self.target)
+        return open_table(self.catalog._reading(), self.target)
 
     def partitions(self) -> Listing[tuple[PartitionLocator, Partition]]:
         """Return the partitions of the table."""
-        reading = self.catalog.reading()
+        reading = self.catalog._reading()
         return Listing(list_partitions(reading, open_table(reading, self.target)))
 
     def partition_stats(self) -> list[PartitionStats]:
@@ -327,16 +328,16 @@ class TableSnapshot:
 
         >>> [(one.values, one.row_count) for one in table.partition_stats()]  # doctest: +SKIP
         """
-        return list_partition_stats(self.catalog.reading(), self.target)
+        return list_partition_stats(self.catalog._reading(), self.target)
 
     def deltas(self) -> Listing[tuple[DeltaLocator, Delta]]:
         """Return the deltas, partition by partition, in the order in which they apply."""
-        reading = self.catalog.reading()
+        reading = self.catalog._reading()
         return Listing(list_deltas(reading, open_table(reading, self.target)))
 
     def state(self) -> TableState:
         """Return the state of the table for engines."""
-        return load_table_state(self.catalog.reading(), self.target)
+        return load_table_state(self.catalog._reading(), self.target)
 
     def files(self) -> list[DataFile]:
         """Return the data files with location, content type, encoding and size, in the order of their deltas."""
@@ -347,7 +348,7 @@ class TableSnapshot:
 
         A table without a schema has the rows of its files, if their formats define columns, and takes no condition.
         """
-        reading = self.catalog.reading()
+        reading = self.catalog._reading()
         opened = open_table(reading, self.target)
         if opened.version.schema is None:
             if where is not None:
@@ -425,7 +426,7 @@ class TableSnapshot:
         self._engines().local()
         return self.scan(where, columns).to_duckdb(connection)
 
-    def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> Any:
+    def to_spark(self, columns: Sequence[str] | None = None, where: str | Expr | Predicate | None = None) -> DataFrame:
         """Return the rows as a Spark DataFrame that Spark's own reader scans."""
         self._engines().spark()
         return self.scan(where, columns).to_spark()
@@ -439,15 +440,31 @@ class TableSnapshot:
         """
         if self.target.partition_id is not None:
             raise InvalidInputError(f"{self.target} is a part of a table; publish the table")
-        return publish_iceberg_metadata(self._engines(), self.catalog.reading(), self.target)
+        return publish_iceberg_metadata(self._engines(), self.catalog._reading(), self.target)
 
+    @overload
+    def changes(
+        self,
+        from_version: int | str | datetime,
+        to_version: int | str | datetime | None = None,
+        *,
+        engine: Literal["local"] | None = None,
+    ) -> pa.Table: ...
+    @overload
+    def changes(
+        self,
+        from_version: int | str | datetime,
+        to_version: int | str | datetime | None = None,
+        *,
+        engine: Literal["spark"],
+    ) -> DataFrame: ...
     def changes(
         self,
         from_version: int | str | datetime,
         to_version: int | str | datetime | None = None,
         *,
         engine: str | None = None,
-    ) -> Any:
+    ) -> pa.Table | DataFrame:
         """Return the rows that differ between two versions or points in time, or since one, as a pyarrow Table.
 
         The column `_change_type` is `insert`, `delete`, or `update_before` and `update_after`
@@ -459,8 +476,8 @@ class TableSnapshot:
                 f"the changes of {self.locator} are available from the lakehouse only; use lake.table(…).changes"
             )
         validate_engine(engine)
-        first = self.catalog.at(from_version).reading()
-        last = self.catalog.reading() if to_version is None else self.catalog.at(to_version).reading()
+        first = self.catalog.at(from_version)._reading()
+        last = self.catalog._reading() if to_version is None else self.catalog.at(to_version)._reading()
         assert not isinstance(first, Workspace), "a time travel catalog reads committed versions"
         assert not isinstance(last, Workspace), "a time travel catalog reads committed versions"
         if first.version > last.version:
@@ -469,10 +486,11 @@ class TableSnapshot:
                 "give the earlier one first"
             )
         # The table can have had another name.
-        target = replace(self.target, table_id=find_target_table(self.catalog.reading(), self.target)[1].id)
+        target = replace(self.target, table_id=find_target_table(self.catalog._reading(), self.target)[1].id)
         before, after = load_table_state(first, target), load_table_state(last, target)
         chosen: Engine = self._engines().spark() if engine == SPARK else self._engines().local()
-        return chosen.changes(before, after)
+        changed: pa.Table | DataFrame = chosen.changes(before, after)
+        return changed
 
     def history(self, *, limit: int | None = None) -> Listing[HistoryEntry]:
         """Return the versions that changed this table, its columns or its rows, newest first.
@@ -484,7 +502,7 @@ class TableSnapshot:
             raise InvalidInputError(
                 f"the history of {self.locator} is available from the lakehouse only; use lake.table(…).history"
             )
-        _, table = find_target_table(self.catalog.reading(), self.target)
+        _, table = find_target_table(self.catalog._reading(), self.target)
         entries = scan_table_history(self.catalog.metastore, self.catalog.history(), table)
         return Listing(islice(entries, validate_limit(limit)), HISTORY_COLUMNS)
 

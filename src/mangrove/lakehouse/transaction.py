@@ -11,6 +11,7 @@ from mangrove.lakehouse.arguments import validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
+from mangrove.lakehouse.sql_port import Arguments
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
@@ -29,7 +30,10 @@ from mangrove.transaction.transaction import StagedTransaction, TransactionState
 from mangrove.transaction.workspace import Workspace
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.sql_port import QueryResult
 
 
 __all__ = ["Transaction", "begin_idempotent", "run_idempotent"]
@@ -96,11 +100,11 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Version that the commit created; None before the commit."""
         return None if self.committed_as is None else self.committed_as.snapshot.version
 
-    def reading(self) -> Workspace:
+    def _reading(self) -> Workspace:
         """Return the state that the transaction reads: its own writes over its base version."""
         return self.core.workspace
 
-    def change(
+    def _change(
         self,
         statement: Callable[[StagedTransaction], T],
         message: str = "",  # noqa: ARG002 - for the history
@@ -108,21 +112,17 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         is_blind: bool = False,  # noqa: ARG002 - for a separate commit
     ) -> T:
         """Run a statement, to be committed with all others."""
-        self.reading()
+        self._reading()
         return statement(self.core)
 
-    def check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
+    def _check_write_privilege(self, reading: CatalogReader, opened: OpenTable) -> None:
         """Raise AccessDeniedError if a principal may not write to the table."""
         if self._lake is not None:
-            self._lake.check_write_privilege(reading, opened)
+            self._lake._check_write_privilege(reading, opened)
 
-    def schedule_maintenance(self, target: TableTarget) -> None:
+    def _schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table after the commit."""
         self._maintained[target] = None
-
-    def new_id(self) -> str:
-        """Return an id for a new object."""
-        return self._new_id()
 
     def add_delta(
         self,
@@ -139,7 +139,7 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         `committed_as` has the final position after the commit. A delta that already has a
         position keeps it, and the commit conflicts with concurrent deltas of the partition.
         """
-        workspace = self.reading()
+        workspace = self._reading()
         target = resolve_target(workspace, table, version)
         chosen = target if stream_id is None else replace(target, stream_id=stream_id)
         return add_delta(workspace, chosen, values, delta, self.id)
@@ -151,14 +151,14 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
         `stops_writers` makes concurrent writes conflict.
         """
-        workspace = self.reading()
+        workspace = self._reading()
         put_table_version(workspace, resolve_target(workspace, table), version, stops_writers=stops_writers)
 
     def alter_settings(
         self, put: Mapping[str, str] = NO_PROPERTIES, remove: Iterable[str] | None = (), **changed: int
     ) -> LakehouseSettings:
         """Set or remove properties of the lakehouse, or change the retention of its versions."""
-        workspace, remove = self.reading(), validate_texts(remove, "the properties to remove")
+        workspace, remove = self._reading(), validate_texts(remove, "the properties to remove")
         fixed = changed.keys() - _CHANGEABLE
         if fixed:
             raise InvalidInputError(
@@ -176,24 +176,21 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
 
     def commit(self, message: str | None = None) -> int:
         """Commit all changes atomically, and return the new version."""
-        self.reading()
+        self._reading()
         if message is not None:
             self.core.message = message
         self.committed_as = self.core.commit()
         if self._lake is not None:
             for target in self._maintained:
-                self._lake.schedule_maintenance(target)
+                self._lake._schedule_maintenance(target)
         return self.committed_as.snapshot.version
 
     def rollback(self) -> None:
         """Discard all changes."""
         self.core.rollback()
 
-    def sql(
-        self, text: str, arguments: Mapping[str, Any] | Sequence[Any] | None = None, *, engine: str | None = None
-    ) -> Any:
-        """Run SQL in this transaction, and return the rows of its last statement, as `Lakehouse.sql` does."""
-        self.reading()
+    def _run_sql(self, text: str, arguments: Arguments, engine: str | None) -> "QueryResult | DataFrame":
+        self._reading()
         return run_sql(self.engines, self._lake, self, text, arguments, engine)
 
     def transaction(self, **_: Any) -> NoReturn:
@@ -204,13 +201,13 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         )
 
     def __enter__(self) -> Self:
-        self.reading()
+        self._reading()
         if self._is_entered:
             self.transaction()
         self._is_entered = True
         return self
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """Allow the transaction to be entered again."""
         self._is_entered = False
 
@@ -239,7 +236,7 @@ def begin_idempotent(
     with transaction:
         yield transaction
         if transaction.state is TransactionState.OPEN:
-            stage_batch(transaction.reading(), batch, transaction.id)
+            stage_batch(transaction._reading(), batch, transaction.id)
 
 
 def run_idempotent(
@@ -256,14 +253,14 @@ def run_idempotent(
         if _is_done(transaction, batch):
             return False
         work(transaction)
-        stage_batch(transaction.reading(), batch, transaction.id)
+        stage_batch(transaction._reading(), batch, transaction.id)
         return True
 
     return lake.run(noted, isolation, message=_message(batch))
 
 
 def _is_done(transaction: Transaction, batch: QueryBatch) -> bool:
-    done = find_last_batch(transaction.reading(), batch.query)
+    done = find_last_batch(transaction._reading(), batch.query)
     return done is not None and done.batch_id >= batch.batch_id
 
 

@@ -22,7 +22,7 @@ __all__ = ["View", "ViewReader", "ViewSnapshot"]
 class ViewReader(Protocol):
     """Interface through which a view is read: a lakehouse, a transaction or a snapshot."""
 
-    def reading(self) -> CatalogReader:
+    def _reading(self) -> CatalogReader:
         """Return the catalog state that reads currently use."""
         ...
 
@@ -54,7 +54,7 @@ class ViewSnapshot:
         """Locator of the view: the name that was looked up, or the current one after a lookup by an alias."""
         if self._follows_id:
             with suppress(NotFoundError):
-                self._locator, self.value = find_view(self.catalog.reading(), self._reference)
+                self._locator, self.value = find_view(self.catalog._reading(), self._reference)
         return self._locator
 
     @property

@@ -185,7 +185,7 @@ def _respond_names(
     pagination = parse_pagination(requested.query)
     snapshot = requested.open_snapshot(pagination.version)
     parent, _ = find_namespace(snapshot, requested)
-    own, _ = locate_namespace(snapshot.reading(), parent)
+    own, _ = locate_namespace(snapshot._reading(), parent)
     page = paginate_names(pagination, snapshot.version, lambda after: _select_addressable(names(snapshot, own, after)))
     return _respond_list(page, "identifiers", [{"namespace": [parent.name], "name": name} for name in page.names])
 
@@ -196,14 +196,14 @@ def _select_addressable(names: Iterable[str]) -> Iterator[str]:
 
 def _list_tables(snapshot: Snapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
     following = None if after is None else TableLocator(parent.name, after)
-    for locator, value in snapshot.reading().children(Kind.TABLE, parent, after=following):
+    for locator, value in snapshot._reading().children(Kind.TABLE, parent, after=following):
         if isinstance(locator, TableLocator) and isinstance(value, TableEntry) and is_publishable(value):
             yield locator.name
 
 
 def _list_views(snapshot: Snapshot, parent: NamespaceLocator, after: str | None) -> Iterator[str]:
     following = None if after is None else ViewLocator(parent.name, after)
-    for locator, _ in snapshot.reading().children(Kind.VIEW, parent, after=following):
+    for locator, _ in snapshot._reading().children(Kind.VIEW, parent, after=following):
         assert isinstance(locator, ViewLocator)
         yield locator.name
 

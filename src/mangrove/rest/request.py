@@ -163,7 +163,7 @@ def find_namespace_by_levels(snapshot: Snapshot, text: str) -> tuple[NamespaceLo
     """Return the namespace with these levels."""
     with _invalid_as_not_found("namespace"):
         locator = _locator(text)
-        return locator, load_namespace(snapshot.reading(), locator)
+        return locator, load_namespace(snapshot._reading(), locator)
 
 
 def find_namespace(snapshot: Snapshot, requested: RestRequest) -> tuple[NamespaceLocator, NamespaceEntry]:
@@ -176,7 +176,7 @@ def find_table(snapshot: Snapshot, requested: RestRequest) -> tuple[TableLocator
     with _invalid_as_not_found("table"):
         parameters = requested.path_parameters
         locator = TableLocator(_locator(parameters["namespace"]).name, parameters["table"])
-        value = load_table(snapshot.reading(), locator)
+        value = load_table(snapshot._reading(), locator)
     if not is_publishable(value):
         raise NotFoundError(f"table {locator} is external and is not part of this catalog; open it at its own location")
     return locator, value
@@ -187,7 +187,7 @@ def find_view(snapshot: Snapshot, requested: RestRequest) -> tuple[ViewLocator, 
     with _invalid_as_not_found("view"):
         parameters = requested.path_parameters
         locator = ViewLocator(_locator(parameters["namespace"]).name, parameters["view"])
-        return locator, load_view(snapshot.reading(), locator)
+        return locator, load_view(snapshot._reading(), locator)
 
 
 def is_publishable(value: TableEntry) -> bool:

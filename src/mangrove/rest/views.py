@@ -64,7 +64,7 @@ def handle_load_view(requested: RestRequest) -> Response:
     """Return a view's metadata."""
     snapshot = requested.open_snapshot()
     locator, view = find_view(snapshot, requested)
-    schema = _infer_schema(snapshot.reading(), locator, view)
+    schema = _infer_schema(snapshot._reading(), locator, view)
     lake = requested.served.lake
     location = f"{root_location_of(lake.uri)}views/{view.id}"
     at_millis = snapshot.snapshot.commit.created_at_millis
@@ -81,7 +81,7 @@ def handle_view_exists(requested: RestRequest) -> Response:
     """Return success if a view exists and its columns are known."""
     snapshot = requested.open_snapshot()
     locator, view = find_view(snapshot, requested)
-    _infer_schema(snapshot.reading(), locator, view)
+    _infer_schema(snapshot._reading(), locator, view)
     return respond_no_content()
 
 
@@ -154,8 +154,10 @@ def handle_create_view(requested: RestRequest) -> Response:
     query = _ViewQuery.parse(document.get("view-version"), document.get("schema"))
     lake = requested.served.lake
     (_, sql), *_ = query.representations
-    value = query.apply_to(requested, locator, _with_properties(ViewEntry(lake.new_id(), locator.name, sql), given, ()))
-    lake.change(lambda core: create_view(core.workspace, locator, value), f"Iceberg client creates view {locator}")
+    value = query.apply_to(
+        requested, locator, _with_properties(ViewEntry(lake._new_id(), locator.name, sql), given, ())
+    )
+    lake._change(lambda core: create_view(core.workspace, locator, value), f"Iceberg client creates view {locator}")
     return handle_load_view(_at_view(requested, locator))
 
 
@@ -171,7 +173,7 @@ def handle_replace_view(requested: RestRequest) -> Response:
             raise ConflictError(f"view {locator} was changed by a concurrent commit; reload it and retry")
         create_view(core.workspace, locator, changed, or_replace=True)
 
-    requested.served.lake.change(statement, f"Iceberg client replaces view {locator}")
+    requested.served.lake._change(statement, f"Iceberg client replaces view {locator}")
     return handle_load_view(requested)
 
 
@@ -251,7 +253,7 @@ def _apply_updates(
     requested: RestRequest, locator: ViewLocator, value: ViewEntry, updates: Sequence[Mapping[str, Any]]
 ) -> ViewEntry:
     schema: object = None
-    reading = requested.open_snapshot().reading()
+    reading = requested.open_snapshot()._reading()
     for update in updates:
         match update:
             case {"action": "add-schema", "schema": added}:

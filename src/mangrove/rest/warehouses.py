@@ -39,7 +39,7 @@ def resolve_warehouse(lake: Lakehouse, warehouse: str | None, own_names: Sequenc
         )
     names = (_DEFAULT, posixpath.basename(parse_root_uri(lake.uri).path.rstrip("/")), *own_names)
     try:
-        return lake.snapshot_at(text).version
+        return lake._snapshot_at(text).version
     except NotFoundError as error:
         if text in names:
             return None

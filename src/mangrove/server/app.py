@@ -109,7 +109,7 @@ def _build_lake_selector(lake: Lakehouse, access: Access) -> _SelectLake:
             return lake
         # A path that is open to everybody has no caller.
         rights = Rights("") if caller is None else request.state.rules.rights_of(caller.principal)
-        return restricted.get_or_create(rights, lambda: lake.restrict(rights))
+        return restricted.get_or_create(rights, lambda: lake._restrict(rights))
 
     return select
 

@@ -36,7 +36,7 @@ __all__ = ["BatchReader", "MangroveSource", "has_stored_options", "resolve_snaps
 def resolve_snapshot(options: SourceOptions) -> MetastoreSnapshot:
     """Return the requested version, or the newest."""
     lake = options.opened()
-    return lake.metastore.latest() if options.moment is None else lake.snapshot_at(options.moment)
+    return lake.metastore.latest() if options.moment is None else lake._snapshot_at(options.moment)
 
 
 class BatchReader(DataSourceReader):

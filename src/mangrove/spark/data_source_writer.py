@@ -109,7 +109,7 @@ class _TaskWriter:
 
     def _stage(self, transaction: Transaction, messages: Sequence[WrittenFiles]) -> None:
         """Stage the files of the tasks in a transaction; the table is found by id if it was renamed."""
-        workspace = transaction.reading()
+        workspace = transaction._reading()
         target = replace(self._target, table_id=self._table.id)
         state = load_table_state(workspace, target, with_logs=self._overwrite, is_recorded=False)
         for message in messages:

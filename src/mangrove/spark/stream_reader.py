@@ -298,7 +298,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first_offset(self, history: TableHistory, newest: int) -> StreamOffset:
         start_version, timestamp = self._options.starting_version, self._options.starting_timestamp
         if timestamp is not None:
-            return StreamOffset(history.table_id, self._options.opened().snapshot_at(timestamp).version)
+            return StreamOffset(history.table_id, self._options.opened()._snapshot_at(timestamp).version)
         if start_version is None or start_version == "earliest":
             return StreamOffset(history.table_id, newest, is_first=True)
         if isinstance(start_version, str):

@@ -126,7 +126,7 @@ class NameResolver:
                 "a part that contains a dot"
             )
         if is_canonical(parts):
-            named = resolve_target(self.catalog.reading(), parts[0])
+            named = resolve_target(self.catalog._reading(), parts[0])
             if named.kind is not Kind.TABLE:
                 raise InvalidInputError(f"{parts[0]} names a {named.kind.word}; expected a table")
             return named.locator.namespace, named.locator.name
@@ -139,7 +139,7 @@ class NameResolver:
         """
         given = expand_canonical(name.parts)
         if is_canonical(given):
-            return resolve_target(self.catalog.reading(), given[0])
+            return resolve_target(self.catalog._reading(), given[0])
         parts, version = split_version(given)
         return TableTarget(self.table(replace(name, parts=parts)), version)
 

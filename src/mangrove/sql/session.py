@@ -133,11 +133,11 @@ class SessionTransaction:
 
             outcome = self._lake.run(attempt, message=message)
             return outcome, attempts[-1].version
-        before = transaction.reading().savepoint()
+        before = transaction._reading().savepoint()
         try:
             return work(transaction), None
         except BaseException:
-            transaction.reading().restore(before)
+            transaction._reading().restore(before)
             raise
 
     def _begin(self, statement: BeginStatement) -> Result:
@@ -151,7 +151,7 @@ class SessionTransaction:
     def _set_savepoint(self, name: str, transaction: Transaction) -> Result:
         # One that is set again is the newest, so its old place among the others goes.
         self._savepoints.pop(name, None)
-        self._savepoints[name] = transaction.reading().savepoint()
+        self._savepoints[name] = transaction._reading().savepoint()
         return Result("transaction", f"set savepoint {name}")
 
     def _release_savepoint(self, name: str) -> Result:
@@ -166,7 +166,7 @@ class SessionTransaction:
         return Result("transaction", "rolled back the transaction")
 
     def _rollback_to(self, name: str, transaction: Transaction) -> Result:
-        transaction.reading().restore(self._savepoint(name))
+        transaction._reading().restore(self._savepoint(name))
         names = list(self._savepoints)
         for later in names[names.index(name) + 1 :]:
             del self._savepoints[later]
@@ -351,14 +351,14 @@ class SqlSession:
     def _create_resolver(self, catalog: Catalog | None = None) -> NameResolver:
         if catalog is None:
             # One version for the whole statement, whatever is committed meanwhile.
-            catalog = self._transaction.open or Snapshot(self.lake.reading(), self.lake.clients, self.lake.engines)
+            catalog = self._transaction.open or Snapshot(self.lake._reading(), self.lake.clients, self.lake.engines)
         return NameResolver(
             catalog,
             self.lake.at,
             self.lake.history,
             self.namespace,
             lambda locator: self.lake.table(locator).history(),
-            self.lake.new_id,
+            self.lake._new_id,
         )
 
     def _create_binder(self, resolver: NameResolver, source: StatementSource) -> QueryBinder:

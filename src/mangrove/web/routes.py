@@ -231,7 +231,7 @@ def _action(open_session: _OpenSession, action: Action) -> Callable[[Request], A
 
 def _load_page_info(row_counts: BoundedCache[LiveRowCount], page: PageRoute, request: Request, lake: Lakehouse) -> Any:
     if page.shows_all:
-        lake.check_privilege(Privilege.READ)
+        lake._check_privilege(Privilege.READ)
     requested = PageRequest(dict(request.path_params), dict(request.query_params))
     return page.load(pin_version(lake, requested, row_counts), requested)
 

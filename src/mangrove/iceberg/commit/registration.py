@@ -42,7 +42,7 @@ def register_table(lake: Lakehouse, locator: TableLocator, metadata_address: str
     if source is None or name is None or name.history_path(version) != f"{match[1]}{METADATA_SUFFIX}":
         raise NotFoundError(f"version {version} has no table that {metadata_address[:200]!r} describes")
     with lake.transaction(message=f"Iceberg client registers {locator}") as transaction:
-        workspace = transaction.reading()
+        workspace = transaction._reading()
         locator = locate_parent(workspace, locator)
         other = search_table(workspace.snapshot, table_id)
         if other is not None:

@@ -149,21 +149,21 @@ def commit_tables(lake: Lakehouse, commits: Sequence[TableCommit]) -> dict[Table
 def create_published_table(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> PublishedTable:
     """Create an empty table and publish it."""
     with lake.transaction(message=f"Iceberg client creates {locator}") as transaction:
-        workspace = transaction.reading()
+        workspace = transaction._reading()
         locator = locate_parent(workspace, locator)
         namespace = load_namespace(workspace, locator.parent)
-        new_table = build_new_table(locator, namespace.id, lake.new_id, requested.with_fresh_ids(), lake.new_id())
+        new_table = build_new_table(locator, namespace.id, lake._new_id, requested.with_fresh_ids(), lake._new_id())
         create_table(workspace, locator, new_table)
     return publish_after_commit(lake, transaction, [locator])[locator]
 
 
 def build_staged_metadata(lake: Lakehouse, locator: TableLocator, requested: NewTableRequest) -> PublishedMetadata:
     """Return the metadata of a staged table with its id and location; nothing is written."""
-    workspace = lake.transaction().reading()
+    workspace = lake.transaction()._reading()
     locator = locate_parent(workspace, locator)
     namespace = load_namespace(workspace, locator.parent)
-    table_id = create_staged_id(locator, lake.new_id())
-    new_table = build_new_table(locator, namespace.id, lake.new_id, requested.with_fresh_ids(), table_id)
+    table_id = create_staged_id(locator, lake._new_id())
+    new_table = build_new_table(locator, namespace.id, lake._new_id, requested.with_fresh_ids(), table_id)
     check_new_table(workspace, locator, new_table)
     folder = FileLocations(lake.effects.store).of_table(table_id)
     return build_table_metadata(empty_state_of(locator, new_table), folder, None, lake.effects.now_millis())
@@ -179,7 +179,7 @@ def publish_after_commit(
     """
     version = transaction.base_version if transaction.version is None else transaction.version
     try:
-        snapshot = lake.snapshot_at(version)
+        snapshot = lake._snapshot_at(version)
         return {
             table: publish_history(lake.effects.store, TableRevisions.up_to(lake.metastore, snapshot, table))
             for table in tables
@@ -195,7 +195,7 @@ class _CommitStager:
         self._lake = lake
         self._transaction = transaction
         self._store = lake.effects.store
-        self._workspace = transaction.reading()
+        self._workspace = transaction._reading()
 
     def locate(self, commit: TableCommit) -> TableCommit:
         """Return the commit with the own name of its table in place of an alias."""
@@ -251,7 +251,7 @@ class _CommitStager:
             )
         namespace = load_namespace(self._workspace, commit.table.parent)
         new_table = build_new_table(
-            commit.table, namespace.id, self._lake.new_id, NewTableRequest.of_metadata(metadata), table_id
+            commit.table, namespace.id, self._lake._new_id, NewTableRequest.of_metadata(metadata), table_id
         )
         create_table(self._workspace, commit.table, new_table)
         snapshot = metadata.current_snapshot()
@@ -276,7 +276,7 @@ class _CommitStager:
         before = opened.version
         check_no_constraints(before)
         request = NewTableRequest(client.schema(), client.spec(), client.sort_order())
-        new_table = build_new_table(table, opened.table.namespace_id, self._lake.new_id, request, opened.table.id)
+        new_table = build_new_table(table, opened.table.namespace_id, self._lake._new_id, request, opened.table.id)
         version, stream = new_table.table_version, new_table.stream
         assert version is not None
         assert version.schema is not None
@@ -329,7 +329,7 @@ class _CommitStager:
                 empty = plan_full_overwrite(state, {})
                 stage_write(self._workspace, table, empty, self._transaction.id)
             return
-        writer = FileWriter(self._store, self._lake.new_id)
+        writer = FileWriter(self._store, self._lake._new_id)
         changes = SnapshotReader(self._store, writer, state, published).read_changes(requested.snapshot)
         write = plan_client_write(state, changes, {CLIENT_SNAPSHOT: str(requested.snapshot.snapshot_id)})
         stage_write(self._workspace, table, write, self._transaction.id)

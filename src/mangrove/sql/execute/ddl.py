@@ -101,7 +101,7 @@ def _alter_namespace(statement: AlterNamespace, catalog: Transaction, resolver: 
 
 def _create_table(statement: CreateTable, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.table(statement.name)
-    _, existing = locate_table(catalog.reading(), locator)
+    _, existing = locate_table(catalog._reading(), locator)
     if existing is not None and statement.if_not_exists:
         return f"table {locator} already exists"
     if statement.must_exist and existing is None:
@@ -122,7 +122,7 @@ def _build_create_arguments(statement: CreateTable, catalog: Transaction, resolv
     if statement.like is not None:
         with locate_errors_at(resolver.text, statement.like.start):
             like = resolver.target(statement.like)
-            arguments |= _copy_definition(catalog.table(like.locator).bind(like))
+            arguments |= _copy_definition(catalog.table(like.locator)._bind(like))
     if statement.columns is not None:
         arguments["schema"] = statement.columns
     if statement.schemaless:
@@ -188,7 +188,7 @@ def _name_checks(checks: tuple[CheckConstraint, ...]) -> dict[str, str]:
 
 def _alter_table(statement: AlterTable, catalog: Transaction, resolver: NameResolver) -> str:
     target = resolver.target(statement.name)
-    table = catalog.table(target.locator).bind(target)
+    table = catalog.table(target.locator)._bind(target)
     match statement.action:
         case RenameTo(name):
             with locate_errors_at(resolver.text, name.start):
@@ -266,7 +266,7 @@ def _resolve_cluster_by(columns: tuple[str, ...], schema: Schema | None) -> str:
 
 def _create_view(statement: CreateView, catalog: Transaction, resolver: NameResolver, bound: _Bound) -> str:
     locator = resolver.view(statement.name)
-    if statement.if_not_exists and locate_view(catalog.reading(), locator)[1] is not None:
+    if statement.if_not_exists and locate_view(catalog._reading(), locator)[1] is not None:
         return f"view {locator} already exists"
     query = bound(statement.query, (str(locator),))
     text = _check_view_query(statement.query)
@@ -335,8 +335,8 @@ def _drop(statement: DropObject, catalog: Transaction, resolver: NameResolver) -
         catalog.drop_namespace(namespace, cascade=statement.cascade, if_exists=statement.if_exists)
         return f"dropped namespace {namespace}"
     table, view = resolver.table(statement.name), resolver.view(statement.name)
-    is_table = locate_table(catalog.reading(), table)[1] is not None
-    is_view = locate_view(catalog.reading(), view)[1] is not None
+    is_table = locate_table(catalog._reading(), table)[1] is not None
+    is_view = locate_view(catalog._reading(), view)[1] is not None
     if statement.kind == "table":
         if is_view and not is_table:
             raise InvalidInputError(f"{view} is a view; use DROP VIEW")

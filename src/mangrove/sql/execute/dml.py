@@ -194,7 +194,7 @@ def _merge(statement: Merge, table: Table, expressions: StatementExpressions) ->
     if statement.source_columns:
         source = expressions.binder.engine.rename_columns(source, statement.source_columns)
     if statement.with_schema_evolution:
-        table.evolve(source.select(*map(quote_name, _find_used_columns(statement, source.columns))))
+        table._evolve(source.select(*map(quote_name, _find_used_columns(statement, source.columns))))
     target = statement.alias or statement.table.parts[-1]
     parts = _parse_source_name(statement.source)
     other = statement.source_alias or (parts[-1] if parts else "source")

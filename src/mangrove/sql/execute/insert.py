@@ -111,7 +111,7 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
     """Return the table to write to; raise an error if its data is not managed by the lakehouse."""
     target = resolver.target(name)
     locator = target.locator
-    if locate_view(transaction.reading(), resolver.view_at(locator))[1] is not None:
+    if locate_view(transaction._reading(), resolver.view_at(locator))[1] is not None:
         raise InvalidInputError(f"{locator} is a view and cannot be written to; write to its tables")
     try:
         table = transaction.table(locator)
@@ -122,7 +122,7 @@ def load_managed_table(transaction: Transaction, resolver: NameResolver, name: S
         raise InvalidInputError(
             f"table {locator} is {table.table_type.value} and cannot be written to; only managed tables can"
         )
-    return table.bind(target)
+    return table._bind(target)
 
 
 def _substitute_defaults(query: Query, schema: Schema, targets: Sequence[str]) -> Query:

@@ -432,7 +432,7 @@ class QueryBinder:
             # A path, as in parquet.`/some/folder`, which the engine resolves.
             return None
         full_name = join_name(namespace, name)
-        reading, locator, view_locator = catalog.reading(), TableLocator(namespace, name), ViewLocator(namespace, name)
+        reading, locator, view_locator = catalog._reading(), TableLocator(namespace, name), ViewLocator(namespace, name)
         table, view = reading.get_many([locator, view_locator])
         if table is None and view is None:
             locator, table = locate_table(reading, locator)
@@ -463,7 +463,7 @@ class QueryBinder:
             if value.table_type is not TableType.EXTERNAL:
                 raise InvalidInputError(f"table {target} is in another catalog and cannot be read here; read it there")
             return None
-        version, reading = _version_of(catalog), catalog.reading()
+        version, reading = _version_of(catalog), catalog._reading()
 
         def load_state() -> TableState | None:
             if open_table(reading, target).version.schema is None:
@@ -484,7 +484,7 @@ class QueryBinder:
             return self._view_rows(resolved, requirements, constants or ConstantResolver(self.time_zone))
         assert resolved.target is not None
         if resolved.state is None and value.table_type is TableType.MANAGED:
-            table = resolved.catalog.table(resolved.target.locator).bind(resolved.target)
+            table = resolved.catalog.table(resolved.target.locator)._bind(resolved.target)
             rows = table.to_arrow()
             if not rows.num_columns:
                 raise InvalidInputError(
@@ -498,7 +498,7 @@ class QueryBinder:
             if constants is not None
             else None
         )
-        record_rows_read(resolved.catalog.reading(), resolved.target, requested)
+        record_rows_read(resolved.catalog._reading(), resolved.target, requested)
         is_pruned_by_engine = self.engine.prunes_columns and not self._has_foreign_files(resolved, resolved.state)
         columns = None if is_pruned_by_engine else select_read_columns(resolved.state.schema, requirements.columns())
         return self._table_rows(resolved, QueryScan(resolved.state.name, resolved.state, requested, columns))

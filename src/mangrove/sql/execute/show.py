@@ -261,7 +261,7 @@ def execute_show(statement: ShowStatement, resolver: NameResolver, view_columns:
 
 def _lacks_default_namespace(statement: ShowStatement, resolver: NameResolver) -> bool:
     """Return whether the default namespace does not exist; then the result is empty."""
-    return statement.name is None and resolver.catalog.reading().get(resolver.namespace_of(None)) is None
+    return statement.name is None and resolver.catalog._reading().get(resolver.namespace_of(None)) is None
 
 
 def _names(target: Iterable[TableSnapshot | ViewSnapshot]) -> list[str]:
@@ -378,7 +378,7 @@ def _describe_details(target: TableSnapshot | ViewSnapshot) -> list[ResultRow]:
 
 def _load_table_or_view(resolver: NameResolver, target: TableTarget) -> TableSnapshot | ViewSnapshot:
     locator = target.locator
-    _, view = locate_view(resolver.catalog.reading(), resolver.view_at(locator))
+    _, view = locate_view(resolver.catalog._reading(), resolver.view_at(locator))
     if view is not None:
         return resolver.catalog.view(resolver.view_at(locator))
     try:
@@ -388,7 +388,7 @@ def _load_table_or_view(resolver: NameResolver, target: TableTarget) -> TableSna
         raise NotFoundError(
             f"table or view {join_name(locator.namespace, locator.name)} does not exist{hint}"
         ) from None
-    return table.bind(target)
+    return table._bind(target)
 
 
 def _schema_of(target: TableSnapshot | ViewSnapshot, view_columns: _ViewColumns) -> Schema:

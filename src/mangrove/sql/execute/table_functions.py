@@ -81,11 +81,11 @@ def run_table_function(call: TableFunctionCall, resolver: NameResolver, engine: 
         return _to_frame(engine, build_history_result(islice(resolver.table_history(table.locator), _HISTORY_MAX)))
     if call.name == "changes":
         with at(1):
-            before = resolver.at(call.arguments[1]).table(table.locator).bind(table.target)
+            before = resolver.at(call.arguments[1]).table(table.locator)._bind(table.target)
         if len(call.arguments) < 3:
             return engine.read_changes(before.state(), table.state())
         with at(2):
-            after = resolver.at(call.arguments[2]).table(table.locator).bind(table.target)
+            after = resolver.at(call.arguments[2]).table(table.locator)._bind(table.target)
         return engine.read_changes(before.state(), after.state())
     return _to_frame(engine, _ABOUT_TABLES[call.name](table))
 
