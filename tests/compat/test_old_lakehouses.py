@@ -25,10 +25,12 @@ def test_newer_parts_of_the_format_are_read_as_they_were_written(tmp_path: Path)
         lake = mangrove.open(tmp_path / archive.name / "lakehouse")
         table = lake.table("newer.inline")
         assert [one.version for one in table.versions()] == [1, 2]
-        assert [file.is_inline for file in table.scan().files()] == [True, True]
+        # Strict trees have no inline rows.
+        is_strict = "tree-older" in archive.name
+        assert [file.is_inline for file in table.scan().files()] == [not is_strict] * 2
         assert [alias.name for alias in lake.aliases()] == ["newer.other"]
         assert [tag.name for tag in lake.tags()] == ["kept"]
-        assert [str(grant) for grant in lake.access.grants()] == ["READ on table newer.inline to analyst"]
+        assert [str(grant) for grant in lake.access.grants()] == ["read on table newer.inline to analyst"]
         assert lake.table("newer.third").properties["format-version"] == "3"
 
 

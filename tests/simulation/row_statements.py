@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _NEW_KEYS_FIRST: Final = 1_000
-_COLUMNS: Final = ("note", "reason", "origin")
+_COLUMNS: Final = ("note", "reason")
 BRANCHES: Final = 3
 """A row belongs to the branch `key % BRANCHES`, by which some tables are partitioned."""
 
@@ -132,7 +132,7 @@ RowStatement: TypeAlias = (
 def draw_row_statement(chance: random.Random, table: str, rows: Mapping[int, int]) -> RowStatement:
     """Return a statement on a table; `rows` are for those that write rows."""
     below = chance.randint(-99, 99)
-    match chance.choices(range(11), (4, 2, 2, 3, 1, 2, 1, 1.5, 1, 0.5, 0.5))[0]:
+    match chance.choices(range(11), (4, 2, 2, 3, 1, 2, 1.5, 1.5, 1, 1, 1))[0]:
         case 0:
             return Insert(table, chance.randrange(_NEW_KEYS_FIRST, 10**9), below)
         case 1:

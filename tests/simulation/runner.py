@@ -197,9 +197,10 @@ def _is_flush(message: str) -> bool:
 
 
 def shrink_simulation(simulation: Simulation, run: Callable[[Simulation], object] = run_simulation) -> Simulation:
-    """Return a failing simulation that leaves out as many operations as possible and still fails."""
+    """Return a failing simulation that still fails, and holds if any one of its operations is left out."""
     size = len(simulation.messages)
-    while size > 1:
+    remaining: list[str] = []
+    while size > 1 or len(remaining) != len(simulation.messages):
         size = (size + 1) // 2
         remaining = simulation.messages
         for start in range(0, len(remaining), size):
