@@ -79,7 +79,7 @@ docs: $(READY) ## regenerate the map and the reference, and build the site in .b
 	$(BIN)/zensical build --strict
 
 simulate: $(READY) ## writers, crashes, lost answers and wrong clocks, decided by a seed: make simulate SEEDS=200 FIRST=0
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST) --jobs $(JOBS)
 
 soak: $(READY) ## processes that write, maintain and read one lakehouse, killed and stopped: make soak SECONDS=300 STORE=s3
 	@$(BIN)/python -m tests.soak --seconds $(SECONDS) --store $(STORE)

@@ -259,6 +259,24 @@ def test_a_redone_append_does_not_depend_on_other_appends(layout: str) -> None:
     assert table.to_arrow()["id"].to_pylist() == [2]
 
 
+@pytest.mark.parametrize("mode", ["auto", "keys", "position"])
+def test_an_undone_delete_brings_no_key_back_that_was_added_again(layout: str, mode: str) -> None:
+    lake = mangrove.create(f"memory://regain-{layout}-{next(_NUMBERS)}/", layout=layout)
+    lake.create_namespace("s")
+    properties = {"write.delete-mode": mode}
+    table = lake.create_table("s.t", "id bigint not null, v bigint", keys=["id"], properties=properties)
+    table.append([{"id": 1, "v": 0}, {"id": 2, "v": 0}])
+    table.delete("id = 1")
+    deleted = lake.version
+    table.overwrite([{"id": 1, "v": 5}], where="id = 1")
+    with pytest.raises(ConflictError, match=r"a later version changed rows of table s\.t\.version_1\. Undo the later"):
+        lake.undo(deleted)
+    lake.undo(lake.version)
+    table.upsert([{"id": 1, "v": 6}])
+    lake.undo(deleted)
+    assert table.to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": 6}, {"id": 2, "v": 0}]
+
+
 def test_the_first_version_and_settings_are_not_undone(sales: Lakehouse) -> None:
     with pytest.raises(InvalidInputError, match="cannot be undone"):
         sales.undo(0)

@@ -5,8 +5,9 @@
 
 An archive is `tests/compat/fixtures/old_lakehouses/COMMIT-LAYOUT.tar.xz`.
 
-It uses only what every state since the first archive has. The archive contains the
-lakehouse and `expected.json`: the rows of each table in each version, as that state read them.
+It uses what every state since the first archive has, and newer parts of the format where the
+state has them. The archive contains the lakehouse and `expected.json`: the rows of each table in
+each version, as that state read them.
 """
 
 import io
@@ -28,6 +29,8 @@ def main(layout: str, archive: str) -> None:
         place = Path(folder) / "lakehouse"
         lake = mangrove.create(str(place), layout=layout)
         _write_history(lake)
+        if hasattr(lake, "access"):
+            _write_newer_parts(lake, layout)
         expected = json.dumps(read_versions(lake), sort_keys=True).encode()
         with tarfile.open(archive, "w:xz", preset=9) as packed:
             described = tarfile.TarInfo("expected.json")
@@ -57,6 +60,25 @@ def _write_history(lake: Any) -> None:
         shared.table("shop.orders").append([{"id": 20, "note": "shared"}])
     lake.drop_view("shop.recent")
     lake.create_namespace("archive")
+
+
+def _write_newer_parts(lake: Any, layout: str) -> None:
+    """Write inline rows, a table version, an alias, a tag, access rules, and the properties of newer features."""
+    lake.create_namespace("newer")
+    inline = {"write.inline-rows-max-bytes": "100000"}
+    table = lake.create_table("newer.inline", "id bigint not null, note string", keys=["id"], properties=inline)
+    table.append([{"id": number, "note": f"inline {number}"} for number in range(3)])
+    table.upsert([{"id": 1, "note": "changed"}])
+    table.create_version(properties={}).append([{"id": 9, "note": "second version"}])
+    third = lake.create_table("newer.third", "id bigint not null", properties={"format-version": "3"})
+    third.append([{"id": number} for number in range(4)])
+    third.delete("id = 2")
+    lake.create_alias("newer.other", table.locator)
+    lake.access.create_role("analyst")
+    lake.access.grant("read", "newer.inline", "analyst")
+    if not layout.startswith("tree-"):
+        lake.alter({"transaction.intents": "true"})
+    lake.tag("kept")
 
 
 def read_versions(lake: Any) -> dict[str, dict[str, list[str]]]:

@@ -14,9 +14,13 @@ from tests.simulation.row_statements import (
     AddColumn,
     Compact,
     DeleteWhere,
+    DropColumn,
     Insert,
     MergeRows,
     Overwrite,
+    OverwritePartitions,
+    RenameColumn,
+    ReplaceStream,
     RowStatement,
     UpdateWhere,
     apply_row_statement,
@@ -27,6 +31,8 @@ __all__ = [
     "FIRST_TABLES",
     "NAMESPACE",
     "QUERY",
+    "TAG",
+    "UNDONE",
     "VERSION",
     "AccountRows",
     "Activate",
@@ -35,6 +41,7 @@ __all__ = [
     "Bank",
     "BankOperation",
     "Batch",
+    "Convert",
     "Count",
     "Create",
     "Deposit",
@@ -42,18 +49,25 @@ __all__ = [
     "Discard",
     "Drop",
     "DropAlias",
+    "DropTag",
     "Export",
+    "IcebergAppend",
     "Increment",
     "InvariantViolation",
     "Publish",
+    "PublishIceberg",
     "Rename",
     "RollBack",
     "Stage",
     "Sweep",
+    "Tag",
     "Transfer",
+    "Undo",
+    "Wait",
     "Withdraw",
     "apply_operation",
     "draw_operation",
+    "is_undoable",
 ]
 
 NAMESPACE: Final = "bank"
@@ -62,8 +76,18 @@ _MORE_TABLES: Final = ("bank.extra", "bank.spare")
 _TABLES: Final = (*FIRST_TABLES, *_MORE_TABLES)
 _ALIASES: Final = ("bank.cash", "bank.vault")
 _KEYS: Final = range(6)
+_LAYOUTS: Final = ("tree", "deltacat")
+_MINUTE_MILLIS: Final = 60_000
+_WAITS_MILLIS: Final = tuple(minutes * _MINUTE_MILLIS for minutes in (1, 20, 61, 24 * 60, 8 * 24 * 60))
+"""From less than the time limit of a transaction to more than the age of a version that expires."""
 VERSION: Final = "table version"
 """Under this name `met` has the number of the table version that an operation chose."""
+
+UNDONE: Final = "undone version"
+"""Under this name `met` has the version that an undo reverts."""
+
+TAG: Final = "tag"
+"""Under this name `met` has the tag that an operation drops."""
 
 QUERY: Final = "query"
 """Under this name `met` has the name of the query of a batch."""
@@ -73,6 +97,16 @@ AccountRows: TypeAlias = Mapping[int, int]
 
 class InvariantViolation(Exception):  # noqa: N818 - said of the theorem, not of a call
     """The history is not one that the deeds can have made."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedWrite:
+    """The rows that a version wrote in one table version; None where it deleted one."""
+
+    version: int
+    table_id: str
+    number: int
+    rows: Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +131,8 @@ class Bank:
     """The queries whose only batch is committed."""
     notes: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """The note in the properties of a table version, by the id of the table and its number."""
+    log: tuple["LoggedWrite", ...] = ()
+    """What each version wrote, in order, from which an undo removes what one version wrote."""
 
     @property
     def tables(self) -> dict[str, dict[int, int]]:
@@ -106,6 +142,19 @@ class Bank:
     def with_rows(self, table_id: str, rows: AccountRows) -> "Bank":
         """Return it with other rows in one table."""
         return replace(self, rows={**self.rows, table_id: rows})
+
+    @property
+    def rows_by_version(self) -> dict[tuple[str, int], AccountRows]:
+        """The rows of all table versions by the id of the table and the number."""
+        defaults = {(table_id, self.defaults.get(table_id, 1)): rows for table_id, rows in self.rows.items()}
+        others = {(table_id, number): rows for table_id, found in self.others.items() for number, rows in found.items()}
+        return {**defaults, **others}
+
+    def with_rows_of(self, table_id: str, number: int, rows: AccountRows) -> "Bank":
+        """Return it with other rows in one table version."""
+        if number == self.defaults.get(table_id, 1):
+            return self.with_rows(table_id, rows)
+        return replace(self, others={**self.others, table_id: {**self.others[table_id], number: rows}})
 
     @property
     def versions(self) -> dict[str, dict[int, dict[int, int]]]:
@@ -268,14 +317,62 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
+class Convert:
+    """Convert the lakehouse to another layout on another store, and compare the copy."""
+
+    layout: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishIceberg:
+    """Publish a table as Iceberg metadata, and compare what a client reads there."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergAppend:
+    """Append a row with a new key as an Iceberg client does: load the table, write files, commit."""
+
+    table: str
+    key: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """Expire versions and vacuum, with the safety margins of a lakehouse in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let time pass for all."""
+
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """Give the newest version a name, so that it does not expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropTag:
+    """Drop the first name of a version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Revert what one of the last versions wrote, if it wrote rows only."""
+
+    back: int
 
 
 VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard | Annotate
 BankOperation: TypeAlias = (
     Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack | VersionOperation
-    | AddAlias | DropAlias | RowStatement | Batch | Publish | Export | Sweep
+    | AddAlias | DropAlias | RowStatement | Batch | Publish | Export | Convert | PublishIceberg | IcebergAppend | Sweep
+    | Wait | Tag | DropTag | Undo
 )  # fmt: skip
 
 
@@ -284,9 +381,9 @@ def draw_operation(chance: random.Random) -> BankOperation:
     table, other = chance.sample(_TABLES if chance.random() < 0.3 else FIRST_TABLES, 2)
     kinds = (
         "deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back", "version",
-        "alias", "statement", "batch", "publish", "export", "sweep",
+        "alias", "statement", "batch", "publish", "lakehouse",
     )  # fmt: skip
-    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3, 8, 1.5, 1, 0.4, 0.3))[0]:
+    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3, 9, 1.5, 1, 5))[0]:
         case "deposit":
             return Deposit({table: _draw_rows(chance)}, by_ids=chance.random() < 0.4)
         case "both":
@@ -315,12 +412,33 @@ def draw_operation(chance: random.Random) -> BankOperation:
             return Batch(table, _draw_rows(chance))
         case "publish":
             return Publish(table, _draw_rows(chance))
-        case "export":
-            return Export()
-        case "sweep":
-            return Sweep()
+        case "lakehouse":
+            return _draw_lakehouse_operation(chance, table)
         case _:
             return RollBack(chance.randint(1, 4))
+
+
+def _draw_lakehouse_operation(chance: random.Random, table: str) -> BankOperation:
+    kinds = ("export", "convert", "iceberg", "append", "sweep", "wait", "tag", "drop", "undo")
+    match chance.choices(kinds, (0.5, 0.3, 1, 1, 1, 1, 0.7, 0.3, 2))[0]:
+        case "export":
+            return Export()
+        case "convert":
+            return Convert(chance.choice(_LAYOUTS))
+        case "iceberg":
+            return PublishIceberg(table)
+        case "append":
+            return IcebergAppend(table, chance.randrange(10**9, 2 * 10**9), chance.randint(-99, 99))
+        case "sweep":
+            return Sweep()
+        case "wait":
+            return Wait(chance.choice(_WAITS_MILLIS))
+        case "tag":
+            return Tag()
+        case "drop":
+            return DropTag()
+        case _:
+            return Undo(chance.randint(0, 3))
 
 
 def _draw_version_operation(chance: random.Random, table: str) -> VersionOperation:
@@ -352,17 +470,93 @@ def _draw_rows(chance: random.Random) -> dict[int, int]:
     return {key: chance.randint(-99, 99) for key in sorted(chance.sample(_KEYS, chance.randint(1, 3)))}
 
 
+def is_undoable(deed: BankOperation) -> bool:
+    """Return whether a deed writes rows of tables and nothing else."""
+    return isinstance(
+        deed,
+        Deposit | Withdraw | Transfer | Increment | Insert | DeleteWhere | UpdateWhere | MergeRows | Overwrite
+        | OverwritePartitions | IcebergAppend,
+    )  # fmt: skip
+
+
 def apply_operation(
     deed: BankOperation,
     bank: Bank,
     met: Mapping[str, str],
     read: Mapping[str, AccountRows],
     rolled_back_to: Bank | None,
+    version: int = 0,
 ) -> Bank:
     """Return what a committed deed makes of what was there just before it; refuse what cannot have been committed.
 
-    `met` has the id of each table that it named, and `read` the rows that it relied on.
+    `met` has the id of each table that it named, `read` the rows that it relied on, and `version` is what it became.
     """
+    if isinstance(deed, Undo):
+        return _undo(bank, int(met[UNDONE]))
+    after = _apply(deed, bank, met, read, rolled_back_to)
+    if isinstance(deed, RollBack):
+        return after
+    written = _list_written_keys(deed, bank, met)
+    before = bank.rows_by_version
+    logged = []
+    for place, rows in after.rows_by_version.items():
+        was = before.get(place, {})
+        keys = {key for key in {*was, *rows} if was.get(key) != rows.get(key)}.union(written.get(place, ()))
+        if keys:
+            logged.append(LoggedWrite(version, *place, {key: rows.get(key) for key in sorted(keys)}))
+    return replace(after, log=(*after.log, *logged))
+
+
+def _list_written_keys(
+    deed: BankOperation, bank: Bank, met: Mapping[str, str]
+) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Return the rows that a deed writes even if they stay the same."""
+
+    def place(name: str) -> tuple[str, int]:
+        return met[name], bank.defaults.get(met[name], 1)
+
+    match deed:
+        case Deposit(rows=deposited):
+            return {place(name): tuple(rows) for name, rows in deposited.items()}
+        case Withdraw(table=name, keys=keys):
+            return {place(name): keys}
+        case Transfer(source=source, target=target, key=key):
+            return {place(source): (key,), place(target): (key,)}
+        case Increment(table=name, key=key):
+            return {place(name): (key,)}
+        case MergeRows(table=name, rows=rows) | Overwrite(table=name, rows=rows):
+            return {place(name): tuple(rows)}
+        case OverwritePartitions(table=name, rows=rows) | Batch(table=name, rows=rows) | Publish(table=name, rows=rows):
+            return {place(name): tuple(rows)}
+        case DepositStaged(table=name, rows=rows):
+            return {(met[name], int(met[VERSION])): tuple(rows)}
+    return {}
+
+
+def _undo(bank: Bank, version: int) -> Bank:
+    """Return what is left of all that was written without what one version wrote."""
+    places = {(one.table_id, one.number) for one in bank.log if one.version == version}
+    if not places:
+        raise InvariantViolation(f"version {version} was undone, which wrote nothing that is still there")
+    bank = replace(bank, log=tuple(one for one in bank.log if one.version != version))
+    for table_id, number in sorted(places):
+        _there(bank, table_id)
+        rows: dict[int, int | None] = {}
+        for one in bank.log:
+            if (one.table_id, one.number) == (table_id, number):
+                rows |= one.rows
+        left = {key: value for key, value in rows.items() if value is not None}
+        bank = bank.with_rows_of(table_id, number, left)
+    return bank
+
+
+def _apply(
+    deed: BankOperation,
+    bank: Bank,
+    met: Mapping[str, str],
+    read: Mapping[str, AccountRows],
+    rolled_back_to: Bank | None,
+) -> Bank:
     if isinstance(deed, Increment):
         return _increment(deed, bank, met[deed.table], read[deed.table])
     for name, rows in read.items():
@@ -381,10 +575,16 @@ def apply_operation(
             | UpdateWhere(table=name)
             | MergeRows(table=name)
             | Overwrite(table=name)
+            | OverwritePartitions(table=name)
+            | ReplaceStream(table=name)
             | Compact(table=name)
             | AddColumn(table=name)
+            | RenameColumn(table=name)
+            | DropColumn(table=name)
         ):
             return bank.with_rows(met[name], apply_row_statement(deed, _there(bank, met[name])))
+        case IcebergAppend(table=name, key=key, value=value):
+            return bank.with_rows(met[name], {**_there(bank, met[name]), key: value})
         case Batch(table=name):
             return _apply_batch(deed, bank, met[name], met[QUERY])
         case Withdraw(table=name, keys=keys):
@@ -403,7 +603,7 @@ def apply_operation(
             if rolled_back_to is None:
                 raise InvariantViolation("a rollback does not say to which version it went")
             return rolled_back_to
-        case Export() | Sweep():
+        case Export() | Convert() | PublishIceberg() | Sweep() | Wait() | Tag() | DropTag() | Undo():
             raise InvariantViolation("it changes nothing, so no version is its own")
     return _apply_catalog_change(deed, bank, met)
 

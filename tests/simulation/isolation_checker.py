@@ -9,7 +9,8 @@ transaction read one value and wrote the next. Dependencies between transactions
     rw   the first one read what the second one then overwrote
     rt   the first one ended before the second one began
 
-A cycle of them contradicts a serial order; its edges name the anomaly (Adya; Cerone and Gotsman
+A read by a predicate reads every key that the predicate could match, also one without a value.
+A cycle of dependencies contradicts a serial order; its edges name the anomaly (Adya; Cerone and Gotsman
 for snapshot isolation, which allows only cycles with two adjacent rw edges).
 """
 
@@ -55,6 +56,8 @@ class ReadList:
 
     key: str
     values: tuple[int, ...]
+    by_predicate: bool = False
+    """Whether it is one of several lists that a predicate was applied to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class ReadRegister:
 
     key: str
     value: int | None
+    by_predicate: bool = False
+    """Whether it is one of several registers that a predicate was applied to."""
 
 
 Step: TypeAlias = Append | Write | ReadList | ReadRegister
@@ -91,6 +96,7 @@ class AnomalyName(enum.Enum):
     LOST_UPDATE = "lost update"
     LONG_FORK = "long fork"
     G2_ITEM = "G2-item, write skew"
+    G2 = "G2, write skew by predicates"
     REAL_TIME = "real-time violation"
     G2_ITEM_REAL_TIME = "G2-item with real time"
     INCOMPATIBLE_ORDER = "incompatible order"
@@ -98,7 +104,7 @@ class AnomalyName(enum.Enum):
     INTERNAL = "internal inconsistency"
 
 
-ALLOWED_AT_SNAPSHOT: Final = frozenset({AnomalyName.G2_ITEM, AnomalyName.G2_ITEM_REAL_TIME})
+ALLOWED_AT_SNAPSHOT: Final = frozenset({AnomalyName.G2_ITEM, AnomalyName.G2, AnomalyName.G2_ITEM_REAL_TIME})
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +250,8 @@ class _Graph:
 
     edges: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     """Source, target, label, reason."""
+    items: set[tuple[str, str]] = field(default_factory=set)
+    """The pairs of which the first read a key by itself that the second overwrote."""
 
     def add(self, source: str, target: str, label: str, reason: str) -> None:
         if source != target:
@@ -279,6 +287,8 @@ def _build_graph(committed: Sequence[ObservedTransaction], written: _Writes) -> 
             if value is not None and (read.key, value) in written:
                 graph.add(written[read.key, value].by.id, one.id, "wr", f"{value} in {read.key}")
             for later_value in following.get((read.key, value), ()):
+                if not read.by_predicate:
+                    graph.items.add((one.id, written[read.key, later_value].by.id))
                 graph.add(one.id, written[read.key, later_value].by.id, "rw", f"{later_value} after {read}")
     _add_real_time(graph, committed)
     return graph
@@ -411,7 +421,15 @@ def _describe_cycle(graph: _Graph, path: Sequence[tuple[str, str]]) -> Anomaly:
         f"{name} -{label}-> {following} ({graph.edges[name][following][label]})"
         for (name, label), following in zip(path, [*names[1:], names[0]], strict=True)
     )
-    return Anomaly(_name_cycle(labels), tuple(names), evidence)
+    reads = [
+        (name, following)
+        for (name, label), following in zip(path, [*names[1:], names[0]], strict=True)
+        if label == "rw"
+    ]
+    found = _name_cycle(labels)
+    if found is AnomalyName.G2_ITEM and not graph.items.issuperset(reads):
+        found = AnomalyName.G2
+    return Anomaly(found, tuple(names), evidence)
 
 
 def _name_cycle(labels: Sequence[str]) -> AnomalyName:

@@ -1,26 +1,30 @@
 """Execution of one simulation seed and verification against the model."""
 
 import hashlib
+import random
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 from unittest.mock import patch
 
 from tests.simulation.bank import (
     FIRST_TABLES,
     NAMESPACE,
+    TAG,
+    AccountRows,
     Bank,
     BankOperation,
     InvariantViolation,
+    Tag,
     apply_operation,
 )
-from tests.simulation.bank_workload import NOTE, SCHEMA, BankWorkload, load_rows
+from tests.simulation.bank_workload import NOTE, REPAIR, SCHEMA, TOLERANCE_MILLIS, BankWorkload
 from tests.simulation.turns import TurnScheduler
-from tests.simulation.writers import Attempt, DeedT, FaultProfile, Workload, Writer
+from tests.simulation.writers import Attempt, DeedT, FaultProfile, Process, SkewedClock, Workload, Writer
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -30,9 +34,11 @@ from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.transaction import intents
+from mangrove.transaction.history import HistoryEntry
 from mangrove.wiring import LakehouseEngines
 
 __all__ = [
+    "BEGIN_MILLIS",
     "FAULT_PROFILES",
     "Simulation",
     "SimulationReport",
@@ -44,17 +50,21 @@ __all__ = [
 
 FAULT_PROFILES: Final = (
     FaultProfile("calm"),
-    FaultProfile("lost answers", lost_answer=0.3),
+    FaultProfile("lost answers", lost_answer=0.3, wrong_hints=0.2),
     FaultProfile("errors", before=0.02, after=0.02, lost_answer=0.05),
-    FaultProfile("crashes", crash=0.02, lost_answer=0.05),
-    FaultProfile("storm", before=0.02, after=0.02, lost_answer=0.2, crash=0.02),
+    FaultProfile("crashes", crash=0.02, lost_answer=0.05, wrong_hints=0.2),
+    FaultProfile("storm", before=0.02, after=0.02, lost_answer=0.2, crash=0.02, wrong_hints=0.5),
 )
 _DELAYS: Final = 0.1
 _BATCH: Final = "batch 0 of "
 """A batch may be committed again after a rollback; the model knows when."""
-_BOOKKEEPING: Final = re.compile(r"(?:begin|save) shared transaction |Export version \d+ as ")
+_BOOKKEEPING: Final = re.compile(
+    rf"(?:begin|save) shared transaction |Export version \d+ as |Drop the export |{REPAIR}$"
+)
 """The messages of versions in which no row and no name changes."""
 _YEAR_MILLIS: Final = 366 * 86_400_000
+_MINUTES_MILLIS: Final = 10 * 60_000
+BEGIN_MILLIS: Final = 1_800_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +78,28 @@ class Simulation:
     isolation: str = "serializable"
     """With "snapshot" it does not hold: then writers rely on what has changed, and the model says so."""
     intents: bool = False
-    """Whether writers that lose a race publish intents; where responses get lost, requests are also delayed."""
+    """Whether writers that lose a race publish intents."""
+    threads: int = 1
+    """How many writers are threads of one process, which commit together."""
+    clocks: Literal["close", "within", "beyond"] = "close"
+    """Whether the clocks of processes differ by minutes, by up to the tolerance, or one of them by days."""
     skipped: frozenset[str] = frozenset()
     """The messages of operations that are left out."""
+
+    @classmethod
+    def draw(cls, seed: int, layout: str, writers: int, deeds: int, skipped: frozenset[str]) -> "Simulation":
+        """Return the simulation in which the seed decides about intents, threads and clocks as well."""
+        chance = random.Random(f"simulation/{seed}")
+        return cls(
+            seed,
+            layout,
+            writers,
+            deeds,
+            intents=chance.random() < 0.4,
+            threads=chance.choice((1, 1, 2)),
+            clocks=chance.choice(("close", "within", "within", "beyond")),
+            skipped=skipped,
+        )
 
     @property
     def messages(self) -> list[str]:
@@ -99,6 +128,10 @@ class SimulationReport:
     """How many deeds were committed, refused, or left their writer without an answer."""
     groups: int = 0
     """How many versions hold several transactions."""
+    operations: Mapping[str, int] = field(default_factory=dict)
+    """How many operations of each kind were committed."""
+    expired: int = 0
+    """How many versions expired while writers worked."""
     checksum: str = ""
     """Of all objects that the writers left in the store."""
     flushes: int = 0
@@ -107,23 +140,37 @@ class SimulationReport:
 
 def run_simulation(simulation: Simulation) -> SimulationReport:
     """Run a simulation and check what it left behind; raise `InvariantViolation` where the model says otherwise."""
-    # The clock of the store is right; that of a writer is up to ten minutes wrong.
-    store = MemoryStore("memory://simulation/", Clock(1_800_000_000_000).read)
-    lake = create_lakehouse(store, simulation)
+    # The clock of the store is right.
+    clock = Clock(BEGIN_MILLIS, 0)
+    store = MemoryStore("memory://simulation/", clock.read)
+    lake = create_lakehouse(store, simulation, clock)
     with lake.transaction(message="found the bank") as transaction:
         transaction.create_namespace(NAMESPACE)
         for place, name in enumerate(FIRST_TABLES):
             inline = {"write.inline-rows-max-bytes": "0" if place % 2 else "2000"}
-            transaction.create_table(name, SCHEMA, keys=["key"], properties=inline)
-    founded_at = lake.version
+            by = ["branch"] if place % 2 else []
+            transaction.create_table(name, SCHEMA, keys=["key"], partition_by=by, properties=inline)
+    ids = {str(table): table.value.id for table in lake.tables(NAMESPACE)}
+    history: dict[int, HistoryEntry] = {}
+    """Of all versions, also of those that expire."""
+    founded = lake.version, Bank(ids, {table_id: {} for table_id in ids.values()})
+
+    def remember() -> None:
+        history.update({entry.version: entry for entry in lake.history()})
+
     with _flush_early():
-        turns, attempts = run_workload(simulation, store, BankWorkload(simulation.isolation))
+        workload = BankWorkload(simulation.isolation, clock, remember)
+        turns, attempts = run_workload(simulation, store, workload, clock)
     checksum = _compute_checksum(store)
-    banks = _replay_history(lake, founded_at, attempts)
-    records = [line.transactions for line in lake.history()]
-    for version, bank in banks.items():
-        _check_same(lake, version, bank)
-    _check_integrity(store, banks[lake.version])
+    retained = {entry.version for entry in lake.history()}
+    remember()
+    banks = _replay_history(history, founded, attempts)
+    records = [line.transactions for line in history.values()]
+    known: dict[object, AccountRows] = {}
+    for version in sorted(retained & banks.keys()):
+        _check_same(lake, version, banks[version], known)
+    _check_tags(lake, attempts, banks)
+    _check_integrity(store, banks[lake.version], clock)
     words = {True: "committed", False: "refused", None: "unanswered"}
     outcomes = Counter(words[attempt.is_committed] for attempt in attempts)
     return SimulationReport(
@@ -131,6 +178,8 @@ def run_simulation(simulation: Simulation) -> SimulationReport:
         tuple(turns.taken),
         dict(outcomes),
         groups=sum(len(one) > 1 for one in records),
+        operations=dict(Counter(type(one.deed).__name__ for one in attempts if one.is_committed)),
+        expired=len(history.keys() - retained),
         checksum=checksum,
         flushes=sum(_is_flush(record.message) for one in records for record in one),
     )
@@ -149,9 +198,10 @@ def _is_flush(message: str) -> bool:
 
 
 def shrink_simulation(simulation: Simulation, run: Callable[[Simulation], object] = run_simulation) -> Simulation:
-    """Return a failing simulation that leaves out as many operations as possible and still fails."""
+    """Return a failing simulation that still fails, and holds if any one of its operations is left out."""
     size = len(simulation.messages)
-    while size > 1:
+    remaining: list[str] = []
+    while size > 1 or len(remaining) != len(simulation.messages):
         size = (size + 1) // 2
         remaining = simulation.messages
         for start in range(0, len(remaining), size):
@@ -171,7 +221,7 @@ def _compute_checksum(store: MemoryStore) -> str:
     return found.hexdigest()
 
 
-def create_lakehouse(store: MemoryStore, simulation: Simulation) -> Lakehouse:
+def create_lakehouse(store: MemoryStore, simulation: Simulation, clock: Clock) -> Lakehouse:
     """Create the empty lakehouse of a simulation."""
     properties = {INTENTS_PROPERTY: "true"} if simulation.intents else {}
     # Half of the simulations publish intents after one lost race, so that few races are enough.
@@ -179,7 +229,7 @@ def create_lakehouse(store: MemoryStore, simulation: Simulation) -> Lakehouse:
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
     settings = LakehouseSettings(order=4, properties=properties)
     return create_on_store(
-        build_deterministic_effects(store),
+        build_deterministic_effects(store, clock),
         layout=simulation.layout,
         strict=False if properties and simulation.layout.startswith("tree") else None,
         settings=settings,
@@ -188,27 +238,41 @@ def create_lakehouse(store: MemoryStore, simulation: Simulation) -> Lakehouse:
 
 
 def run_workload(
-    simulation: Simulation, store: MemoryStore, workload: Workload[DeedT]
+    simulation: Simulation, store: MemoryStore, workload: Workload[DeedT], clock: Clock
 ) -> tuple[TurnScheduler, list[Attempt[DeedT]]]:
     """Let the writers of a simulation work, and return whose turns it was and what they tried."""
     turns = TurnScheduler(simulation.seed, simulation.names)
-    delays = _DELAYS if simulation.intents and simulation.fault_profile.lost_answer else 0.0
-    writers = [
-        Writer(
-            name,
+    profile = simulation.fault_profile
+    processes = [
+        Process(
             number,
             simulation.seed,
-            simulation.fault_profile,
+            profile,
             store,
             turns,
-            workload,
-            delays,
-            simulation.skipped,
+            _draw_clock(simulation, number, clock),
+            _DELAYS if profile.lost_answer else 0.0,
         )
+        for number in range(simulation.writers)
+    ]
+    writers = [
+        Writer(name, processes[number // simulation.threads], workload, simulation.skipped)
         for number, name in enumerate(simulation.names)
     ]
     _run_writers(writers, simulation.deeds)
     return turns, [attempt for writer in writers for attempt in writer.attempts]
+
+
+def _draw_clock(simulation: Simulation, number: int, common: Clock) -> SkewedClock:
+    """Return the clock of a process; only the first has one that differs by more than the tolerance."""
+    chance = random.Random(f"clock/{simulation.seed}/{number}")
+    millis = chance.randint(-_MINUTES_MILLIS, _MINUTES_MILLIS)
+    if simulation.clocks != "close":
+        # Any two of them differ by less than the tolerance.
+        millis = chance.choice((-1, 1)) * (TOLERANCE_MILLIS // 2 - _MINUTES_MILLIS // 2)
+    if simulation.clocks == "beyond" and number == 0:
+        millis = chance.choice((-1, 1)) * chance.randint(2 * TOLERANCE_MILLIS, 100 * TOLERANCE_MILLIS)
+    return SkewedClock(common, millis, chance.choice((0, 1, 40)))
 
 
 def _run_writers(writers: Sequence[Writer[DeedT]], deeds: int) -> None:
@@ -234,14 +298,17 @@ def _run_writers(writers: Sequence[Writer[DeedT]], deeds: int) -> None:
         raise InvariantViolation(f"{writer.name} met {type(error).__name__} ({error}) at {last}") from error
 
 
-def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt[BankOperation]]) -> dict[int, Bank]:
+def _replay_history(
+    history: Mapping[int, HistoryEntry], founded: tuple[int, Bank], attempts: Sequence[Attempt[BankOperation]]
+) -> dict[int, Bank]:
     """Return what each version must hold, told by the deeds that the history names, in its order."""
     known = {attempt.message: attempt for attempt in attempts}
-    ids = {str(table): table.value.id for table in lake.at(founded_at).tables(NAMESPACE)}
-    banks = {founded_at: Bank(ids, {table_id: {} for table_id in ids.values()})}
-    for line in sorted(lake.history(), key=lambda line: line.version):
-        if line.version <= founded_at:
-            continue
+    founded_at, first = founded
+    banks = {founded_at: first}
+    for version in range(founded_at + 1, max(history) + 1):
+        if version not in history:
+            raise InvariantViolation(f"version {version} is missing, and it was not there when versions expired")
+        line = history[version]
         bank = banks[line.version - 1]
         for record in line.transactions:
             if _BOOKKEEPING.match(record.message) or _is_flush(record.message):
@@ -262,9 +329,8 @@ def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt
                 )
             target = line.rolled_back_to
             try:
-                bank = apply_operation(
-                    attempt.deed, bank, attempt.met, attempt.read, None if target is None else banks[target]
-                )
+                rolled_back_to = None if target is None else banks[target]
+                bank = apply_operation(attempt.deed, bank, attempt.met, attempt.read, rolled_back_to, line.version)
             except InvariantViolation as broken:
                 raise InvariantViolation(f"version {line.version} holds {attempt}: {broken}") from broken
         banks[line.version] = bank
@@ -274,12 +340,28 @@ def _replay_history(lake: Lakehouse, founded_at: int, attempts: Sequence[Attempt
     return banks
 
 
-def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
+def _check_tags(lake: Lakehouse, attempts: Sequence[Attempt[BankOperation]], banks: Mapping[int, Bank]) -> None:
+    """Check that every version with a name is there, and that no name is lost."""
+    tags = {tag.name: tag.version for tag in lake.tags()}
+    dropped = {attempt.met.get(TAG) for attempt in attempts if attempt.is_committed is not False}
+    for attempt in attempts:
+        if isinstance(attempt.deed, Tag) and attempt.is_committed and attempt.message not in {*tags, *dropped}:
+            raise InvariantViolation(f"{attempt} was committed, but there is no such tag")
+    for version in tags.values():
+        if version in banks:
+            _check_same(lake, version, banks[version], {})
+
+
+def _check_same(lake: Lakehouse, version: int, bank: Bank, known: dict[object, AccountRows]) -> None:
+    """Compare all that a version holds; `known` has rows of the same files in other versions."""
     past = lake.at(version)
-    found = {str(table): load_rows(past, str(table)) for table in past.tables(NAMESPACE)}
+    tables = [*past.tables(NAMESPACE)]
     versions = {
-        str(table): {one.version: _rows_of(table.version(one.version)) for one in table.versions()}
-        for table in past.tables(NAMESPACE)
+        str(table): {one.version: _rows_of(table.version(one.version), known) for one in table.versions()}
+        for table in tables
+    }
+    found = {
+        str(table): versions[str(table)][one.version] for table in tables for one in table.versions() if one.is_default
     }
     if versions != bank.versions:
         raise InvariantViolation(
@@ -303,13 +385,21 @@ def _check_same(lake: Lakehouse, version: int, bank: Bank) -> None:
         )
 
 
-def _rows_of(table: TableSnapshot) -> dict[int, int]:
-    return {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
+def _rows_of(table: TableSnapshot, known: dict[object, AccountRows]) -> AccountRows:
+    """Return the rows of a table version; the same files are read once."""
+    scan = table.scan()
+    files = repr(scan.plan)
+    if files not in known:
+        found = scan.to_arrow().to_pylist()
+        known[files] = {row["key"]: row["value"] for row in found}
+        if len(known[files]) < len(found):
+            raise InvariantViolation(f"{table} holds a key twice: {found}")
+    return known[files]
 
 
-def _check_integrity(store: MemoryStore, newest: Bank) -> None:
+def _check_integrity(store: MemoryStore, newest: Bank, clock: Clock) -> None:
     """Check every file, then let a year pass, sweep, and look whether the newest version is still whole."""
-    effects = build_deterministic_effects(store, Clock(1_800_000_000_000 + _YEAR_MILLIS), first_id=10**11)
+    effects = build_deterministic_effects(store, Clock(clock.now_millis + _YEAR_MILLIS), first_id=10**11)
     lake = open_on_store(effects, engines=LakehouseEngines)
     try:
         for _ in ("as the writers left it", "after a year and a sweep"):
@@ -321,4 +411,4 @@ def _check_integrity(store: MemoryStore, newest: Bank) -> None:
             lake.maintenance.vacuum()
     except MangroveError as error:
         raise InvariantViolation(f"upkeep met {type(error).__name__}: {error}") from error
-    _check_same(lake, lake.version, newest)
+    _check_same(lake, lake.version, newest, {})

@@ -52,6 +52,10 @@ HISTORIES: dict[AnomalyName, list[ObservedTransaction]] = {
         act("T4", read("x"), read("y", 2)),
     ],
     AnomalyName.G2_ITEM: [act("T1", read("x"), Append("y", 1)), act("T2", read("y"), Append("x", 2))],
+    AnomalyName.G2: [
+        act("T1", ReadList("x", (), by_predicate=True), Append("y", 1)),
+        act("T2", ReadList("y", (), by_predicate=True), Append("x", 2)),
+    ],
     AnomalyName.REAL_TIME: [act("T1", Append("x", 1), at=(0, 1)), act("T2", read("x"), at=(2, 3))],
     AnomalyName.G2_ITEM_REAL_TIME: [
         act("T1", read("x"), at=(10, 20)),
@@ -86,6 +90,10 @@ REGISTER_HISTORIES: dict[AnomalyName, list[ObservedTransaction]] = {
     ],
     AnomalyName.G2_ITEM: [
         act("T1", ReadRegister("x", None), Write("y", 1)),
+        act("T2", ReadRegister("y", None), Write("x", 2)),
+    ],
+    AnomalyName.G2: [
+        act("T1", ReadRegister("x", None, by_predicate=True), Write("y", 1)),
         act("T2", ReadRegister("y", None), Write("x", 2)),
     ],
     AnomalyName.REAL_TIME: [act("T1", Write("x", 1), at=(0, 1)), act("T2", ReadRegister("x", None), at=(2, 3))],

@@ -1,6 +1,12 @@
 """The simulation repeats itself, holds for seeds in every weather, and notices what it is there to notice."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.simulation.__main__ import main
@@ -20,6 +26,7 @@ from tests.simulation.bank import (
 from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation, shrink_simulation
 
 from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.metastore import Changes, RowRange
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -41,11 +48,46 @@ def test_every_version_is_what_its_transactions_made_of_the_one_before_with_inte
     assert sum(ran.flushes for ran in reports) > 0
 
 
-def test_the_same_seed_gives_the_same_turns_outcomes_and_bytes() -> None:
-    storm = Simulation(4, "tree", deeds=4)
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+def test_the_same_seed_gives_the_same_turns_outcomes_and_bytes(layout: str) -> None:
+    storm = Simulation(4, layout, deeds=6, threads=2, intents=True, clocks="within")
     assert storm.fault_profile.name == "storm"
-    assert run_simulation(storm) == run_simulation(storm)
-    assert run_simulation(storm).turns != run_simulation(Simulation(9, "tree", deeds=4)).turns
+    report = run_simulation(storm)
+    assert run_simulation(storm) == report
+    assert run_simulation(replace(storm, seed=9)).turns != report.turns
+    # In another process texts have other hashes.
+    program = "from tests.simulation.runner import *; print(run_simulation(" + repr(storm) + ").checksum)"
+    known = {**os.environ, "PYTHONHASHSEED": "1"}
+    root = Path(__file__).parents[2]
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, cwd=root, env=known)
+    assert printed.stdout.decode().split()[-1] == report.checksum
+
+
+@pytest.mark.slow
+def test_every_operation_takes_part() -> None:
+    simulations = (Simulation.draw(5 * seed, "tree", 4, 25, frozenset()) for seed in count(1))
+    wanted = {kind.__name__ for kind in get_args(BankOperation)}
+    committed: set[str] = set()
+    for simulation in islice(simulations, 30):
+        committed |= run_simulation(replace(simulation, clocks="close")).operations.keys()
+        if committed >= wanted:
+            break
+    assert wanted - committed == set()
+
+
+@pytest.mark.slow
+def test_a_broken_build_fails_and_the_failing_seed_is_shrunk_to_few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget(*_: object) -> frozenset[RowRange]:
+        return frozenset()
+
+    monkeypatch.setattr(Changes, "rows_to_validate", forget)
+    seeds = (Simulation(5 * seed, "tree", deeds=6) for seed in count())
+    failing = (simulation for simulation in seeds if "it read" in simulation_error(simulation))
+    shrunk = min((shrink_simulation(one) for one in islice(failing, 2)), key=lambda one: len(one.messages))
+    assert len(shrunk.messages) <= 4
+    assert simulation_error(shrunk)
+    monkeypatch.undo()
+    assert simulation_error(shrunk) == ""
 
 
 def simulation_error(simulation: Simulation) -> str:

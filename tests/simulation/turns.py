@@ -9,12 +9,14 @@ from mangrove.errors import StorageError
 from mangrove.storage.port import ListEntry, Store
 from mangrove.transaction.intents import INTENTS_FOLDER
 
-__all__ = ["ScheduledStore", "TurnScheduler"]
+__all__ = ["ScheduledStore", "TurnCondition", "TurnScheduler"]
 
 _STUCK_SECONDS: Final = 120.0
 _ROWS: Final = ".parquet"
 _ARRIVES: Final = 0.1
 """The chance of a delayed request to take effect at each turn."""
+_HINTS: Final = ("_latest_hint.txt", "_latest_hint", "mangrove/latest")
+_WRONG_HINTS: Final = (b"", b"0", b"1", b"999999", b"-7", b"\xff\x00 no number")
 
 
 class TurnScheduler:
@@ -66,19 +68,44 @@ class TurnScheduler:
             raise AssertionError(f"{name} waits for {self._current}, who neither asks storage nor ends")
 
 
+class TurnCondition:
+    """A condition for threads of which one runs at a time: who waits lets the seed choose who goes on."""
+
+    def __init__(self, turns: TurnScheduler) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        """Do nothing: no other thread runs."""
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: no other thread runs."""
+
+    def notify_all(self) -> None:
+        """Do nothing: who waits looks again at each of its turns."""
+
+    def wait_for(self, predicate: Callable[[], bool], _: float | None = None) -> None:
+        """Wait until the predicate holds."""
+        while not predicate():
+            self._turns.hand_over(threading.current_thread().name)
+
+
 class ScheduledStore:
-    """One writer's view of a store that all share: before each request others may go first.
+    """One process's view of a store that all share: before each request of a thread others may go first.
 
     Files of rows are never changed, so reading them is nobody's turn: an engine does
     it on several threads at once, whose order nobody decides.
     """
 
-    def __init__(self, store: Store, turns: TurnScheduler, name: str, delays: float, seed: str) -> None:
-        """Take the store that all share; `delays` is the chance that a create or the put of an intent is delayed."""
+    def __init__(self, store: Store, turns: TurnScheduler, delays: float, wrong_hints: float, seed: str) -> None:
+        """Take the store that all share.
+
+        `delays` is the chance that a create or the put of an intent is delayed, and `wrong_hints`
+        that of a hint to be written wrong.
+        """
         self._store = store
         self._turns = turns
-        self._name = name
         self._delays = delays
+        self._wrong_hints = wrong_hints
         self._chance = random.Random(f"delays/{seed}")
 
     @property
@@ -116,6 +143,8 @@ class ScheduledStore:
         self._turn(path)
         if path.startswith(INTENTS_FOLDER):
             self._delay_by_chance(lambda: self._store.put(path, data))
+        if path.endswith(_HINTS) and self._chance.random() < self._wrong_hints:
+            data = self._chance.choice(_WRONG_HINTS)
         self._store.put(path, data)
 
     def put_many(self, objects: Mapping[str, bytes]) -> None:
@@ -142,4 +171,4 @@ class ScheduledStore:
 
     def _turn(self, *paths: str) -> None:
         if not (paths and all(path.endswith(_ROWS) for path in paths)):
-            self._turns.hand_over(self._name)
+            self._turns.hand_over(threading.current_thread().name)

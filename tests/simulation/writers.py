@@ -1,11 +1,12 @@
 """Simulated writers with separate clocks, faults and cached state."""
 
 import random
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from tests.simulation.turns import ScheduledStore, TurnScheduler
+from tests.simulation.turns import ScheduledStore, TurnCondition, TurnScheduler
 
 from mangrove.effects import Effects
 from mangrove.errors import (
@@ -22,10 +23,9 @@ from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 from mangrove.wiring import LakehouseEngines
 
-__all__ = ["Attempt", "DeedT", "FaultProfile", "Workload", "Writer"]
+__all__ = ["Attempt", "DeedT", "FaultProfile", "Process", "SkewedClock", "Workload", "Writer"]
 
 _IDS_OF_A_LIFE: Final = 1_000_000
-_SKEW_MILLIS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class FaultProfile:
     after: float = 0.0
     lost_answer: float = 0.0
     crash: float = 0.0
+    wrong_hints: float = 0.0
 
 
 DeedT = TypeVar("DeedT")
@@ -73,42 +74,120 @@ class Workload(Protocol[DeedT]):
         ...
 
 
-@dataclass
-class Writer(Generic[DeedT]):
-    """Does one deed after the other; after a crash it begins a new life, and knows nothing of the one before."""
+class SkewedClock:
+    """A clock beside a common one: so many milliseconds ahead, and faster by some at each reading."""
 
-    name: str
+    def __init__(self, common: Clock, skew_millis: int, tick_millis: int) -> None:
+        self._common = common
+        self._own = Clock(skew_millis, tick_millis)
+
+    def read(self) -> int:
+        """Return the time that this clock shows."""
+        return self._common.now_millis + self._own.read()
+
+
+@dataclass
+class Process:
+    """A process with one open lakehouse for its threads.
+
+    After a crash it begins a new life, and knows nothing of the one before.
+    """
+
     number: int
     seed: int
     fault_profile: FaultProfile
     shared: Store
     turns: TurnScheduler
-    workload: Workload[DeedT]
+    clock: SkewedClock
     delays: float = 0.0
     """The chance that a create or the put of an intent takes effect only later."""
-    skipped: frozenset[str] = frozenset()
-    """The messages of deeds that are drawn but not tried."""
-    attempts: list[Attempt[DeedT]] = field(default_factory=list)
     lives: int = 0
+    lake: Lakehouse | None = None
     _deferred: list[Callable[[], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(f"{self.seed}/{self.name}")
-        skew_millis = self.chance.randint(-_SKEW_MILLIS, _SKEW_MILLIS)
-        self._clock = Clock(1_800_000_000_000 + skew_millis, self.chance.choice([0, 1, 40]))
+        self._chance = random.Random(f"{self.seed}/process-{self.number}")
+
+    def open(self) -> Lakehouse:
+        """Return the lakehouse of this life, or open it as a new process does."""
+        lake = self.lake or self._start_life()
+        # Another thread may have opened it meanwhile.
+        lake = self.lake = self.lake or lake
+        self._run_deferred()
+        return lake
+
+    def end_life(self, lake: Lakehouse | None) -> None:
+        """Forget a lakehouse whose store has crashed."""
+        if self.lake is lake:
+            self.lake = None
+
+    def _start_life(self) -> Lakehouse:
+        self.lives += 1
+        self._deferred.clear()
+        profile, life = self.fault_profile, self.lives
+        faults = Faults(
+            self.seed * 1_000 + self.number * 100 + life,
+            profile.before,
+            profile.after,
+            profile.lost_answer,
+            profile.crash,
+        )
+        scheduled = ScheduledStore(
+            self.shared, self.turns, self.delays, profile.wrong_hints, f"{self.seed}/{self.number}/{life}"
+        )
+        store = FaultyStore(scheduled, faults)
+        first_id = (self.number * 1_000 + life) * _IDS_OF_A_LIFE
+        counted = build_deterministic_effects(store, first_id=first_id)
+        effects = Effects(store, self.clock.read, counted.new_id, self._pause, self._later)
+        lake = open_on_store(effects, engines=LakehouseEngines)
+        # Threads of one process commit together; they wait for each other in turns.
+        lake._commits._changed = TurnCondition(self.turns)  # type: ignore[attr-defined]
+        return lake
+
+    def _pause(self, _: float) -> None:
+        self.turns.hand_over(threading.current_thread().name)
+
+    def _later(self, task: Callable[[], None]) -> None:
+        """Write a hint at once, or never, or only when it is long out of date."""
+        match self._chance.choice(("at once", "never", "late")):
+            case "at once":
+                task()
+            case "late":
+                self._deferred.append(task)
+
+    def _run_deferred(self) -> None:
+        while self._deferred and self._chance.random() < 0.5:
+            self._deferred.pop(0)()
+
+
+@dataclass
+class Writer(Generic[DeedT]):
+    """A thread of a process that does one deed after the other."""
+
+    name: str
+    process: Process
+    workload: Workload[DeedT]
+    skipped: frozenset[str] = frozenset()
+    """The messages of deeds that are drawn but not tried."""
+    attempts: list[Attempt[DeedT]] = field(default_factory=list)
+
+    @property
+    def turns(self) -> TurnScheduler:
+        """The turns that all take."""
+        return self.process.turns
 
     def work(self, deeds: int) -> None:
         """Try so many deeds."""
-        lake: Lakehouse | None = None
+        chance = random.Random(f"{self.process.seed}/{self.name}")
         for number in range(deeds):
             message = f"{self.name}.{number}"
-            attempt = Attempt(message, self.workload.draw(self.chance, message), began=len(self.turns.taken))
+            attempt = Attempt(message, self.workload.draw(chance, message), began=len(self.turns.taken))
             if message in self.skipped:
                 continue
             self.attempts.append(attempt)
+            lake = None
             try:
-                lake = lake or self._start_life()
-                self._run_deferred()
+                lake = self.process.open()
                 self.workload.execute(lake, attempt)
                 attempt.is_committed = True
             except (ConflictError, NotFoundError, AlreadyExistsError, InvalidInputError) as error:
@@ -117,39 +196,5 @@ class Writer(Generic[DeedT]):
                 attempt.told = str(error)
             except SimulatedCrash as crash:
                 attempt.told = f"crashed: {crash}"
-                lake = None
+                self.process.end_life(lake)
             attempt.ended = len(self.turns.taken)
-
-    def _start_life(self) -> Lakehouse:
-        """Open the lakehouse as a new process does."""
-        self.lives += 1
-        self._deferred.clear()
-        fault_profile = self.fault_profile
-        faults = Faults(
-            self.seed * 1_000 + self.number * 100 + self.lives,
-            fault_profile.before,
-            fault_profile.after,
-            fault_profile.lost_answer,
-            fault_profile.crash,
-        )
-        scheduled = ScheduledStore(self.shared, self.turns, self.name, self.delays, f"{self.seed}/{self.number}")
-        store = FaultyStore(scheduled, faults)
-        first_id = (self.number * 1_000 + self.lives) * _IDS_OF_A_LIFE
-        counted = build_deterministic_effects(store, self._clock, first_id)
-        effects = Effects(store, counted.now_millis, counted.new_id, self._pause, self._later)
-        return open_on_store(effects, engines=LakehouseEngines)
-
-    def _pause(self, _: float) -> None:
-        self.turns.hand_over(self.name)
-
-    def _later(self, task: Callable[[], None]) -> None:
-        """Write a hint at once, or never, or only when it is long out of date."""
-        match self.chance.choice(("at once", "never", "late")):
-            case "at once":
-                task()
-            case "late":
-                self._deferred.append(task)
-
-    def _run_deferred(self) -> None:
-        while self._deferred and self.chance.random() < 0.5:
-            self._deferred.pop(0)()

@@ -218,7 +218,10 @@ def _observe(lines: Sequence[Mapping[str, Any]], journal: set[str]) -> list[Obse
 
 
 def _decode_steps(encoded: Sequence[Sequence[Any]]) -> tuple[Step, ...]:
-    return tuple(_STEPS[kind](key, tuple(value) if isinstance(value, list) else value) for kind, key, value in encoded)
+    return tuple(
+        _STEPS[kind](key, tuple(value) if isinstance(value, list) else value, *rest)
+        for kind, key, value, *rest in encoded
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from typing import Final
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot
-from mangrove.model.locators import TableIdentity
+from mangrove.model.locators import TableIdentity, TableVersionLocator
+from mangrove.model.objects import TableVersion
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.history import ROLLED_BACK_TO
 from mangrove.transaction.transaction import commit_deadline_millis
@@ -73,7 +74,11 @@ class LakeRollback:
         def name_table(identity: TableIdentity) -> str:
             return load_table_names({identity}, newest, after, before).get(identity, f"the table {identity.table_id}")
 
-        check_undoable(changed, diff_snapshots(self.metastore, after, newest), version, name_table)
+        def has_keys(locator: TableVersionLocator) -> bool:
+            found = newest.get(locator)
+            return isinstance(found, TableVersion) and bool(found.keys)
+
+        check_undoable(changed, diff_snapshots(self.metastore, after, newest), version, name_table, has_keys)
         if before.settings != after.settings:
             raise InvalidInputError(
                 f"version {version} changed the lakehouse's own settings, which undo leaves alone: set them again"

@@ -18,6 +18,7 @@ from mangrove.model.locators import (
     TableVersionLocator,
     ViewLocator,
 )
+from mangrove.model.manifests import FileKind
 from mangrove.model.objects import (
     AliasEntry,
     Delta,
@@ -197,18 +198,24 @@ def select_undone(differences: Iterable[Difference]) -> list[Difference]:
 
 
 def check_undoable(
-    undone: Sequence[Difference], later: Iterable[Difference], version: int, name_table: Callable[[TableIdentity], str]
+    undone: Sequence[Difference],
+    later: Iterable[Difference],
+    version: int,
+    name_table: Callable[[TableIdentity], str],
+    has_keys: Callable[[TableVersionLocator], bool],
 ) -> None:
     """Raise an error if a later version changed an object of this one or depends on it.
 
     The same holds if this version removed a change of rows, which the undo would restore, and a
-    later one removed deltas before it: the change was computed from their rows. Shared
-    transactions are ignored.
+    later one removed deltas before it: the change was computed from their rows. It also holds
+    if the undo would bring rows back to a table with keys to which a later version added rows
+    without a replacement by key: they may have the same keys. Shared transactions are ignored.
     """
     changed = {difference.locator for difference in undone}
     made = {difference.locator for difference in undone if difference.before is None}
     partitions = {locator.parent for locator in changed if isinstance(locator, DeltaLocator)}
     restored = _find_restored_changes(undone)
+    regained = {stream for stream in _find_streams_that_regain_rows(undone) if has_keys(stream.parent)}
     for difference in later:
         locator = difference.locator
         if locator.kind is Kind.SHARED_TRANSACTION:
@@ -221,7 +228,8 @@ def check_undoable(
             and difference.after is None
             and locator.position < restored.get(locator.parent, 0)
         )
-        if locator in changed or is_rewritten or is_read or any(one in made for one in above):
+        is_added = isinstance(locator, DeltaLocator) and locator.parent.parent in regained and _adds_rows(difference)
+        if locator in changed or is_rewritten or is_read or is_added or any(one in made for one in above):
             raise ConflictError(
                 f"version {version} cannot be undone: a later version changed {describe_object(locator, name_table)}. "
                 "Undo the later versions first, or roll back the whole lakehouse"
@@ -241,6 +249,29 @@ def _find_restored_changes(undone: Sequence[Difference]) -> dict[PartitionLocato
             partition = one.locator.parent
             positions[partition] = max(one.locator.position, positions.get(partition, 0))
     return positions
+
+
+def _find_streams_that_regain_rows(undone: Sequence[Difference]) -> set[StreamLocator]:
+    """Return the streams in which the version deleted or replaced rows, or removed a delta with rows."""
+    return {
+        one.locator.parent.parent
+        for one in undone
+        if isinstance(one.locator, DeltaLocator)
+        and (
+            (isinstance(one.after, Delta) and one.after.type not in (DeltaType.APPEND, DeltaType.ADD))
+            or (one.after is None and isinstance(one.before, Delta) and _has_rows(one.before))
+        )
+    }
+
+
+def _adds_rows(difference: Difference) -> bool:
+    """Return whether a difference is a new delta with rows that do not replace others by key."""
+    added = difference.after
+    return isinstance(added, Delta) and added.type is not DeltaType.UPSERT and _has_rows(added)
+
+
+def _has_rows(delta: Delta) -> bool:
+    return any(file.kind is FileKind.DATA for file in delta.manifest.entries)
 
 
 def describe_object(locator: Locator, name_table: Callable[[TableIdentity], str]) -> str:
