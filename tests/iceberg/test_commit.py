@@ -431,12 +431,6 @@ def test_a_client_partitions_a_table_that_has_rows_without_partitions(shop: Lake
     assert shop.maintenance.check().problems == ()
 
 
-def test_other_partitions_of_a_partitioned_table_are_rejected(shop: Lakehouse) -> None:
-    client = client_of(shop, partition_by=["name"])
-    with pytest.raises(InvalidInputError, match="replace the table"):
-        client.send(partitioned_by_id(changing(client)))
-
-
 def with_identifiers(client: Client, *ids: int) -> dict[str, Any]:
     schema = client.shown.metadata.schema().model_dump(mode="json", by_alias=True)
     added = {"action": "add-schema", "schema": {**schema, "schema-id": 99, "identifier-field-ids": list(ids)}}
