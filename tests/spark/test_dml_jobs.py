@@ -1,6 +1,5 @@
 """UPDATE, DELETE and MERGE on Spark: the number of jobs, and the same rows by collected and by distributed row ids."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,20 +51,6 @@ def count_jobs(spark: SparkSession) -> Callable[[], int]:
     return count
 
 
-@pytest.fixture
-def list_read_columns(spark: SparkSession) -> Callable[[], list[set[str]]]:
-    """Return a function that returns the columns that each scan of the last query reads from its files."""
-    executions: Any = spark._jsparkSession.sharedState().statusStore()
-
-    def list_columns() -> list[set[str]]:
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-        known = executions.executionsList()
-        plan = known.apply(known.size() - 1).physicalPlanDescription()
-        return [set(re.findall(r"(\w+):", columns)) for columns in re.findall(r"ReadSchema: struct<(.*)>", plan)]
-
-    return list_columns
-
-
 def rows_of(table: Table) -> list[tuple[int, int | None]]:
     return sorted((row["id"], row["v"]) for row in table.to_arrow(["id", "v"]).to_pylist())
 
@@ -77,18 +62,6 @@ def test_a_delete_is_one_job(create_table: Callable[[str], Table], count_jobs: C
     assert table.delete("v % 5 = 3", engine="spark") == RowCounts(deleted=4)
     assert count_jobs() - before == 1
     assert [key for key, _ in rows_of(table)] == [key for key in range(20) if key % 5 != 3]
-
-
-def test_a_change_reads_the_table_once_and_a_delete_only_the_columns_of_its_condition_and_the_keys(
-    create_table: Callable[[str], Table], list_read_columns: Callable[[], list[set[str]]]
-) -> None:
-    table = create_table("keys")
-    # Rows inside deltas are not read from files.
-    table.append([{"id": number, "v": 3, "w": str(number)} for number in range(100, 4000)])
-    table.delete("v % 5 = 3 and id % 2 = 0", engine="spark")
-    assert [columns & {"id", "v", "w"} for columns in list_read_columns()] == [{"id", "v"}]
-    table.update({"v": 7}, "id % 5 = 3", engine="spark")
-    assert [columns & {"id", "v", "w"} for columns in list_read_columns()] == [{"id", "w"}]
 
 
 def test_position_deletes_of_many_rows_are_written_by_the_tasks_that_find_them(
