@@ -134,6 +134,19 @@ def test_a_browser_displays_each_page_without_errors_in_a_narrow_window(uri: str
 
 
 @pytest.mark.skipif(browser_path() is None, reason="no chromium is installed")
+def test_a_long_text_among_many_columns_does_not_make_its_row_high(uri: str) -> None:
+    lake = mangrove.open(uri)
+    table = lake.create_table("shop.wide", ", ".join(f"column_with_a_long_name_{one} string" for one in range(12)))
+    table.append([{f"column_with_a_long_name_{one}": "x" * 3000 if one == 11 else "short" for one in range(12)}])
+    with serving(uri) as address, open_browser() as browser:
+        browser.open(f"{address}/tables/shop.wide/rows")
+        shown = browser.run(
+            "document.title = String(document.querySelector('tbody tr').clientHeight < 200)", "document.title != ''"
+        )
+        assert shown.title == "true"
+
+
+@pytest.mark.skipif(browser_path() is None, reason="no chromium is installed")
 def test_a_browser_rolls_back_by_the_button_of_the_preview(uri: str) -> None:
     newest = mangrove.open(uri).version
     with serving(uri, "--token", "right-token-1234", "--writable") as address, open_browser() as browser:
@@ -163,6 +176,13 @@ def test_a_browser_runs_completes_cancels_and_charts_statements(uri: str) -> Non
         assert "20 rows" in shown.text
         assert "amount by customer" in shown.text
         assert "skipped" in shown.text
+        shown = browser.run(
+            submit(
+                "select date_trunc('month', timestamp '2026-02-03 04:05:06') as m, timestamp '2026-02-03 04:05:06' as t"
+            ),
+            "document.querySelector('#output table td.time')",
+        )
+        assert "2026-02-01\t2026-02-03 04:05:06+00:00" in shown.text
         shown = browser.run(submit("drop table shop.orders"), "document.querySelector('#status.error')")
         assert "only SELECT, EXPLAIN, DESCRIBE and SHOW" in shown.text
         shown = browser.run(

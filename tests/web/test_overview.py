@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from tests.web.conftest import order, visitor
 from tests.web.test_pages import get, text_of
 
+import mangrove
 from mangrove.inspect.page import VersionInfo
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.web.pages.overview import group_commits
@@ -39,6 +40,12 @@ def test_the_overview_plots_growth_and_the_rows_that_were_written(reader: TestCl
     assert "Rows written per" in page
     assert "Data in files" in page
     assert re.search(r"Most: .*: \d+ rows", page)
+
+
+def test_the_overview_of_a_lakehouse_without_tables_shows_how_to_begin(reader: TestClient) -> None:
+    with visitor(mangrove.create("memory://web-begin")) as client:
+        assert "mangrove ingest memory://web-begin/ sales.orders orders.csv --create" in get(client, "/")
+    assert "mangrove ingest" not in get(reader, "/")
 
 
 def test_similar_commits_are_shown_as_one_group_with_its_versions(reader: TestClient) -> None:

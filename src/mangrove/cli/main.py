@@ -182,8 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _usage_sentence(error: click.UsageError) -> str:
     command = "mangrove" if error.ctx is None else error.ctx.command_path
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".").replace(". Did you mean", "; did you mean")
     sentence = f"{message[:1].lower()}{message[1:]}"
+    if sentence.endswith("?"):
+        return f"{sentence} See `{command} --help`"
     if isinstance(error, click.MissingParameter) and error.param is not None and error.param.name == "lake":
         return f"{sentence}; give a folder or a URI, or set {LAKE_VARIABLE}; see `{command} --help`"
     return f"{sentence}; see `{command} --help`"

@@ -1,5 +1,6 @@
 """Parsing of Spark SQL into sqlglot trees whose function calls are as written."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import sqlglot
@@ -62,13 +63,16 @@ def parse_spark_sql(text: str) -> Any:
         tokens = _SparkSql().tokenize(text)
         if any(token.token_type is TokenType.STRING and "\\" in text[token.start : token.end + 1] for token in tokens):
             raise NeedsSparkError("a string with a backslash")
+        if any(token.token_type is TokenType.HEX_STRING and text[token.start] == "0" for token in tokens):
+            raise NeedsSparkError("a name that begins with 0x")
         if not tokens or tokens[0].token_type not in _QUERY_STARTS:
             raise _build_unknown_statement_error(tokens[0].text if tokens else "")
         return sqlglot.parse_one(text, dialect=_SparkSql)
     except SqlglotError as error:
-        errors = getattr(error, "errors", None)
-        where = f" near {errors[0]['highlight']!r}" if errors and errors[0].get("highlight") else ""
-        raise SqlAnalysisError(f"cannot parse the query{where}, or it needs Spark") from error
+        found: Mapping[str, Any] = next(iter(getattr(error, "errors", ())), {})
+        near = str(found.get("highlight") or "")
+        where = f" near {near!r}" if near else ""
+        raise SqlAnalysisError(f"cannot parse the query{where}, or it needs Spark", _mark(text, found)) from error
     except RecursionError as error:
         raise NeedsSparkError("a query that is nested so deeply") from error
 
@@ -80,6 +84,17 @@ def _build_unknown_statement_error(first: str) -> SqlAnalysisError:
         return NeedsSparkError(f"the statement {first.upper()}")
     hint = "" if closest is None else f"; did you mean {closest}?"
     return SqlAnalysisError("", condition="PARSE_SYNTAX_ERROR", parameters={"error": repr(first), "hint": hint})
+
+
+def _mark(text: str, found: Mapping[str, Any]) -> exp.Expr | None:
+    """Return a node with the position of an error of sqlglot, which counts columns up to the end of a token."""
+    near, line, column = found.get("highlight"), found.get("line"), found.get("col")
+    if not near or not line or not column:
+        return None
+    end = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1]) + column
+    node = exp.to_identifier("_")
+    node.meta.update(start=end - len(near), end=end - 1)
+    return node
 
 
 def find_position(node: Any) -> tuple[int | None, int | None]:

@@ -9,12 +9,18 @@ from sqlglot import exp
 
 from mangrove.duckdb.functions import (
     AGGREGATES,
+    DATE_PARTS,
     SCALARS,
     WINDOW_FUNCTIONS,
     Call,
-    build_arithmetic,
-    build_comparison,
+    add_days,
     build_concatenation,
+    build_element,
+)
+from mangrove.duckdb.operators import (
+    build_arithmetic,
+    build_bitwise,
+    build_comparison,
     build_division,
     build_integer_division,
     build_remainder,
@@ -33,7 +39,7 @@ from mangrove.duckdb.typed_sql import (
     quote_string,
     require_boolean,
 )
-from mangrove.duckdb.types import NUMBERS, TEXTS, TIMESTAMPS, ValueType, is_scannable
+from mangrove.duckdb.types import INTEGERS, NUMBERS, TEXTS, TIMESTAMPS, ValueType, is_scannable
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.schema_text import parse_type
 from mangrove.lakehouse.sql_port import Arguments
@@ -58,13 +64,15 @@ _COMPARISONS: Final = {
     exp.GT: ">",
     exp.GTE: ">=",
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
-_PREDICATES: Final = (*_COMPARISONS, exp.In, exp.Between, exp.Like, exp.Is)
+_BITWISE: Final = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+_PREDICATES: Final = (*_COMPARISONS, exp.In, exp.Between, exp.Like, exp.ILike, exp.Is)
 _DATE_UNITS: Final = ("YEAR", "MONTH", "WEEK", "DAY")
 _TIME_UNITS: Final = (*_DATE_UNITS, "HOUR", "MINUTE", "SECOND")
-_PARTS: Final = ("year", "quarter", "month", "day", "dayofweek", "hour", "minute")
 _ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
     exp.Anonymous: ("this", "expressions"),
+    exp.Bracket: ("this", "expressions"),
     exp.Between: ("this", "low", "high", "negate"),
     exp.Case: ("this", "ifs", "default"),
     exp.Cast: ("this", "to", "_type"),
@@ -73,13 +81,17 @@ _ARGUMENTS: Final[dict[type, tuple[str, ...]]] = {
     exp.DPipe: ("this", "expression", "safe"),
     exp.If: ("this", "true", "false"),
     exp.In: ("this", "expressions", "query", "negate"),
+    exp.ILike: ("this", "expression", "negate"),
     exp.Like: ("this", "expression", "negate"),
     exp.Literal: ("this", "is_string"),
     exp.Subquery: ("this", "with_", "order", "limit", "offset"),
     exp.Substring: ("this", "start", "length"),
+    exp.Trim: ("this", "expression", "position"),
     exp.Window: ("this", "partition_by", "order", "spec", "over"),
 }
 """The arguments of nodes that are translated."""
+_UNIT_FIRST: Final = ("date_add", "date_diff", "datediff")
+"""The functions of dates that also take a unit, which is no column."""
 _SUGGESTIONS_MAX: Final = 5
 
 
@@ -159,11 +171,14 @@ class ExpressionTranslator:
         return self._translate(node)
 
     def translate_condition(self, node: Any) -> str:
-        """Return a condition in DuckDB's SQL."""
-        return self._condition(node).text
+        """Return a condition in DuckDB's SQL; NULL is none, unless an operator converts it."""
+        return require_boolean(self.translate(node), node).text
 
     def _condition(self, node: Any) -> TypedSql:
+        """Return an operand of AND, OR or NOT, for which Spark converts NULL and strings."""
         value = self.translate(node)
+        if isinstance(value.type, TEXTS):
+            raise NeedsSparkError("a string as a condition", node)
         return cast_to(value, Boolean()) if value.type is None else require_boolean(value, node)
 
     @contextmanager
@@ -208,7 +223,9 @@ class ExpressionTranslator:
                 parts = (node.this, node.args.get("start"), node.args.get("length"))
                 return SCALARS["substring"]([self.translate(one) for one in parts if one is not None], node)
             case exp.Trim():
-                return SCALARS["trim"]([self.translate(node.this)], node)
+                return self._translate_trim(node)
+            case exp.Bracket() if len(node.expressions) == 1:
+                return build_element(self.translate(node.this), self.translate(node.expressions[0]), node)
             case exp.Window() | exp.Filter():
                 return self._translate_window(node)
             case exp.Subquery() | exp.Exists() | exp.In():
@@ -228,9 +245,19 @@ class ExpressionTranslator:
                 return TypedSql(f"(NOT {self._condition(node.this).text})", Boolean())
             case exp.Add() | exp.Sub() if isinstance(node.right, exp.Interval):
                 return self._add_interval(node)
+            case exp.BitwiseNot():
+                value = self.translate(node.this)
+                if not isinstance(value.type, INTEGERS):
+                    raise NeedsSparkError(f"~ with {describe_type(value.type)}", node)
+                return TypedSql(f"(~{value.text})", value.type)
+            case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor():
+                return build_bitwise(_BITWISE[type(node)], self.translate(node.left), self.translate(node.right), node)
             case exp.Add() | exp.Sub() | exp.Mul():
                 operator = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}[type(node)]
-                return build_arithmetic(operator, self.translate(node.left), self.translate(node.right), node)
+                left, right = self.translate(node.left), self.translate(node.right)
+                if isinstance(left.type, Date) and isinstance(right.type, INTEGERS) and operator != "*":
+                    return add_days(operator)([left, right], node)
+                return build_arithmetic(operator, left, right, node)
             case exp.Div():
                 return build_division(self.translate(node.left), self.translate(node.right), node)
             case exp.Mod():
@@ -246,9 +273,9 @@ class ExpressionTranslator:
                 return TypedSql(f"(-{value.text})", value.type)
             case exp.Extract():
                 part = str(node.this.name).casefold()
-                if part not in _PARTS:
+                if part not in DATE_PARTS:
                     raise NeedsSparkError(f"EXTRACT of {part.upper()}", node)
-                return SCALARS[part]([self.translate(node.expression)], node)
+                return SCALARS[DATE_PARTS[part]]([self.translate(node.expression)], node)
             case _:
                 return self._translate_predicate(node)
 
@@ -269,7 +296,7 @@ class ExpressionTranslator:
             case exp.Is(expression=exp.Boolean() as truth):
                 word = "TRUE" if truth.this else "FALSE"
                 return TypedSql(f"({self._condition(node.this).text} IS {word})", Boolean())
-            case exp.Like():
+            case exp.Like() | exp.ILike():
                 return self._translate_like(node)
             case _:
                 raise NeedsSparkError(type(node).__name__.upper(), node)
@@ -278,7 +305,20 @@ class ExpressionTranslator:
         value, pattern = self.translate(node.this), self.translate(node.expression)
         if not isinstance(value.type, TEXTS) or not isinstance(pattern.literal, str):
             raise NeedsSparkError("LIKE with anything but a string and a literal pattern", node)
+        if isinstance(node, exp.ILike):
+            lower = SCALARS["lower"]
+            value, pattern = lower([value], node), lower([pattern], node)
         return TypedSql(f"({value.text} LIKE {pattern.text})", Boolean())
+
+    def _translate_trim(self, node: Any) -> TypedSql:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
+        value = self.translate(node.this)
+        if node.args.get("expression") is None:
+            return SCALARS[name]([value], node)
+        characters = self.translate(node.expression)
+        if not isinstance(value.type, TEXTS) or not isinstance(characters.literal, str) or not characters.literal:
+            raise NeedsSparkError("TRIM of anything but a string and literal characters", node)
+        return TypedSql(f"{name}({value.text}, {characters.text})", value.type)
 
     def _translate_column(self, node: Any) -> TypedSql:
         if isinstance(node.this, exp.Star):
@@ -368,6 +408,8 @@ class ExpressionTranslator:
         if name in AGGREGATES or (is_window and name in WINDOW_FUNCTIONS):
             call = self._build_call(node, clauses, is_window=is_window)
             return (AGGREGATES.get(name) or WINDOW_FUNCTIONS[name])(call)
+        if name in _UNIT_FIRST and len(node.expressions) == 3:
+            raise NeedsSparkError(f"function {name} with a unit", node)
         if name in SCALARS and not clauses:
             return SCALARS[name]([self.translate(one) for one in node.expressions], node)
         raise NeedsSparkError(f"function {name}", node)

@@ -21,7 +21,7 @@ from mangrove.duckdb.expressions import (
     name_expression,
     render_order,
 )
-from mangrove.duckdb.functions import cast_to_common_type
+from mangrove.duckdb.operators import cast_to_common_type
 from mangrove.duckdb.typed_sql import NeedsSparkError, SqlAnalysisError, TypedSql, cast_to, describe_type
 from mangrove.duckdb.types import ValueType, find_common_type, is_scannable, to_duckdb_type
 from mangrove.lakehouse.sql_port import Arguments
@@ -220,6 +220,8 @@ class _SelectTranslator:
         where = select.args.get("where")
         condition = "" if where is None else f" WHERE {self._expressions.translate_condition(where.this)}"
         group = self._translate_group()
+        if not select.expressions:
+            raise SqlAnalysisError("SELECT without columns", select)
         outputs = list(self._translate_items())
         self._scope.aliases = {name.casefold(): value for name, value in reversed(outputs)}
         having = select.args.get("having")
@@ -330,11 +332,26 @@ class _SelectTranslator:
         select, group = self._select, self._select.args.get("group")
         if group is None and select.args.get("having") is None and not any(self._find_aggregates()):
             return ""
+        nodes = [] if group is None else list(group.expressions)
         if group is not None:
-            check_clauses(group, "expressions")
-        items = [self._translate_group_item(one) for one in (group.expressions if group is not None else ())]
-        self._scope.grouped = frozenset(item.text for item in items)
-        return f" GROUP BY {', '.join(item.text for item in items)}" if items else ""
+            check_clauses(group, "expressions", "all")
+            if group.args.get("all"):
+                aggregates = list(self._find_aggregates())
+                nodes = [
+                    one.unalias()
+                    for one in select.expressions
+                    if not any(ancestor is one for each in aggregates for ancestor in _list_ancestors(each))
+                ]
+        texts: list[str] = []
+        grouped: set[str] = set()
+        for node in nodes:
+            is_set = isinstance(node, exp.Rollup | exp.Cube)
+            items = [self._translate_group_item(one) for one in (node.expressions if is_set else [node])]
+            inner = ", ".join(item.text for item in items)
+            texts.append(f"{node.key.upper()} ({inner})" if is_set else inner)
+            grouped.update(item.text for item in items)
+        self._scope.grouped = frozenset(grouped)
+        return f" GROUP BY {', '.join(texts)}" if texts else ""
 
     def _translate_group_item(self, node: Any) -> TypedSql:
         """Translate an expression of GROUP BY: a position, a column, or an alias of the SELECT list."""
@@ -371,7 +388,9 @@ class _SelectTranslator:
             yield name, value
 
     def _expand_star(self, item: Any) -> Iterator[tuple[str, TypedSql]]:
-        check_clauses(item if isinstance(item, exp.Star) else item.this)
+        star = item if isinstance(item, exp.Star) else item.this
+        check_clauses(star, "except_")
+        left_out = {str(one.name).casefold() for one in star.args.get("except_") or ()}
         fields = self._scope.fields
         if isinstance(item, exp.Column):
             table = str(item.table).casefold()
@@ -381,6 +400,10 @@ class _SelectTranslator:
             fields = [*self._scope.merged.values(), *others]
         if not fields:
             raise SqlAnalysisError("there is no table for *", item)
+        unknown = left_out - {one.name.casefold() for one in fields}
+        if unknown:
+            raise SqlAnalysisError(f"column {min(unknown)} of EXCEPT does not exist", item)
+        fields = [one for one in fields if one.name.casefold() not in left_out]
         for one in fields:
             if self._scope.grouped is not None and one.value.text not in self._scope.grouped:
                 raise SqlAnalysisError(f"column {one.name} is neither in GROUP BY nor in an aggregate function", item)
@@ -403,6 +426,12 @@ class _SelectTranslator:
             else:
                 items.append(render_order(item, self._expressions.translate(item.this)))
         return items
+
+
+def _list_ancestors(node: Any) -> Iterator[Any]:
+    while node is not None:
+        yield node
+        node = node.parent
 
 
 def _named(fields: Sequence[Field], folded: str) -> list[Field]:
@@ -442,7 +471,9 @@ def _render_tail(order: Sequence[str], tree: Any) -> str:
     text = f" ORDER BY {', '.join(order)}" if order else ""
     for word in ("limit", "offset"):
         clause = tree.args.get(word)
-        if clause is None:
+        if clause is None or (
+            word == "limit" and isinstance(clause.expression, exp.Var) and clause.expression.name == "ALL"
+        ):
             continue
         if not isinstance(clause.expression, exp.Literal) or not str(clause.expression.this).isdecimal():
             raise NeedsSparkError(f"{word.upper()} with anything but a literal number", clause)

@@ -1,8 +1,8 @@
 """Scans of tables: DuckDB reads the Parquet files itself where no delete applies, else Arrow does.
 
 DuckDB reads the files of a local folder by the column names of the schema with which each file
-was written, which is faster than its own search by column ids. Arrow reads the files of other
-programs, whose columns have no ids, and nested columns, whose fields have ids too.
+was written, which is faster than its own search by column ids. Arrow reads the files of buckets and
+those of other programs, whose columns have no ids, and nested columns, whose fields have ids too.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -80,9 +80,18 @@ class TableScanner:
         return root.path if is_plain and not set(root.path) & _WILDCARDS else None
 
     def read(
-        self, state: TableState, plan: ScanPlan, predicate: Predicate | None, names: Sequence[str] | None
+        self,
+        state: TableState,
+        plan: ScanPlan,
+        predicate: Predicate | None,
+        names: Sequence[str] | None,
+        needed: Predicate | None,
     ) -> DuckDbFrame:
-        """Return the rows of a scan plan that match a predicate."""
+        """Return the rows of a scan plan that match a predicate.
+
+        DuckDB's reader skips row groups by the conditions of the query. Arrow's stream does not know them, so
+        it leaves out the rows that do not match `needed`, and reads only the row groups that may contain the others.
+        """
         columns = select_columns(state, names)
         for column in columns:
             if to_duckdb_type(column.type) is None:
@@ -97,7 +106,7 @@ class TableScanner:
                 texts.append(self._render_files(written, schema, columns))
         if indirect or not direct:
             name = f"mangrove_scan_{next(self._numbers)}"
-            sources[name] = self._open_stream(state, replace(plan, scans=indirect), predicate, columns)
+            sources[name] = self._open_stream(state, replace(plan, scans=indirect), predicate or needed, columns)
             texts.append(_render_columns(name, columns))
         relation = Relation(" UNION ALL ".join(texts), tuple((column.name, column.type) for column in columns))
         return DuckDbFrame(relation, self._database, sources)

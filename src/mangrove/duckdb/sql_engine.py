@@ -47,6 +47,7 @@ class DuckDbSqlEngine:
     name: Final = DUCKDB
     row_engine: Final = LOCAL
     prunes_columns: Final = False
+    filters_scans: Final = True
     runtime_errors: Final = (duckdb.Error,)
 
     def __init__(self, store: Store) -> None:
@@ -103,10 +104,15 @@ class DuckDbSqlEngine:
         return self.create_frame("plan string", [(frame.explain(),)]) if is_explained else frame
 
     def read_files(
-        self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[str] | None
+        self,
+        state: TableState,
+        plan: ScanPlan,
+        predicate: Predicate | None,
+        columns: Sequence[str] | None,
+        needed: Predicate | None = None,
     ) -> DuckDbFrame:
-        """Return the rows of a scan plan that match a predicate."""
-        return self._scanner.read(state, plan, predicate, columns)
+        """Return the rows of a scan plan that match a predicate; rows that do not match `needed` may be left out."""
+        return self._scanner.read(state, plan, predicate, columns, needed)
 
     def read_external_files(self, _file_format: str, location: str, _options: Mapping[str, str]) -> DuckDbFrame:
         """Raise InvalidInputError: the readers of Spark decide what an external table contains."""

@@ -6,6 +6,7 @@ rounds and in what it accepts as text, so each conversion is written for one pai
 
 import datetime
 import decimal
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, Final
@@ -61,8 +62,10 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)?")
 _INTEGER_TEXT: Final = "[+-]?[0-9]+"
 _DECIMAL_TEXT: Final = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)"
-_DOUBLE_TEXT: Final = rf"{_DECIMAL_TEXT}([eE][+-]?[0-9]+)?"
+_DOUBLE_TEXT: Final = rf"{_DECIMAL_TEXT}([eE][+-]?[0-9]+)?|(?i:[+-]?inf(inity)?|nan)"
 _DATE_TEXT: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIMESTAMP_TEXT: Final = rf"{_DATE_TEXT}([ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?)?"
+_BOOLEAN_TEXT: Final = "(?i)(true|false|t|f|yes|no|y|n|1|0)"
 _NO_LITERAL: Final = object()
 
 
@@ -125,6 +128,8 @@ def build_number(text: str) -> TypedSql:
     Decimal(precision=2, scale=2)
     """
     if "e" in text.lower():
+        if math.isinf(float(text)):
+            raise SqlAnalysisError(f"the number {text} is too large for a double")
         return TypedSql(f"CAST({quote_string(text)} AS DOUBLE)", Float64(), float(text))
     value = decimal.Decimal(text)
     if "." not in text:
@@ -224,6 +229,8 @@ def cast_explicitly(value: TypedSql, target: DataType, node: object = None) -> T
             return TypedSql(text, target)
         case Boolean(), _ if isinstance(target, (*INTEGERS, *TEXTS)):
             return TypedSql(text, target)
+        case _, Boolean() if isinstance(given, NUMBERS):
+            return TypedSql(f"({value.text} <> 0)", target)
         case Decimal(), Decimal():
             return TypedSql(text, target)
         case Decimal(), _ if isinstance(target, INTEGERS):
@@ -239,6 +246,16 @@ def cast_explicitly(value: TypedSql, target: DataType, node: object = None) -> T
             return TypedSql(f"CAST(trunc({value.text}) AS {name})", target)
         case _ if isinstance(given, FLOATS) and isinstance(target, FLOATS):
             return TypedSql(text, target)
+        case Float64(), Decimal():
+            # Spark casts the digits with which a double is written.
+            return TypedSql(f"CAST(CAST({value.text} AS VARCHAR) AS {name})", target)
+        case _ if isinstance(given, TIMESTAMPS) and isinstance(target, TEXTS):
+            moment = f"CAST({value.text} AS TIMESTAMP)"
+            failure = raise_at("a year with other than four digits needs Spark to be cast", target)
+            written = f"CAST({moment} AS VARCHAR)"
+            return TypedSql(
+                f"CASE WHEN year({moment}) NOT BETWEEN 1000 AND 9999 THEN {failure} ELSE {written} END", target
+            )
         case Date(), _ if isinstance(target, (*TIMESTAMPS, *TEXTS)):
             inner = f"CAST({value.text} AS TIMESTAMP)" if isinstance(target, TimestampTz) else value.text
             return TypedSql(f"CAST({inner} AS {name})", target)
@@ -275,6 +292,10 @@ def _cast_text(value: TypedSql, target: DataType, node: object) -> TypedSql:
             pattern = _DOUBLE_TEXT
         case Date():
             pattern = _DATE_TEXT
+        case Timestamp() | TimestampTz():
+            pattern = _TIMESTAMP_TEXT
+        case Boolean():
+            pattern = _BOOLEAN_TEXT
         case _:
             raise NeedsSparkError(f"the cast of a string to {describe_type(target)}", node)
     trimmed = f"trim({value.text}, ' ')"

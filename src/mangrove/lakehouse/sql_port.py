@@ -126,6 +126,11 @@ class SqlEngine(Protocol):
         ...
 
     @property
+    def filters_scans(self) -> bool:
+        """Whether scans differ by the rows that a query needs, because the reader of the engine cannot filter them."""
+        ...
+
+    @property
     def prunes_columns(self) -> bool:
         """Whether the engine reads only the columns of a table that the whole query uses."""
         ...
@@ -148,9 +153,14 @@ class SqlEngine(Protocol):
         ...
 
     def read_files(
-        self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[str] | None
+        self,
+        state: TableState,
+        plan: ScanPlan,
+        predicate: Predicate | None,
+        columns: Sequence[str] | None,
+        needed: Predicate | None = None,
     ) -> Frame:
-        """Return the rows of a scan plan that match a predicate."""
+        """Return the rows of a scan plan that match a predicate; rows that do not match `needed` may be left out."""
         ...
 
     def read_external_files(self, file_format: str, location: str, options: Mapping[str, str], /) -> Frame:

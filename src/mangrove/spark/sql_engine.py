@@ -49,6 +49,11 @@ class SparkSqlEngine:
         return "engine" in self.__dict__
 
     @property
+    def filters_scans(self) -> bool:
+        """False: Spark's reader filters row groups itself."""
+        return False
+
+    @property
     def prunes_columns(self) -> bool:
         """Whether Spark itself reads the files, and not Python workers."""
         return not self.engine.reads_in_workers
@@ -66,7 +71,12 @@ class SparkSqlEngine:
         return statements.run_sql_text(self.names, pieces, arguments)
 
     def read_files(
-        self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[str] | None
+        self,
+        state: TableState,
+        plan: ScanPlan,
+        predicate: Predicate | None,
+        columns: Sequence[str] | None,
+        needed: Predicate | None = None,  # noqa: ARG002 - Spark's reader filters row groups itself
     ) -> Frame:
         """Return the rows of a scan plan that match a predicate."""
         return self.engine.read_files(state, plan, predicate, columns)

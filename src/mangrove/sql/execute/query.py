@@ -517,9 +517,10 @@ class QueryBinder:
 
             def read_frame() -> Frame:
                 files = plan_pruned_scan(scan.state, scan.predicate)
+                needed = scan.predicate if self.engine.filters_scans else None
                 return frames.get_or_create(
-                    (frame_cache_key_of(scan.state, files), scan.columns),
-                    lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns),
+                    (frame_cache_key_of(scan.state, files), scan.columns, needed),
+                    lambda: self.engine.read_files(scan.state, files.plan, files.predicate, scan.columns, needed),
                 )
 
             version_key = None if version is None else (version, resolved.target, scan.predicate, scan.columns)

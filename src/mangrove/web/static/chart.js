@@ -4,7 +4,7 @@
 //   one number              a histogram
 // The number is the first one after the time or text, or else the last one.
 
-import { isNumeric } from "./results.js";
+import { formatTime, isNumeric } from "./results.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 720;
@@ -35,7 +35,7 @@ export function drawChart(columns, rows) {
 
 function drawLine(columns, rows, values, time, number) {
   const points = rows
-    .map((row, place) => ({ label: String(row[time]), at: Date.parse(row[time]), value: values[place] }))
+    .map((row, place) => ({ label: formatTime(row[time]), at: Date.parse(row[time]), value: values[place] }))
     .filter((point) => Number.isFinite(point.at) && Number.isFinite(point.value))
     .sort((one, two) => one.at - two.at);
   if (points.length < 2) return null;

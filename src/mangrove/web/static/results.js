@@ -37,10 +37,16 @@ export function buildTable(columns, rows) {
   return region;
 }
 
+// A time as the pages of rows show it; a midnight in UTC is the date.
+export function formatTime(value) {
+  return String(value).replace(/T00:00:00(\+00:00)?$/, "").replace("T", " ");
+}
+
 function buildCell(value, className) {
   if (value === null) return make("td", "null", "null");
   const cell = make("td", className);
-  const text = typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
+  const plain = className === "time" ? formatTime(value) : String(value);
+  const text = typeof value === "object" ? JSON.stringify(value, null, 2) : plain;
   if (typeof value !== "object" && text.length <= TEXT_CHARACTERS_MAX) {
     cell.textContent = text;
     return cell;
