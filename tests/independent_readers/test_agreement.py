@@ -91,10 +91,10 @@ def assert_equal_data(files: Mapping[str, bytes], objects: Objects, at: Snapshot
         if table.table_type is not TableType.MANAGED:
             continue
         if is_readable(table):
-            assert_equal_rows(read_rows(files, objects, *table.locator.parts), table.to_arrow())
+            assert_equal_rows(read_rows(files, objects, table.locator.namespace, table.locator.name), table.to_arrow())
         elif all(one.state in ("unreleased", "beta", "deleted") for one in table.versions()):
             with pytest.raises(LookupError, match="has no active table version"):
-                read_rows(files, objects, *table.locator.parts)
+                read_rows(files, objects, table.locator.namespace, table.locator.name)
         for one in table.versions():
             if one.schema is None:
                 stored = read_files(files, objects, table.id, one.version)

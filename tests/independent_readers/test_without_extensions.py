@@ -135,11 +135,11 @@ def assert_log_agreement(memory: MemoryLake) -> None:
         for alias in lake.at(version).aliases():
             parts = split_name(alias.name)
             if alias.kind is Kind.NAMESPACE:
-                assert reader.resolve_namespace(*parts, version) == alias.target_id
+                assert reader.resolve_namespace(parts[0], version) == alias.target_id
             elif parts[0] == split_name(alias.target)[0]:
-                folder = reader.resolve_table(*parts, version)
-                assert folder is not None
-                assert folder.partition("/")[2] == alias.target_id
+                found = reader.resolve_table(parts[0], parts[1], version)
+                assert found is not None
+                assert found.partition("/")[2] == alias.target_id
 
 
 @pytest.mark.parametrize("seed", range(2))
