@@ -60,7 +60,7 @@ def replace_parts(page: str, parts: Mapping[str, str], first: str = BEGIN, last:
     if not begin or not end:
         raise SystemExit(f"the page has no section between {first!r} and {last!r}")
     _, *present = re.split(f"^(?={HEADING})", section, flags=re.MULTILINE)
-    texts = {text.partition("\n")[0].removeprefix(HEADING): text for text in present} | parts
+    texts = {text.partition("\n")[0].removeprefix(HEADING): text for text in present} | {**parts}
     body = "\n\n".join(text.strip() for text in texts.values())
     return f"{before}{first}\n\n{body}\n\n{last}{after}"
 
