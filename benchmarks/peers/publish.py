@@ -53,16 +53,21 @@ def render_published(report: Report, part: PartResult) -> str:
     )
 
 
-def replace_parts(page: str, parts: Mapping[str, str], first: str = BEGIN, last: str = END) -> str:
+def replace_parts(page: str, parts: Mapping[str, str]) -> str:
     """Return the page with the texts of some parts, by title, between the markers; other parts there stay."""
+    _, *present = re.split(f"^(?={HEADING})", page.partition(BEGIN)[2].partition(END)[0], flags=re.MULTILINE)
+    texts = {text.partition("\n")[0].removeprefix(HEADING): text for text in present} | {**parts}
+    body = "\n\n".join(text.strip() for text in texts.values())
+    return replace_section(page, f"\n{body}\n")
+
+
+def replace_section(page: str, section: str, first: str = BEGIN, last: str = END) -> str:
+    """Return the page with a new text between the markers."""
     before, begin, rest = page.partition(first)
-    section, end, after = rest.partition(last)
+    _, end, after = rest.partition(last)
     if not begin or not end:
         raise SystemExit(f"the page has no section between {first!r} and {last!r}")
-    _, *present = re.split(f"^(?={HEADING})", section, flags=re.MULTILINE)
-    texts = {text.partition("\n")[0].removeprefix(HEADING): text for text in present} | parts
-    body = "\n\n".join(text.strip() for text in texts.values())
-    return f"{before}{first}\n\n{body}\n\n{last}{after}"
+    return f"{before}{first}\n{section}\n{last}{after}"
 
 
 if __name__ == "__main__":

@@ -68,7 +68,12 @@ def test_a_repeated_read_decodes_only_inline_rows_that_are_visible(
     assert read(orders) == rows_of(1, 2, item="milk")
     decoded: list[object] = []
     open_stream: Any = pa.ipc.open_stream
-    monkeypatch.setattr(pa.ipc, "open_stream", lambda source: decoded.append(source) or open_stream(source))
+
+    def count_and_open(source: object) -> Any:
+        decoded.append(source)
+        return open_stream(source)
+
+    monkeypatch.setattr(pa.ipc, "open_stream", count_and_open)
     assert read(orders) == rows_of(1, 2, item="milk")
     assert len(decoded) == 1
 
