@@ -165,7 +165,7 @@ def read_state(lake: Lakehouse) -> object:
                 one.version: (
                     one.is_default,
                     one.properties.get(NOTE),
-                    table.version(one.version).schema.names,
+                    str(table.version(one.version).schema),
                     sorted(map(repr, table.version(one.version).to_arrow().to_pylist())),
                 )
                 for one in table.versions()
@@ -183,7 +183,7 @@ def run(store: Any, operation: BankOperation) -> None:
     workload = BankWorkload(clock=Clock(_BEGIN_MILLIS + 9 * 86_400_000, 0))
     # The last version wrote rows only, so that an undo reverts it.
     workload.deeds["upsert into bank.savings"] = Deposit({})
-    workload.execute(open_lake(store, 10**6), Attempt("the operation", operation))
+    workload.execute(open_lake(store, 10**6), Attempt("the-operation", operation))
 
 
 @pytest.mark.slow
