@@ -113,6 +113,8 @@ class CrashingStore:
         return self._store.uri
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._store, name)
+
         def request(*arguments: Any, **options: Any) -> Any:
             if self._at is not None and len(self.requests) > self._at:
                 raise SimulatedCrash("after the crash")
@@ -120,7 +122,7 @@ class CrashingStore:
             is_last = len(self.requests) - 1 == self._at
             if is_last and not self._with_effect:
                 raise SimulatedCrash(name)
-            done = getattr(self._store, name)(*arguments, **options)
+            done = method(*arguments, **options)
             if is_last:
                 raise SimulatedCrash(name)
             return iter([*done]) if isinstance(done, Iterator) else done
