@@ -113,6 +113,8 @@ class CrashingStore:
         return self._store.uri
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._store, name)
+
         def request(*arguments: Any, **options: Any) -> Any:
             if self._at is not None and len(self.requests) > self._at:
                 raise SimulatedCrash("after the crash")
@@ -120,7 +122,7 @@ class CrashingStore:
             is_last = len(self.requests) - 1 == self._at
             if is_last and not self._with_effect:
                 raise SimulatedCrash(name)
-            done = getattr(self._store, name)(*arguments, **options)
+            done = method(*arguments, **options)
             if is_last:
                 raise SimulatedCrash(name)
             return iter([*done]) if isinstance(done, Iterator) else done
@@ -165,7 +167,7 @@ def read_state(lake: Lakehouse) -> object:
                 one.version: (
                     one.is_default,
                     one.properties.get(NOTE),
-                    table.version(one.version).schema.names,
+                    str(table.version(one.version).schema),
                     sorted(map(repr, table.version(one.version).to_arrow().to_pylist())),
                 )
                 for one in table.versions()
@@ -183,7 +185,7 @@ def run(store: Any, operation: BankOperation) -> None:
     workload = BankWorkload(clock=Clock(_BEGIN_MILLIS + 9 * 86_400_000, 0))
     # The last version wrote rows only, so that an undo reverts it.
     workload.deeds["upsert into bank.savings"] = Deposit({})
-    workload.execute(open_lake(store, 10**6), Attempt("the operation", operation))
+    workload.execute(open_lake(store, 10**6), Attempt("the-operation", operation))
 
 
 @pytest.mark.slow

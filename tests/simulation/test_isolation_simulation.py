@@ -184,7 +184,7 @@ def read_published(client: Client) -> ReadList:
 def observe_iceberg_client(uri: str, number: int) -> list[ObservedTransaction]:
     """Read one or two tables as an Iceberg client, append to them in one commit, and return what was observed."""
     lake, chance = mangrove.open(uri), random.Random(number)
-    history = []
+    history: list[ObservedTransaction] = []
     for place in range(_TRANSACTIONS):
         began, steps, commits = time.monotonic_ns(), list[Step](), []
         for table in chance.sample(_ICEBERG_LISTS, chance.randint(1, 2)):
