@@ -345,6 +345,9 @@ def test_an_invalid_table_is_rejected(shop: Lakehouse, http: TestClient, told: d
     ],
 )
 def test_an_invalid_change_is_rejected(shop: Lakehouse, http: TestClient, update: dict[str, Any]) -> None:
+    if update["action"] == "add-schema":
+        # The columns of an empty table may get any type.
+        shop.table("shop.a").append([{"id": 1, "name": "x"}])
     following = {
         "add-schema": {"action": "set-current-schema", "schema-id": -1},
         "add-spec": {"action": "set-default-spec", "spec-id": -1},
