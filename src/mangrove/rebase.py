@@ -33,7 +33,7 @@ __all__ = [
     "build_conflict_error",
     "build_rollback_conflict_error",
     "check_default_versions",
-    "check_rows",
+    "check_row_conflicts",
     "describe_object",
     "drop_identical_writes",
     "restore_settings",
@@ -80,7 +80,7 @@ def restore_settings(newest: LakehouseSettings, to: LakehouseSettings) -> Lakeho
     return store_rules(kept, load_rules(newest))
 
 
-def check_rows(
+def check_row_conflicts(
     changes: Changes,
     isolation: Isolation,
     base: MetastoreSnapshot,

@@ -371,7 +371,7 @@ class LakehouseEngines:
         """Return the tables and views that a query references."""
         return find_referenced_names(text, namespace)
 
-    def iceberg_address(self, state: "TableState", at_millis: int) -> str:
+    def publish_iceberg_state(self, state: "TableState", at_millis: int) -> str:
         """Publish a state as Iceberg metadata, and return the location of the metadata file."""
         if importlib.util.find_spec("pyiceberg") is None:
             raise InvalidInputError("PyIceberg is not installed: pip install 'mangrove-lake[iceberg]'")
@@ -413,9 +413,9 @@ class LocalEngines:
         """Return the engine of this process."""
         return self._engines.local()
 
-    def iceberg_address(self, state: "TableState", at_millis: int) -> str:
+    def publish_iceberg_state(self, state: "TableState", at_millis: int) -> str:
         """Publish a state as Iceberg metadata, and return the location of the metadata file."""
-        return self._engines.iceberg_address(state, at_millis)
+        return self._engines.publish_iceberg_state(state, at_millis)
 
     def can_spark_open(self, *others: str) -> bool:  # noqa: ARG002 - the engine port
         """Return False: there is no Spark."""

@@ -6,7 +6,7 @@ import pytest
 
 from mangrove.effects import Effects
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore

@@ -9,7 +9,7 @@ import pytest
 import mangrove
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import AliasLocator, Locator
 from mangrove.model.objects import AliasEntry, Object

@@ -15,7 +15,7 @@ from mangrove.effects import Effects, build_effects
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, is_immutable_path
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS, create_layout, open_layout
+from mangrove.lakehouse.layout_detection import LAYOUTS, create_layout, open_layout
 from mangrove.lakehouse.maintenance import build_conversion_target
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.maintenance.convert.conversion import DataMode, HistoryMode, convert_lakehouse

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.table import Table
 from mangrove.model.canonical import LocatorById, parse_locator
 from mangrove.model.locators import (

@@ -8,7 +8,7 @@ import pytest
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import open_layout
+from mangrove.lakehouse.layout_detection import open_layout
 from mangrove.lakehouse.opening import open_on_store
 from mangrove.metastore import Changes, Isolation
 from mangrove.model.locators import Locator, NamespaceLocator, TableLocator, TableVersionLocator, ViewLocator

@@ -8,7 +8,7 @@ import pytest
 from tests.compat.write_old_lakehouse import read_versions
 
 import mangrove
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 
 ARCHIVES = sorted(Path(__file__).parent.glob("fixtures/old_lakehouses/*.tar.xz"))
 

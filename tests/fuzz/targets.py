@@ -47,7 +47,7 @@ from mangrove.sql.parse.table_refs import analyze_query
 from mangrove.sql.parse.tokens import split_script
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.uri import parse_root_uri
-from mangrove.transaction.shared import decode_work
+from mangrove.transaction.shared_transactions import decode_work
 
 __all__ = ["TARGETS", "run_target"]
 

@@ -27,7 +27,7 @@ from tests.independent_readers.table_rows import (
 from tests.independent_readers.tree_reader import TreeReader
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.snapshot import Snapshot
 from mangrove.lakehouse.table import Table
 from mangrove.model.json_codec import to_json

@@ -13,7 +13,7 @@ from mangrove import Expr, col, expr, lit
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.local.conform import Matching, conform_rows
+from mangrove.local.schema_projection import Matching, conform_rows
 from mangrove.tables.write_plan import RowCounts
 
 

@@ -9,7 +9,7 @@ from tests.support.table_properties import DATA_FILES_ONLY
 import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot

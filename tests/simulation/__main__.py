@@ -16,7 +16,7 @@ from tests.simulation.bank import InvariantViolation
 from tests.simulation.isolation_workload import check_isolation
 from tests.simulation.runner import Simulation, SimulationReport, run_simulation, shrink_simulation
 
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 
 __all__ = ["main"]
 

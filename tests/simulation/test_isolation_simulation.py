@@ -42,7 +42,7 @@ from mangrove.iceberg.commit.commit_request import parse_commit_request
 from mangrove.iceberg.commit.transaction import TableCommit, commit_tables
 from mangrove.lakehouse.arguments import parse_table_argument
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.metastore import Changes
 

@@ -25,7 +25,7 @@ from tests.simulation.bank import (
 )
 from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation, shrink_simulation
 
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.metastore import Changes, RowRange
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from mangrove.errors import StorageError
 from mangrove.storage.port import ListEntry, Store
-from mangrove.transaction.intents import INTENTS_FOLDER
+from mangrove.transaction.process_group_commit import INTENTS_FOLDER
 
 __all__ = ["ScheduledStore", "TurnCondition", "TurnScheduler"]
 

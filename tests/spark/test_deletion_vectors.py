@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mangrove
-from mangrove.spark.deletion_vectors import DeletedRowCache, pack_bits
+from mangrove.spark.deletion_vectors import DeletionVectorBuilder, pack_bits
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
@@ -37,7 +37,7 @@ def table(tmp_path: Path) -> Any:
 
 def test_equality_and_position_deletes_share_one_bitmap_and_each_file_is_read_once(table: Any, tmp_path: Path) -> None:
     store = CountingStore(open_store(str(tmp_path)))
-    deleted_rows = DeletedRowCache(store)
+    deleted_rows = DeletionVectorBuilder(store)
     scans = plan_scan(table.state()).scans
     touched = [scan for scan in scans if not scan.is_whole]
     found = [words.tolist() for words in deleted_rows.bits(touched, table.state().schema)]
@@ -48,7 +48,7 @@ def test_equality_and_position_deletes_share_one_bitmap_and_each_file_is_read_on
 
 
 def test_deletes_of_a_newer_upsert_are_added_to_the_cached_bitmap(table: Any, tmp_path: Path) -> None:
-    deleted_rows = DeletedRowCache(open_store(str(tmp_path)))
+    deleted_rows = DeletionVectorBuilder(open_store(str(tmp_path)))
     for keys, expected in (([], [[0b10110], [0b10]]), (["0", "1"], [[0b10111], [0b11]])):
         if keys:
             table.upsert([{"code": key} for key in keys])
@@ -61,7 +61,7 @@ def test_the_oldest_bitmap_is_evicted_from_a_full_cache(
 ) -> None:
     monkeypatch.setattr("mangrove.spark.deletion_vectors._WORDS_MAX", 1)
     store = CountingStore(open_store(str(tmp_path)))
-    deleted_rows = DeletedRowCache(store)
+    deleted_rows = DeletionVectorBuilder(store)
     first, last = (scan for scan in plan_scan(table.state()).scans if not scan.is_whole)
     for scans, is_read in (([first, last], True), ([last], False), ([first], True), ([last], True)):
         before = store.requests.reads

@@ -19,7 +19,7 @@ from mangrove.errors import FormatError, StorageError
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table import Table
 from mangrove.local.parquet import encode_parquet

@@ -12,7 +12,7 @@ from tests.support.table_properties import DATA_FILES_ONLY
 import mangrove
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.spark.availability import has_active_session
 from mangrove.sql.session import SqlSession
 from mangrove.tables.write_plan import RowCounts

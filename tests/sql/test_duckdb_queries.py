@@ -15,7 +15,7 @@ from tests.support.s3_server import S3Server
 import mangrove
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.sql.session import SqlSession
 from mangrove.wiring import LakehouseEngines
 

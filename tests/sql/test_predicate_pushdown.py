@@ -17,7 +17,7 @@ from mangrove.expressions.schema_text import parse_schema
 from mangrove.local.scan import build_predicate_mask, coalesce_to_false
 from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
 from mangrove.sql.parse.tokens import tokenize
-from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.constant_folding import ConstantResolver
 from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
 from mangrove.sql.pushdown.pruning_predicates import build_table_predicate
 from mangrove.sql.pushdown.scopes import TypedColumns

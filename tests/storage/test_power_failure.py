@@ -9,7 +9,7 @@ from tests.storage.power_failure import Disk, Tree, record_calls
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.model.settings import LakehouseSettings
 from mangrove.storage.local import LocalStore

@@ -12,8 +12,8 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableVersion
 from mangrove.model.partitioning import parse_partition_scheme
 from mangrove.model.types import DataType
-from mangrove.tables.conversion import can_write_type, check_columns
 from mangrove.tables.table_state import TableState
+from mangrove.tables.type_compatibility import can_write_type, check_columns
 from mangrove.tables.write_plan import (
     STATISTICS_COLUMNS_MAX,
     group_files_by_log,

@@ -34,7 +34,7 @@ from mangrove.model.objects import (
     TableVersion,
     ViewEntry,
 )
-from mangrove.transaction.shared import SharedWork, decode_work, encode_work
+from mangrove.transaction.shared_transactions import SharedWork, decode_work, encode_work
 
 PARTITION = PartitionLocator("home", "table", 1, "stream", "partition")
 PUTS: dict[Locator, Object] = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from mangrove.lakehouse.layouts import create_layout, open_layout
+from mangrove.lakehouse.layout_detection import create_layout, open_layout
 from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot, ObjectRange, RowRange
 from mangrove.model.locators import AliasLocator, Kind, NamespaceLocator, StreamLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, ViewEntry

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.manifests import Author, ColumnStatistics, DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType

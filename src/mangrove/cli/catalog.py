@@ -33,7 +33,7 @@ from mangrove.inspect.summary import (
     summarize_object,
     summary_to_json,
 )
-from mangrove.lakehouse.layouts import COMPATIBLE_WITH, LAYOUTS
+from mangrove.lakehouse.layout_detection import COMPATIBLE_WITH, LAYOUTS
 from mangrove.lakehouse.time_travel import load_snapshot_at, parse_duration_millis
 from mangrove.maintenance.progress import format_bytes, format_quantity
 from mangrove.model.canonical import is_named_by_ids, parse_object_name

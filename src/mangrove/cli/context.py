@@ -15,7 +15,7 @@ from mangrove.cli.terminal import draw, supports_unicode
 from mangrove.effects import Effects, build_effects, wait_for_pending
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, build_cache_settings
-from mangrove.lakehouse.layouts import OpenedLayout, open_layout
+from mangrove.lakehouse.layout_detection import OpenedLayout, open_layout
 from mangrove.lakehouse.store_resolution import resolve_store
 from mangrove.maintenance.progress import ProgressCallback, format_bytes, ignore_progress
 from mangrove.model.json_codec import Json

@@ -15,7 +15,7 @@ from mangrove.cli.listing import build_more_line, shorten_lines
 from mangrove.errors import FormatError
 from mangrove.lakehouse.catalog import compact_tables, list_managed_tables
 from mangrove.lakehouse.checking import diagnose_open_failure
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.maintenance import MaintenanceEngines, convert_to_layout, default_target_layout
 from mangrove.maintenance.check import CheckReport
 from mangrove.maintenance.convert.conversion import ConvertReport, DataMode, HistoryMode

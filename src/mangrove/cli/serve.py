@@ -104,11 +104,11 @@ def serve_command(
     Prints the addresses of both. Ctrl-C stops the server.
     """
 
-    def announce(address: str, iceberg_address: str | None) -> None:
+    def announce(address: str, publish_iceberg_state: str | None) -> None:
         text = f"Explorer: {address} (Ctrl-C stops the server)"
-        if iceberg_address is not None:
-            text += f"\nIceberg REST catalog: {iceberg_address}"
-        addresses = json.dumps({"address": address, "iceberg": iceberg_address})
+        if publish_iceberg_state is not None:
+            text += f"\nIceberg REST catalog: {publish_iceberg_state}"
+        addresses = json.dumps({"address": address, "iceberg": publish_iceberg_state})
         sys.stdout.write((addresses if session.as_json else text) + "\n")
         sys.stdout.flush()
 

@@ -29,9 +29,9 @@ from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import Column, DataType, Date, Timestamp, TimestampTz, is_nested
 from mangrove.storage.port import Store
-from mangrove.tables.conversion import can_assign_type
 from mangrove.tables.scan_plan import ScanPlan
 from mangrove.tables.table_state import TableState
+from mangrove.tables.type_compatibility import can_assign_type
 
 __all__ = ["DuckDbSqlEngine"]
 

@@ -14,7 +14,7 @@ from mangrove.inspect.table import find_requested_table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.scan import stream_scan, take_first_rows
-from mangrove.local.stored_files import read_stored_files
+from mangrove.local.schemaless_files import read_stored_files
 from mangrove.maintenance.progress import format_quantity
 from mangrove.model.arrow_schema import schema_from_arrow
 from mangrove.model.schema_text import format_type

@@ -5,7 +5,7 @@ from typing import Final
 
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.model.objects import SharedTransactionEntry
-from mangrove.transaction.shared import load_shared_transaction, load_shared_work
+from mangrove.transaction.shared_transactions import load_shared_transaction, load_shared_work
 
 __all__ = ["SharedTransactionPage", "StagedChange", "load_shared_transaction_info"]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mangrove.tables.column_profile import ColumnProfile
     from mangrove.tables.compaction import CompactionBounds, PlannedCompaction
     from mangrove.tables.merge import Assignable, MergePlan
-    from mangrove.tables.stored_files import NewFile
+    from mangrove.tables.schemaless_files import NewFile
     from mangrove.tables.table_state import TableState
     from mangrove.tables.write_plan import PlannedWrite
     from mangrove.transaction.catalog import CatalogReader
@@ -309,7 +309,7 @@ class Engines(Protocol):
 class IcebergPublisher(Protocol):
     """Engines that also publish tables as Iceberg metadata."""
 
-    def iceberg_address(self, state: TableState, at_millis: int) -> str:
+    def publish_iceberg_state(self, state: TableState, at_millis: int) -> str:
         """Write missing Iceberg metadata of a state committed at that time; return the metadata file's location."""
         ...
 
@@ -325,7 +325,7 @@ def publish_iceberg_metadata(engines: object, reading: CatalogReader, locator: T
         raise InvalidInputError(
             f"{locator} cannot be published to Iceberg; open the lakehouse with mangrove.open or mangrove.create"
         )
-    return engines.iceberg_address(load_table_state(reading, locator), reading.commit.created_at_millis)
+    return engines.publish_iceberg_state(load_table_state(reading, locator), reading.commit.created_at_millis)
 
 
 SPARK_DIALECT: Final = "spark"

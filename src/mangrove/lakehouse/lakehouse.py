@@ -15,7 +15,7 @@ from mangrove.lakehouse.arguments import validate_count, validate_limit, validat
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
 from mangrove.lakehouse.diff import Diff, build_diff
 from mangrove.lakehouse.engine_port import run_sql
-from mangrove.lakehouse.layouts import OpenedLayout, open_layout
+from mangrove.lakehouse.layout_detection import OpenedLayout, open_layout
 from mangrove.lakehouse.listing import SHOWN_MAX, Listing, render_html
 from mangrove.lakehouse.maintenance import Maintenance
 from mangrove.lakehouse.namespace import Namespace
@@ -39,8 +39,8 @@ from mangrove.transaction.catalog import find_namespace
 from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
-from mangrove.transaction.intents import IntentCommitter
-from mangrove.transaction.shared import SharedTransactions, SharedWork
+from mangrove.transaction.process_group_commit import ProcessGroupCommitter
+from mangrove.transaction.shared_transactions import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         if owner is not None and isinstance(laid_out.metastore, AuthorizedMetastore):
             self._commits = AuthorizedCommitter(laid_out.metastore, owner._commits)
         else:
-            intents = IntentCommitter(effects, laid_out.metastore)
+            intents = ProcessGroupCommitter(effects, laid_out.metastore)
             self._commits = GroupCommitter(intents, effects.new_id, effects.now_millis, self._have_rows_changed)
         self._maintaining = threading.Lock()
         self.clients = clients

@@ -16,7 +16,7 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_texts
 from mangrove.lakehouse.catalog import CompactOptions, compact_tables, list_managed_tables
 from mangrove.lakehouse.engine_port import Engines, SparkRowEngine
-from mangrove.lakehouse.layouts import (
+from mangrove.lakehouse.layout_detection import (
     DELTACAT_READABLE_LAYOUT,
     LAYOUTS,
     create_layout,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.model.names import check_text
-from mangrove.tables.stored_files import NewFile
+from mangrove.tables.schemaless_files import NewFile
 
 __all__ = ["read_new_files"]
 

@@ -11,7 +11,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.cache import build_cache_settings, wrap_in_cache
 from mangrove.lakehouse.engine_port import Engines
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import (
+from mangrove.lakehouse.layout_detection import (
     COMPATIBLE_WITH,
     DELTACAT_READABLE_LAYOUT,
     LAYOUTS,

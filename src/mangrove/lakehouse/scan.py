@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.arguments import validate_count, validate_limit
 from mangrove.lakehouse.listing import render_html
-from mangrove.tables.aggregates import count_rows
+from mangrove.tables.aggregates import count_rows_from_metadata
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TableScan:
 
     def count(self) -> int:
         """Return the number of rows; no data file is read if no row is deleted and all rows of the files match."""
-        known = count_rows(self._state, self.plan, self._predicate)
+        known = count_rows_from_metadata(self._state, self.plan, self._predicate)
         return self._engines().reader().count(self._state, self._predicate) if known is None else known
 
     def to_arrow(self) -> pa.Table:

@@ -23,7 +23,7 @@ from mangrove.model.objects import Delta, SharedTransactionEntry
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import CatalogReader, load_table_names
 from mangrove.transaction.deltas import OpenTable, TableTarget
-from mangrove.transaction.shared import SharedTransactions, SharedWork, load_shared_work
+from mangrove.transaction.shared_transactions import SharedTransactions, SharedWork, load_shared_work
 from mangrove.transaction.transaction import StagedTransaction, TransactionState, name_conflicting_tables
 from mangrove.transaction.workspace import Workspace
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from mangrove.effects import build_effects
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.cache import CacheSettings, wrap_in_cache
-from mangrove.lakehouse.layouts import open_layout
+from mangrove.lakehouse.layout_detection import open_layout
 from mangrove.maintenance.export_records import open_export
 from mangrove.model.paths import is_uri
 from mangrove.storage.port import Store

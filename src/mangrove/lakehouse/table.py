@@ -63,7 +63,7 @@ from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
     evolve_schema,
 )
-from mangrove.tables.stored_files import load_live_files, plan_file_removal
+from mangrove.tables.schemaless_files import load_live_files, plan_file_removal
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.tables.write_plan import (
     PlannedDelta,

@@ -53,7 +53,7 @@ from mangrove.model.schema_text import format_type
 from mangrove.tables.constraints import (
     check_constraints_of,
 )
-from mangrove.tables.stored_files import load_live_files
+from mangrove.tables.schemaless_files import load_live_files
 from mangrove.tables.table_state import load_opened_table_state, load_table_state
 from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import identity_of

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
-from mangrove.local.conform import FIELD_ID
 from mangrove.local.inline_rows import encode_inline_rows
 from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import encode_parquet, encode_with_metadata
@@ -16,6 +15,7 @@ from mangrove.local.python_rows import to_plain_value
 from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds, list_leaf_fields
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import RowMaskCache, build_position_delete_rows, get_column
+from mangrove.local.schema_projection import FIELD_ID
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.manifests import ARROW_STREAM, ColumnStatistics, DataFile, FileKind
 from mangrove.model.partitioning import (

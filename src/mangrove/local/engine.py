@@ -16,14 +16,6 @@ from mangrove.expressions.predicates import Predicate
 from mangrove.local.change_feed import compute_changed_rows
 from mangrove.local.column_profile import profile_columns
 from mangrove.local.compaction import write_compacted_files, write_flushed_files
-from mangrove.local.conform import (
-    cast_rows,
-    check_rows_fit,
-    conform_rows,
-    detect_column_types,
-    fill_null_types,
-    match_by_name,
-)
 from mangrove.local.data_files import FileWriter, split_by_partition
 from mangrove.local.frames import to_arrow_table, to_duckdb, to_polars
 from mangrove.local.inline_rows import InlineRowsReader
@@ -50,7 +42,15 @@ from mangrove.local.scan import (
     select_columns,
     stream_scan,
 )
-from mangrove.local.stored_files import describe_new_file, read_stored_files
+from mangrove.local.schema_projection import (
+    cast_rows,
+    check_rows_fit,
+    conform_rows,
+    detect_column_types,
+    fill_null_types,
+    match_by_name,
+)
+from mangrove.local.schemaless_files import describe_new_file, read_stored_files
 from mangrove.maintenance.compaction import compact_table
 from mangrove.maintenance.progress import ProgressCallback, ignore_progress
 from mangrove.metastore import RowRange
@@ -72,7 +72,7 @@ from mangrove.tables.compaction import (
 from mangrove.tables.inline_flush import plan_inline_flushes
 from mangrove.tables.merge import Assignable, MergePlan, resolve_assignments, to_expression
 from mangrove.tables.scan_plan import plan_scan
-from mangrove.tables.stored_files import NewFile, build_stored_file_path
+from mangrove.tables.schemaless_files import NewFile, build_stored_file_path
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,

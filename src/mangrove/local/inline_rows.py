@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from mangrove.errors import FormatError
-from mangrove.local.conform import FIELD_ID, conform_rows, match_by_id
+from mangrove.local.schema_projection import FIELD_ID, conform_rows, match_by_id
 from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column

@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
-from mangrove.local.conform import FIELD_ID, Matching, conform_rows, match_by_id, match_by_name
 from mangrove.local.inline_rows import InlineRowsReader
 from mangrove.local.parallel import map_parallel
+from mangrove.local.schema_projection import FIELD_ID, Matching, conform_rows, match_by_id, match_by_name
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.paths import is_uri

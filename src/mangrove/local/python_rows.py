@@ -12,7 +12,7 @@ from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import DataType, Map
 from mangrove.model.values import Value, normalize_value
-from mangrove.tables.conversion import describe_invalid_decimal
+from mangrove.tables.type_compatibility import describe_invalid_decimal
 
 __all__ = [
     "build_value_error",

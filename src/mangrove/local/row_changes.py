@@ -21,13 +21,13 @@ from mangrove.expressions.predicates import (
     collect_column_ids,
 )
 from mangrove.local.casts import cast_for_assignment
-from mangrove.local.conform import conform_rows, match_by_name
 from mangrove.local.data_files import FileWriter
 from mangrove.local.evaluation import ColumnLookup, evaluate_condition, evaluate_expression
 from mangrove.local.keys import build_key_mask, check_keys_unique, deduplicate_keys, filter_keys_in, filter_keys_not_in
 from mangrove.local.python_rows import to_plain_value, to_python_rows
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import ROW, build_predicate_mask, coalesce_to_false, get_column, run_scan, run_scan_by_file
+from mangrove.local.schema_projection import conform_rows, match_by_name
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta

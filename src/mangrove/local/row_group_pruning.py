@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicates import Predicate, collect_column_ids
-from mangrove.local.conform import Matching, conform_rows, match_by_id
 from mangrove.local.parquet import DataFileReader
 from mangrove.local.python_rows import to_plain_value
+from mangrove.local.schema_projection import Matching, conform_rows, match_by_id
 from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Float32, Float64

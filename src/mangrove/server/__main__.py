@@ -49,10 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _announce(address: str, iceberg_address: str | None) -> None:
+def _announce(address: str, publish_iceberg_state: str | None) -> None:
     sys.stdout.write(f"Explorer: {address} (Ctrl-C stops the server)\n")
-    if iceberg_address is not None:
-        sys.stdout.write(f"Iceberg REST catalog: {iceberg_address}\n")
+    if publish_iceberg_state is not None:
+        sys.stdout.write(f"Iceberg REST catalog: {publish_iceberg_state}\n")
     sys.stdout.flush()
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import MangroveError
-from mangrove.lakehouse.layouts import open_layout
+from mangrove.lakehouse.layout_detection import open_layout
 
 __all__ = ["READY_FOR_MILLIS", "Readiness"]
 

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as spark
 
-from mangrove.local.conform import detect_column_types, fill_null_types
+from mangrove.local.schema_projection import detect_column_types, fill_null_types
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.scan import quote_name, run_scan
 from mangrove.spark.types import to_spark_type

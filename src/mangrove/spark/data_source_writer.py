@@ -31,8 +31,8 @@ from mangrove.spark.types import from_spark_type
 from mangrove.spark.worker_read import strip_logs
 from mangrove.storage.opening import open_store
 from mangrove.tables.change_feed import is_append_compatible
-from mangrove.tables.conversion import check_columns
 from mangrove.tables.table_state import TableState, load_table_state
+from mangrove.tables.type_compatibility import check_columns
 from mangrove.tables.write_plan import (
     FILE_SIZE_BYTES,
     PlannedWrite,

@@ -38,10 +38,10 @@ from mangrove.spark.scan import column_of, read_target_rows, to_listed_files
 from mangrove.spark.types import from_spark_type, reorder_struct_fields, to_spark_schema, to_spark_type
 from mangrove.spark.write_checks import cast_without_overflow, check_distinct_keys
 from mangrove.tables.constraints import build_check_violation_error, check_constraints_of, check_stored_expression
-from mangrove.tables.conversion import can_assign_type, check_columns
 from mangrove.tables.merge import Assignable, parenthesize, resolve_assignments, to_spark_sql
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
 from mangrove.tables.table_state import TableState
+from mangrove.tables.type_compatibility import can_assign_type, check_columns
 from mangrove.tables.write_plan import (
     DeleteMode,
     PlannedWrite,

@@ -53,7 +53,7 @@ __all__ = [
     "ROW",
     "ROW_SPAN_MAX",
     "WORD_BITS",
-    "DeletedRowCache",
+    "DeletionVectorBuilder",
     "DeletionVectorCache",
     "Flags",
     "KeyBitmap",
@@ -206,7 +206,7 @@ def _evict_oldest(known: dict[ScanKey, Numbers], words_max: int) -> dict[ScanKey
 
 
 @dataclass
-class DeletedRowCache:
+class DeletionVectorBuilder:
     """Cache of the deletion vectors of recent scans of one session."""
 
     store: Store
@@ -277,7 +277,7 @@ class DeletionVectorCache:
     """Deletion vectors of recent scans of one session."""
 
     session: SparkSession
-    deleted_rows: DeletedRowCache
+    deleted_rows: DeletionVectorBuilder
     rows_max: int = LOCAL_ROWS_MAX
     _known: "dict[tuple[tuple[ScanKey, int], ...], Expression | None]" = field(default_factory=dict)
 

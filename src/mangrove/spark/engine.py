@@ -21,7 +21,6 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.objects import DeltaType
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
-from mangrove.spark.assignment import cast_by_name, translate_cast_failure
 from mangrove.spark.availability import can_open_in_workers
 from mangrove.spark.catalog_hints import Namespaces, add_catalog_hints
 from mangrove.spark.change_feed import compute_changed_rows, create_frame_from_arrow
@@ -37,7 +36,7 @@ from mangrove.spark.delete_update import (
     render_condition_sql,
     translate_check_violation,
 )
-from mangrove.spark.deletion_vectors import DeletedRowCache, DeletionVectorCache, KeyBitmapCache
+from mangrove.spark.deletion_vectors import DeletionVectorBuilder, DeletionVectorCache, KeyBitmapCache
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.hadoop import build_hadoop_settings, has_filesystem_classes, to_hadoop_uri
 from mangrove.spark.job_progress import report_job_progress
@@ -46,12 +45,13 @@ from mangrove.spark.merge import plan_merge
 from mangrove.spark.row_changes import SparkFileContext, translate_spark_errors
 from mangrove.spark.scan import column_of, run_scan
 from mangrove.spark.session import local_session
+from mangrove.spark.store_assignment import cast_by_name, translate_cast_failure
 from mangrove.spark.types import detect_column_types, from_spark_type, to_spark_type
 from mangrove.spark.worker_read import WorkerReader
 from mangrove.spark.write import write_rows
 from mangrove.spark.write_checks import check_distinct_keys
 from mangrove.storage.port import Store
-from mangrove.tables.aggregates import count_rows
+from mangrove.tables.aggregates import count_rows_from_metadata
 from mangrove.tables.compaction import UNBOUNDED, Compaction, CompactionBounds, PlannedCompaction, plan_table_compaction
 from mangrove.tables.merge import Assignable, MergePlan
 from mangrove.tables.scan_plan import ScanPlan, plan_scan
@@ -113,7 +113,7 @@ class SparkEngine:
         """Return the file reader: Spark's own, or Python workers if Spark has no classes for the bucket."""
         compared: dict[str, Any] = {
             "key_bits": KeyBitmapCache(self.session, self._store),
-            "row_bits": DeletionVectorCache(self.session, DeletedRowCache(self._store)),
+            "row_bits": DeletionVectorCache(self.session, DeletionVectorBuilder(self._store)),
         }
         worker = WorkerReader(self._store.uri, self._storage_options)
         uris = self._store.uris if isinstance(self._store, LayeredStore) else (self._store.uri,)
@@ -282,7 +282,7 @@ class SparkEngine:
         )
 
     def _count_visible(self, state: TableState) -> int:
-        known = count_rows(state, plan_scan(state), None)
+        known = count_rows_from_metadata(state, plan_scan(state), None)
         return self.read(state, []).count() if known is None else known
 
 

@@ -29,7 +29,6 @@ from pyspark.sql import functions as f
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.predicates import Predicate
-from mangrove.local.conform import conform_rows, match_by_name
 from mangrove.local.data_files import FileWriter
 from mangrove.local.key_index import KeyIndex, KeyIndexCache
 from mangrove.local.keys import deduplicate_keys, filter_keys_in
@@ -39,6 +38,7 @@ from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_changes import build_key_range_predicate as build_local_key_range
 from mangrove.local.scan import RowMaskCache
 from mangrove.local.scan import run_scan as run_local_scan
+from mangrove.local.schema_projection import conform_rows, match_by_name
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema

@@ -12,9 +12,9 @@ from mangrove.lakehouse.sql_port import Arguments, PositionedText, SqlErrorInfo
 from mangrove.maintenance.engine_choice import SPARK
 from mangrove.model.schema import Schema
 from mangrove.spark import statements
-from mangrove.spark.assignment import cast_for_assignment
 from mangrove.spark.engine import SparkEngine
 from mangrove.spark.statements import Frame, SessionNames
+from mangrove.spark.store_assignment import cast_for_assignment
 from mangrove.tables.scan_plan import ScanPlan
 from mangrove.tables.table_state import TableState
 

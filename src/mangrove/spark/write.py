@@ -30,9 +30,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.local.conform import conform_rows, match_by_name
 from mangrove.local.data_files import FileWriter
 from mangrove.local.parquet import CHECKSUM_PLACEHOLDER, FOOTER_TAIL_BYTES, find_footer_checksum, parse_footer_size
+from mangrove.local.schema_projection import conform_rows, match_by_name
 from mangrove.model.manifests import ColumnStatistics, DataFile
 from mangrove.model.partitioning import Direction, Identity, Nulls, SortField
 from mangrove.model.schema_text import format_type
@@ -51,8 +51,8 @@ from mangrove.spark.write_checks import can_overflow, cast_without_overflow
 from mangrove.storage.local_links import refuse_links
 from mangrove.storage.opening import open_store
 from mangrove.storage.uri import parse_root_uri
-from mangrove.tables.conversion import check_columns
 from mangrove.tables.table_state import TableState
+from mangrove.tables.type_compatibility import check_columns
 from mangrove.tables.write_plan import (
     build_data_file_path,
     estimate_row_bytes,

@@ -13,7 +13,7 @@ from mangrove.model.values import Value
 from mangrove.tables.scan_plan import ScanPlan, can_read_whole_files, plan_scan
 from mangrove.tables.table_state import TableState
 
-__all__ = ["Aggregate", "AggregateKind", "compute_aggregates", "count_rows"]
+__all__ = ["Aggregate", "AggregateKind", "compute_aggregates", "count_rows_from_metadata"]
 
 
 class AggregateKind(enum.Enum):
@@ -32,7 +32,7 @@ class Aggregate:
     column_id: int | None = None
 
 
-def count_rows(state: TableState, plan: ScanPlan, predicate: Predicate | None) -> int | None:
+def count_rows_from_metadata(state: TableState, plan: ScanPlan, predicate: Predicate | None) -> int | None:
     """Return the number of rows of a scan, or None if files must be read."""
     is_known = can_read_whole_files(state, plan, predicate)
     return sum(scan.file.row_count for scan in plan.scans) if is_known else None
@@ -47,7 +47,7 @@ def compute_aggregates(
     statistics of a column are missing or inexact in one of the files.
     """
     plan = plan_scan(state, predicate)
-    row_count = count_rows(state, plan, predicate)
+    row_count = count_rows_from_metadata(state, plan, predicate)
     if row_count is None:
         return None
     files = [scan.file for scan in plan.scans]

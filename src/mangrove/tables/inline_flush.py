@@ -1,4 +1,4 @@
-"""Planning of flushes, which move inline rows into data files."""
+"""Planning of flushes, which move inline rows into data files; `local/compaction.py` writes these files."""
 
 import zlib
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from mangrove.expressions.sql_expression import Expr, LiteralExpr, format_litera
 from mangrove.model.names import suggest_name
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Struct
-from mangrove.tables.conversion import describe_invalid_decimal
+from mangrove.tables.type_compatibility import describe_invalid_decimal
 
 __all__ = [
     "Assignable",

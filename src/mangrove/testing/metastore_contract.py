@@ -49,7 +49,7 @@ from mangrove.model.objects import (
 from mangrove.model.settings import INTENTS_PROPERTY
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
-from mangrove.transaction.intents import IntentCommitter
+from mangrove.transaction.process_group_commit import ProcessGroupCommitter
 
 __all__ = [
     "PARTITION",
@@ -399,7 +399,7 @@ class _IntentMetastore:
         isolation: Isolation,
         have_rows_changed: RowChangeDetector = assume_rows_changed,
     ) -> CommitResult:
-        process = IntentCommitter(self._effects, self._metastore, is_contended=True)
+        process = ProcessGroupCommitter(self._effects, self._metastore, is_contended=True)
         return process.commit(base, changes, isolation, have_rows_changed)
 
 

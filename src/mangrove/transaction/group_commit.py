@@ -1,5 +1,7 @@
 """Group commit of concurrent transactions of one process as one version.
 
+`process_group_commit.py` does the same for several processes.
+
 A request commits immediately if no commit is running. Requests that arrive meanwhile
 wait, and then one of their threads commits all that are compatible. It waits for a quarter
 of the time of the last commit until as many requests have arrived as were there then: the

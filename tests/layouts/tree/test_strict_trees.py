@@ -13,7 +13,7 @@ import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError, MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
-from mangrove.lakehouse.layouts import LAYOUTS
+from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.layouts.tree.definition_files import append_checksum, verify_and_strip_checksum
 from mangrove.layouts.tree.definitions import encode_definition

@@ -21,11 +21,11 @@ from mangrove.iceberg.commit.manifest_reader import read_file_size
 from mangrove.iceberg.commit.snapshot_to_deltas import FileInLog
 from mangrove.iceberg.defaults import INITIAL_DEFAULT
 from mangrove.iceberg.schemas import is_wider_in_iceberg
-from mangrove.local.conform import FIELD_ID, check_rows_fit, conform_rows, match_by_id
 from mangrove.local.data_files import compute_statistics, split_by_partition
 from mangrove.local.parquet import ParquetBytes
 from mangrove.local.row_changes import check_constraints
 from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds, list_leaf_fields
+from mangrove.local.schema_projection import FIELD_ID, check_rows_fit, conform_rows, match_by_id
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile
 from mangrove.model.partitioning import Bucket, PartitionField, transform_value

@@ -55,7 +55,7 @@ from mangrove.rebase import (
     build_conflict_error,
     build_rollback_conflict_error,
     check_default_versions,
-    check_rows,
+    check_row_conflicts,
     drop_identical_writes,
 )
 
@@ -336,7 +336,7 @@ def rebase_on_newest(
         touched = validation_set.detect_conflicts(concurrent_commit.written)
         if touched:
             raise build_conflict_error(concurrent_commit.commit, set(touched))
-    check_rows(
+    check_row_conflicts(
         changes,
         isolation,
         base,

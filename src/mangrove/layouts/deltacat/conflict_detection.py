@@ -1,4 +1,4 @@
-"""Conflict detection on index keys and key ranges."""
+"""Conflict detection on index keys and key ranges; `rebase.py` and `local/row_conflict_detection.py` compare rows."""
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass

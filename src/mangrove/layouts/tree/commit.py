@@ -46,7 +46,7 @@ from mangrove.rebase import (
     build_conflict_error,
     build_rollback_conflict_error,
     check_default_versions,
-    check_rows,
+    check_row_conflicts,
     drop_identical_writes,
 )
 
@@ -234,7 +234,7 @@ def _check_concurrent_commits(
             raise build_conflict_error(concurrent_commit.commit, {base.keys.describe_object(key) for key in touched})
         if following.settings is not None and concurrent_commit.definition_path != before.definition_path:
             raise build_conflict_error(concurrent_commit.commit, ["the lakehouse definition"])
-    check_rows(
+    check_row_conflicts(
         following,
         isolation,
         base,

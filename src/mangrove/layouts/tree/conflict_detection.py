@@ -1,4 +1,4 @@
-"""Conflict detection on tree keys and key ranges."""
+"""Conflict detection on tree keys and key ranges; `rebase.py` and `local/row_conflict_detection.py` compare rows."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ from mangrove.sql.parse.tokens import (
     tokenize,
 )
 from mangrove.sql.pushdown.column_pruning import ColumnPruning, NamesOf, require_all_columns, select_read_columns
-from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.constant_folding import ConstantResolver
 from mangrove.sql.pushdown.manifest_aggregates import compute_from_manifests
 from mangrove.sql.pushdown.predicates import PredicatePushdown, PushedPredicate
 from mangrove.sql.pushdown.pruning_predicates import build_table_predicate

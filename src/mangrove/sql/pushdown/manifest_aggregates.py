@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from mangrove.model.schema import Schema
 from mangrove.model.values import Value
-from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.constant_folding import ConstantResolver
 from mangrove.sql.pushdown.pruning_predicates import build_exact_predicate
 from mangrove.sql.pushdown.scopes import has_only_known_args
 from mangrove.tables.aggregates import Aggregate, AggregateKind, compute_aggregates

@@ -15,7 +15,7 @@ from mangrove.expressions.literals import build_comparison, build_period_compari
 from mangrove.expressions.predicates import Operator, Predicate, StartsWith, negate_predicate
 from mangrove.model.partitioning import Days, Hours, Months, Transform, Years
 from mangrove.model.types import Column, Date, Int32, Timestamp, TimestampTz, Varchar
-from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.constant_folding import ConstantResolver
 from mangrove.sql.pushdown.scopes import has_only_known_args
 
 __all__ = ["rewrite_monotonic_comparison"]

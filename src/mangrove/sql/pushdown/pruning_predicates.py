@@ -30,7 +30,7 @@ from mangrove.expressions.predicates import (
 from mangrove.model.schema import Schema
 from mangrove.model.types import Boolean, Column, Varchar
 from mangrove.sql.parse.table_refs import parse_query_tree
-from mangrove.sql.pushdown.constants import ConstantResolver
+from mangrove.sql.pushdown.constant_folding import ConstantResolver
 from mangrove.sql.pushdown.monotonic_functions import rewrite_monotonic_comparison
 from mangrove.sql.pushdown.predicates import PushedAlternatives, PushedFilter, PushedPredicate
 from mangrove.sql.pushdown.scopes import has_only_known_args

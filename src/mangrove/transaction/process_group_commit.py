@@ -7,7 +7,7 @@
 
 An intent may be committed only by a writer that has read every version after the base of
 the intent and found neither its transactions nor any write that concerns them, and only
-into the next 32 versions. An intent for which this fails once is dead for everybody, so
+into the next 48 versions. An intent for which this fails once is dead for everybody, so
 its owner may then commit alone and report a conflict. Decision 63 has the argument.
 """
 
@@ -43,13 +43,13 @@ from mangrove.transaction.group_commit import (
     select_group,
     split_commit_result,
 )
-from mangrove.transaction.shared import SharedWork, decode_work, encode_work
+from mangrove.transaction.shared_transactions import SharedWork, decode_work, encode_work
 
 __all__ = [
     "INTENTS_FOLDER",
     "VERSIONS_MAX",
     "Intent",
-    "IntentCommitter",
+    "ProcessGroupCommitter",
     "decode_intent",
     "encode_intent",
     "find_damaged_intents",
@@ -308,7 +308,7 @@ class _ReadVersions:
         return next(place for place, one in enumerate(ids) if one in tracked.intent.transaction_ids)
 
 
-class IntentCommitter:
+class ProcessGroupCommitter:
     """Commits through a metastore, together with other processes if they compete.
 
     One thread at a time: a `GroupCommitter` is in front of it.

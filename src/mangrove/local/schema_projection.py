@@ -19,7 +19,7 @@ from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import Char, Column, DataType, Decimal, Float32, List, Map, Struct, Varchar, inner_columns
-from mangrove.tables.conversion import can_cast_type, can_write_type, check_columns
+from mangrove.tables.type_compatibility import can_cast_type, can_write_type, check_columns
 
 __all__ = [
     "FIELD_ID",

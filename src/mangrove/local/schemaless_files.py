@@ -14,7 +14,7 @@ from mangrove.errors import FormatError, InvalidInputError
 from mangrove.local.parquet import copy_to_arrow_buffer
 from mangrove.model.manifests import IDENTITY_ENCODING, PARQUET, DataFile
 from mangrove.storage.port import Store
-from mangrove.tables.stored_files import BINARY, NewFile, detect_content_type
+from mangrove.tables.schemaless_files import BINARY, NewFile, detect_content_type
 
 __all__ = ["describe_new_file", "read_stored_files"]
 

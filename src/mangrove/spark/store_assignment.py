@@ -17,7 +17,7 @@ from mangrove.model.schema_text import format_type
 from mangrove.model.types import Column, Float32, is_nested
 from mangrove.spark.types import from_spark_type, reorder_struct_fields, to_spark_type
 from mangrove.spark.write_checks import cast_without_overflow
-from mangrove.tables.conversion import can_assign_type, can_cast_type
+from mangrove.tables.type_compatibility import can_assign_type, can_cast_type
 
 __all__ = ["cast_by_name", "cast_for_assignment", "translate_cast_failure"]
 
