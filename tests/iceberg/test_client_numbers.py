@@ -106,14 +106,15 @@ def test_the_last_added_sort_order_is_current_with_any_id(said: list[tuple[int |
 
 
 @given(CLIENT_SCHEMA_IDS)
-def test_an_equal_partition_spec_is_accepted_and_another_one_is_rejected(said: int | None) -> None:
+def test_an_equal_partition_spec_changes_nothing_and_another_one_is_added(said: int | None) -> None:
     client = client_of_new_table(partition_by=["part"])
     before = client.lake.version
     field = {"source-id": 2, "field-id": 1000, "name": "part", "transform": "identity"}
     client.send(divided(said, [field]))
     assert client.lake.version == before
-    with pytest.raises(InvalidInputError, match="cannot be changed"):
-        client.send(divided(said, [{**field, "transform": "truncate[2]", "name": "p"}]))
+    client.send(divided(said, [{**field, "field-id": 1001, "transform": "truncate[2]", "name": "p"}]))
+    assert [str(one.transform) for one in client.shown.metadata.spec().fields] == ["truncate[2]"]
+    assert [one.spec_id for one in client.shown.metadata.partition_specs] == [0, 1, 2]
 
 
 def test_schema_id_minus_one_without_an_added_schema_is_rejected() -> None:

@@ -100,9 +100,11 @@ def test_damaged_inline_rows_are_refused(lake: Lakehouse) -> None:
     for damaged in (stream[:-40], b"", b"\0" * len(stream)):
         broken = DataFile(file.location, len(damaged), 2, content_type=ARROW_STREAM, inline_rows=damaged)
         with pytest.raises(FormatError, match=r"inline rows of data/.* are damaged"):
-            InlineRowsReader(broken)
+            _ = InlineRowsReader(broken).rows
     with pytest.raises(FormatError, match="has 2 inline rows, but its manifest says 3"):
-        InlineRowsReader(DataFile(file.location, len(stream), 3, content_type=ARROW_STREAM, inline_rows=stream))
+        _ = InlineRowsReader(
+            DataFile(file.location, len(stream), 3, content_type=ARROW_STREAM, inline_rows=stream)
+        ).rows
 
 
 def test_an_entry_with_inline_rows_is_a_stream_of_data_or_keys() -> None:

@@ -73,7 +73,11 @@ PEERS: Final = (
     Peer("DeltaCAT", ("tests/compat/test_deltacat_reads_mangrove.py",)),
     Peer(
         "SeaweedFS, Ceph and Azurite",
-        ("tests/storage/test_lakehouse_on_servers.py", "tests/storage/test_real_servers.py"),
+        (
+            "tests/storage/test_lakehouse_on_servers.py",
+            "tests/storage/test_real_servers.py",
+            "tests/storage/test_shared_access_signatures.py",
+        ),
     ),
     Peer("Chromium", ("tests/web/test_in_a_browser.py",)),
     Peer("shells", ("tests/cli/test_completion.py",)),

@@ -10,6 +10,7 @@ from tests.peers.__main__ import PEERS, Peer, install_peers
 ROOT = Path(__file__).parents[2]
 CONDITION = re.compile(r"needs_iceberg_\w+,?\n|skipif\(|pytest\.skip\(\"there is no|azurite_server|is not installed\"")
 OF_THE_PLATFORM = {
+    "tests/cli/test_serve_workers.py",
     "tests/local/test_table_rows.py",
     "tests/storage/test_local.py",
     "tests/web/test_connections.py",

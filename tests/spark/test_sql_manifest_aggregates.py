@@ -37,7 +37,7 @@ FROM_FILES = [
     "select count(*) from s.t limit 1",
     "select count(*) over () from s.t",
     pytest.param("select count(*) from s.t where day = rand()", marks=pytest.mark.needs_spark),
-    pytest.param("select count(id, day) from s.t", marks=pytest.mark.needs_spark),
+    "select count(id, day) from s.t",
     "select count(null) from s.t",
     "select count(*) from s.t, s.t as u",
     "select max(day) from s.deleted",
