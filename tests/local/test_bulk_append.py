@@ -74,6 +74,24 @@ def test_bounds_that_are_read_from_the_footer_are_those_of_the_rows(first: list[
     assert [one.minimum is None for one in file.statistics] == [one.minimum is None for one in exact]
 
 
+@settings(max_examples=30)
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1, max_size=5),
+    st.lists(st.text(st.characters(exclude_categories=["Cs"])) | st.none(), min_size=1, max_size=5),
+)
+def test_few_rows_have_the_bounds_of_many(numbers: list[int | None], texts: list[str | None]) -> None:
+    for array in (pa.array(numbers, pa.int64()), pa.array(texts, pa.string())):
+        few, many = pa.table({"c": array}), pa.table({"c": pa.chunked_array([array] * 100)})
+        (of_few,), (of_many,) = (compute_statistics(rows, [(("c",), 1)]) for rows in (few, many))
+        assert (of_few.minimum, of_few.maximum) == (of_many.minimum, of_many.maximum)
+
+
+def test_few_rows_with_text_that_is_not_utf8_have_the_bounds_of_the_others() -> None:
+    array = pa.array([b"a", b"b\xff", b"c"], pa.binary()).view(pa.string())
+    (statistics,) = compute_statistics(pa.table({"c": array}), [(("c",), 1)])
+    assert (statistics.minimum, statistics.maximum) == ("a", "c")
+
+
 def test_a_time_that_python_cannot_represent_is_written_without_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mangrove.local.data_files._LARGE_BYTES_MIN", 0)
     schema = parse_schema("at timestamp, d date")

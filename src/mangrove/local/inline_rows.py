@@ -19,13 +19,18 @@ from mangrove.model.types import Column
 
 __all__ = ["InlineRowsReader", "encode_inline_rows"]
 
+_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
+
 
 def encode_inline_rows(rows: pa.Table) -> bytes:
     """Encode rows with column ids."""
     slim = pa.schema([_strip_metadata(field) for field in rows.schema])
+    # Columns of plain types differ only in their fields, and a cast takes as long as all the rest.
+    is_plain = not any(map(pa.types.is_nested, slim.types))
+    slimmed = pa.Table.from_arrays(rows.columns, schema=slim) if is_plain else rows.cast(slim)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, slim) as writer:
-        for batch in rows.cast(slim).combine_chunks().to_batches():
+    with pa.ipc.new_stream(sink, slim, options=_WRITE_OPTIONS) as writer:
+        for batch in slimmed.combine_chunks().to_batches():
             writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 
