@@ -207,7 +207,8 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
     if isinstance(target, TableLocator):
         target = TableTarget(target)
     locator, table = find_target_table(reading, target)
-    target = replace(target, locator=locator)
+    if locator != target.locator:
+        target = replace(target, locator=locator)
     if table.table_type is not TableType.MANAGED:
         raise InvalidInputError(
             f"{locator} is {table.table_type.value}: its data is not managed by the lakehouse and is read-only"

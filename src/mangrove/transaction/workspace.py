@@ -189,7 +189,17 @@ class Workspace:
 
     def get(self, locator: Locator) -> Object | None:
         """Return the object as this transaction sees it, or None."""
-        return self.get_many([locator])[0]
+        staged = self.staged.puts.get(locator)
+        there = self._there(locator)
+        if staged is not None or there is None or there in self.staged.deletes:
+            return staged
+        self.reads.add(there)
+        if there not in self._objects:
+            self._objects[there] = self.snapshot.get(there)
+        found = self._objects[there]
+        if isinstance(found, TableEntry):
+            self.met[TableIdentity(found.namespace_id, found.id)] = locator
+        return found
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
         """Return the objects in the requested order; None if there is none."""

@@ -55,6 +55,8 @@ class TreeFiles:
 
     def nodes(self, pointers: Sequence[str], order: int, revisions: Iterable[TreeRevision]) -> list[Node]:
         """Return the nodes at these paths; those not cached are read in one batch."""
+        if len(pointers) == 1 and (only := self._nodes.get(pointers[0])) is not None:
+            return [only]
         found = {pointer: self._nodes.get(pointer) for pointer in pointers}
         missing = [pointer for pointer, node in found.items() if node is None]
         for pointer, data in zip(missing, self._read(missing), strict=True):

@@ -57,10 +57,13 @@ class TreeSnapshot:
 
     def get(self, locator: Locator) -> Object | None:
         """Return the object, or None if there is none."""
-        return self.get_many([locator])[0]
+        pointer = self.pointer(locator)
+        return None if pointer is None else self.load_objects([(locator, pointer)])[0]
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
         """Return the objects in the requested order; nodes and definitions are read in batches."""
+        if len(locators) == 1:
+            return [self.get(locators[0])]
         keys = {locator: self.keys.key_of(locator) for locator in locators}
         pointers = search.get_many(self.root.node, keys.values(), self.read_nodes)
         requested = [(locator, pointers[key]) for locator, key in keys.items() if key in pointers]
