@@ -246,6 +246,11 @@ def _merge_entries(
         # A named tuple's own constructor is written in Python, and a listing has thousands of entries.
         yield from map(partial(tuple.__new__, Entry), zip(keys, values, strict=True))
         return
+    if not keys:
+        # After a commit of thousands of objects, all of them wait in the buffer of one node.
+        found = ((key, pending[key].value) for key in waiting)
+        yield from map(partial(tuple.__new__, Entry), (entry for entry in found if entry[1] is not None))
+        return
     position = 0
     for key, value in zip(keys, values, strict=True):
         while position < len(waiting) and waiting[position] < key:

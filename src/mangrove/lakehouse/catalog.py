@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from itertools import islice, starmap
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.lakehouse.alias import Alias, build_alias, parse_named_argument
@@ -190,12 +190,8 @@ class ReadableCatalog(ABC, Generic[NamespaceT_co, TableT_co, ViewT_co]):
         parent, _ = find_namespace(reading, _parse_namespace(namespace))
         following = None if after is None else TableLocator(parent.name, after)
         found = reading.list_children(Kind.TABLE, parent, prefix=validate_prefix(prefix), after=following)
-        return Listing(self._table_handles(islice(found, validate_limit(limit))), _DESCRIBED)
-
-    def _table_handles(self, found: Iterable[tuple[Locator, LoadObject]]) -> Iterator[TableT_co]:
-        for locator, load in found:
-            assert isinstance(locator, TableLocator)
-            yield self._table_handle(locator, load)
+        located = cast("Iterator[tuple[TableLocator, LoadObject]]", islice(found, validate_limit(limit)))
+        return Listing(starmap(self._table_handle, located), _DESCRIBED)
 
     def table(
         self, name: str | Locator | TableIdentity, *, version: int | None = None, stream_id: str | None = None

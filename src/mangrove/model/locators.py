@@ -14,9 +14,11 @@ of the string and not compared; a locator that was read from a key lacks them.
 """
 
 import enum
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import total_ordering
+from itertools import repeat
 from typing import ClassVar, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
@@ -140,14 +142,18 @@ class TableLocator(_Located):
         return join_name(self.namespace, self.name)
 
 
+_SET_NAMESPACE: Final = vars(TableLocator)["namespace"].__set__
+_SET_NAME: Final = vars(TableLocator)["name"].__set__
+
+
 def build_table_locators(namespace: str, names: Sequence[str]) -> list[TableLocator]:
     """Return the locators of the tables of a namespace; a listing of thousands validates their names at once."""
     if not names or not are_names([namespace, *names]):
         return [TableLocator(namespace, name) for name in names]
-    located = [object.__new__(TableLocator) for _ in names]
-    for locator, name in zip(located, names, strict=True):
-        object.__setattr__(locator, "namespace", namespace)
-        object.__setattr__(locator, "name", name)
+    located = list(map(object.__new__, repeat(TableLocator, len(names))))
+    # The slots are filled by a loop in C; `object.__setattr__` looks each of them up by its name.
+    deque(map(_SET_NAMESPACE, located, repeat(namespace)), maxlen=0)
+    deque(map(_SET_NAME, located, names), maxlen=0)
     return located
 
 
