@@ -79,3 +79,9 @@ def test_sorted_keys_have_the_same_deleted_rows_as_keys_in_any_order(offset: int
     numbers = range(0, 600_001, 5)
     assert found[0] == [(at - 3) % 70 != 0 and at % 700 != 0 and (at - 10) % 210 != 0 for at in numbers]
     assert found[1] == [at % 700 != 0 for at in range(3, 600_001, 70)]
+
+
+def test_large_integers_are_compared_exactly_beside_null() -> None:
+    rows = pa.table({"id": [2**60 + 1, 2**60 + 2, 2**60 + 3]})
+    selected = pa.table({"id": [2**60 + 2, None]})
+    assert build_key_mask(rows, selected, [Column(1, "id", Int64())]).to_pylist() == [False, True, False]

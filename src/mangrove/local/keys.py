@@ -185,12 +185,16 @@ def _find_by_offset(columns: Sequence[Any], selected: Any, positions: _Integers)
     low, high = min((one["min"] for one in bounds), default=0), max((one["max"] for one in bounds), default=-1)
     if high - low > _compute_span_max(sum(map(len, columns)), len(selected)):
         return None
-    chosen = selected.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    # The difference of two integers may exceed their type. Null is NaN here, which is not near.
+    if selected.null_count:
+        # NumPy has no null in integers, and floating-point numbers are inexact.
+        positions = positions[selected.is_valid().to_numpy(zero_copy_only=False)]
+        selected = selected.drop_null()
+    chosen = selected.cast(pa.int64()).to_numpy()
+    # The difference of two integers may exceed their type.
     is_near = (chosen >= low) & (chosen <= high)
     last = np.full(high - low + 1, -1, positions.dtype)
     # Of equal keys the last one is stored.
-    last[chosen[is_near].astype(np.int64) - low] = positions[is_near]
+    last[chosen[is_near] - low] = positions[is_near]
     return map_parallel(lambda column: last[column.cast(pa.int64()).to_numpy() - low], columns)
 
 
