@@ -1,4 +1,4 @@
-"""TokenIdentity tokens (OpenID Connect): verification of JSON Web Tokens by the keys of their issuer.
+"""Identity tokens (OpenID Connect): verification of JSON Web Tokens by the keys of their issuer.
 
 The keys (JWKS) are loaded from the issuer and cached. A token that names an unknown key makes the
 server load them again, at most every 30 seconds, so that foreign tokens do not cause requests.
