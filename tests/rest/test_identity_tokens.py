@@ -1,4 +1,4 @@
-"""TokenIdentity tokens of an issuer (OpenID Connect) as tokens of principals."""
+"""Identity tokens of an issuer (OpenID Connect) as tokens of principals."""
 
 import json
 import threading
