@@ -4,9 +4,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +24,8 @@ __all__ = [
     "find_visible_rows",
 ]
 
-_Integers: TypeAlias = "np.ndarray[tuple[int], np.dtype[Any]]"
+_PC: Final[Any] = pc
+"""Functions that the type stubs do not have."""
 _EXAMPLES_MAX: Final = 3
 _POSITION: Final = "position"
 _SPARSENESS_MAX: Final = 2
@@ -63,8 +63,8 @@ def build_key_mask(rows: pa.Table, selected: pa.Table, keys: Sequence[Column]) -
     columns = [selected.column(name).cast(compared.field(place).type) for place, name in enumerate(names)]
     if _is_indexable(keys):
         values, value_set = compared.column(0).combine_chunks(), columns[0].combine_chunks()
-        found = _find_by_offset([values], value_set, np.zeros(len(value_set), np.int8))
-        return pc.is_in(values, value_set=value_set, skip_nulls=True) if found is None else pa.array(found[0] >= 0)
+        found = _find_by_offset([values], value_set, pa.repeat(pa.scalar(value=True), len(value_set)))
+        return pc.is_in(values, value_set=value_set, skip_nulls=True) if found is None else pc.is_valid(found[0])
     other = pa.table(columns, names=_places(names))
     matches = _number_rows(compared).join(other, _places(names), join_type="left semi").column("row")
     return pc.is_in(build_row_numbers(rows.num_rows), value_set=matches.combine_chunks())
@@ -109,10 +109,11 @@ def find_visible_rows(parts: Sequence[_Part], deletes: Sequence[_Part], keys: Se
     newest = _find_by_offset(
         [column for column, _ in _combine_column(parts, names[0])],
         delete_keys.column(0).combine_chunks(),
-        _narrow(delete_keys.column(_POSITION).to_numpy()),
+        delete_keys.column(_POSITION).combine_chunks(),
     )
     if newest is not None:
-        return [pa.array(found <= position) for found, (_, position) in zip(newest, parts, strict=True)]
+        oldest = oldest_first[0][1]
+        return [_is_visible(found, position, oldest) for found, (_, position) in zip(newest, parts, strict=True)]
     newest_first = delete_keys.take(build_row_numbers(len(delete_keys))[::-1])
     tasks = _split_evenly(parts, newest_first)
     return [
@@ -135,23 +136,27 @@ def _find_by_range(parts: Sequence[_Keys], deletes: Sequence[_Keys]) -> list[Any
         return None
     filled = [column for column, _ in numbered if len(column)]
     if not filled:
-        return [pa.array([], pa.bool_()) for _ in numbered]
+        return [_is_visible(pa.nulls(0, pa.int64()), position, 0) for _, position in numbered]
     low, high = min(column[0].as_py() for column in filled), max(column[-1].as_py() for column in filled)
     if high - low > _compute_span_max(sum(map(len, filled)), sum(len(column) for column, _ in chosen)):
         return None
     starts = range(low, high + 1, _RANGE_SPAN)
     cuts = [_cut_sorted(column, starts, high) for column, _ in (*numbered, *chosen)]
-    kind = _narrow(np.array([position for _, position in chosen])).dtype
+    oldest = chosen[0][1]
 
     def compare(place: int) -> list[Any]:
-        offsets = [
-            (column.slice(cut[place], cut[place + 1] - cut[place]).to_numpy() - starts[place], position)
+        slices = [
+            (column.slice(cut[place], cut[place + 1] - cut[place]), position)
             for (column, position), cut in zip((*numbered, *chosen), cuts, strict=True)
         ]
-        newest = np.full(_RANGE_SPAN, -1, kind)
-        for deleted, position in offsets[len(parts) :]:
-            newest[deleted] = position
-        return [pa.array(newest[rows] <= position) for rows, position in offsets[: len(parts)]]
+        start: Any = pa.scalar(starts[place], pa.int64())
+        keys = pc.subtract(pa.concat_arrays([column for column, _ in slices[len(parts) :]]), start)
+        values = [pa.repeat(pa.scalar(position, pa.int64()), len(column)) for column, position in slices[len(parts) :]]
+        newest = _PC.scatter(pa.concat_arrays(values), keys, max_index=_RANGE_SPAN - 1)
+        return [
+            _is_visible(pc.take(newest, pc.subtract(column, start)), position, oldest)
+            for column, position in slices[: len(parts)]
+        ]
 
     by_range = map_parallel(compare, range(len(starts)))
     return [pa.concat_arrays(masks) for masks in zip(*by_range, strict=True)]
@@ -173,38 +178,33 @@ def _compute_span_max(count: int, selected_count: int) -> int:
     return max(_SPARSENESS_MAX * count, min(_SMALL_SPAN, 8 * (count + selected_count)))
 
 
-def _find_by_offset(columns: Sequence[Any], selected: Any, positions: _Integers) -> list[_Integers] | None:
-    """Return the position of the last equal selected key for each key, -1 if there is none, without a hash table.
+def _find_by_offset(columns: Sequence[Any], selected: Any, values: Any) -> list[Any] | None:
+    """Return the value of the last equal selected key for each key, null if there is none, without a hash table.
 
     A key is found by its distance from the lowest one. Return None if the keys are no integers, or few of those
-    between their bounds, or if some are null.
+    between their bounds.
     """
-    if not pa.types.is_integer(selected.type) or any(column.null_count for column in columns):
+    if not pa.types.is_integer(selected.type):
         return None
-    bounds: list[Any] = [pc.min_max(column).as_py() for column in columns if len(column)]
-    low, high = min((one["min"] for one in bounds), default=0), max((one["max"] for one in bounds), default=-1)
-    if high - low > _compute_span_max(sum(map(len, columns)), len(selected)):
+    integers: list[Any] = [column.cast(pa.int64()) for column in columns]
+    bounds = pc.min_max(pa.chunked_array(integers, pa.int64()))
+    low, high = bounds["min"], bounds["max"]
+    if not low.is_valid or high.as_py() - low.as_py() > _compute_span_max(sum(map(len, integers)), len(selected)):
         return None
-    if selected.null_count:
-        # NumPy has no null in integers, and floating-point numbers are inexact.
-        positions = positions[selected.is_valid().to_numpy(zero_copy_only=False)]
-        selected = selected.drop_null()
-    chosen = selected.cast(pa.int64()).to_numpy()
-    # The difference of two integers may exceed their type.
-    is_near = (chosen >= low) & (chosen <= high)
-    last = np.full(high - low + 1, -1, positions.dtype)
-    # Of equal keys the last one is stored.
-    last[chosen[is_near] - low] = positions[is_near]
-    return map_parallel(lambda column: last[column.cast(pa.int64()).to_numpy() - low], columns)
+    chosen = selected.cast(pa.int64())
+    is_near = pc.and_(pc.greater_equal(chosen, low), pc.less_equal(chosen, high))
+    offsets = pc.subtract(chosen.filter(is_near), low)
+    found = _PC.scatter(values.filter(is_near), offsets, max_index=high.as_py() - low.as_py())
+    return map_parallel(lambda column: pc.take(found, pc.subtract(column, low)), integers)
 
 
-def _narrow(positions: _Integers) -> _Integers:
-    """Return the positions as 32-bit integers if possible, which take half of the memory."""
-    return positions.astype(np.int32) if positions.max(initial=0) <= np.iinfo(np.int32).max else positions
+def _is_visible(newest: Any, position: int, oldest: int = 0) -> Any:
+    """Return for each row whether its newest delete, null if there is none, is not later than the row's position.
 
-
-def _is_visible(newest: Any, position: int) -> Any:
-    """Return for each row whether its newest delete, null if there is none, is not later than the row's position."""
+    A row that is older than the oldest delete is visible if no delete has its key.
+    """
+    if position < oldest:
+        return pc.is_null(newest)
     return pc.fill_null(pc.less_equal(newest, pa.scalar(position, pa.int64())), pa.scalar(value=True))
 
 
