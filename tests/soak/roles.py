@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from itertools import count
@@ -46,6 +47,7 @@ TIME_LIMIT_MILLIS: Final = 6_000
 STOPPED_MILLIS_MAX: Final = 9_000
 """How long a process is stopped; expiry and vacuum wait a little longer beside twice the time limit."""
 _RECENT_VERSIONS: Final = 200
+_OPENINGS_MAX: Final = 50
 
 Log = Callable[..., None]
 
@@ -70,7 +72,11 @@ def open_lake(configuration: Configuration, seed: str) -> Lakehouse:
     if configuration.faults:
         share = configuration.faults / 2
         store = FaultyStore(store, Faults(random.Random(seed).getrandbits(32), before=share, after=share))
-    return open_on_store(build_effects(store), engines=LakehouseEngines)
+    for _ in range(_OPENINGS_MAX):
+        # Opening reads a few files, each of which may fail.
+        with suppress(StorageError):
+            return open_on_store(build_effects(store), engines=LakehouseEngines)
+    raise AssertionError(f"{configuration.uri} cannot be opened")
 
 
 def check_snapshot(catalog: Catalog) -> None:
