@@ -40,6 +40,7 @@ def test_the_wheel_contains_only_the_packages(files: list[PurePosixPath]) -> Non
     assert {re.sub(r"-.*(?=\.dist-info)", "", folder) for folder in folders} == {
         "mangrove",
         "mangrove_lake.dist-info",
+        "narwhals_mangrove",
         "pyspark_mangrove",
     }
 

@@ -12,10 +12,12 @@ import pandas  # type: ignore[import-untyped]
 import polars
 import pyarrow as pa
 import pytest
+from narwhals.dependencies import is_into_dataframe
+from narwhals.stable import v2 as stable
 
 import mangrove
 from mangrove.effects import Effects
-from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from mangrove.errors import AlreadyExistsError, FormatError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.listing import Listing
 from mangrove.lakehouse.opening import create_on_store
@@ -55,12 +57,36 @@ def test_other_libraries_read_tables_and_scans_as_arrow_streams(shop: Lakehouse)
 
 def test_pandas_and_narwhals_read_tables_as_arrow_streams(shop: Lakehouse) -> None:
     orders = shop.table("shop.orders")
+    one: Any
     for one in (orders, shop.at(shop.version).table("shop.orders"), orders.scan("id > 3", ["id", "town"])):
         expected = pa.table(one).column("id").to_pylist()
         assert narwhals.from_arrow(one, backend="pyarrow")["id"].to_list() == expected
+        assert narwhals.from_native(one)["id"].to_list() == expected
+        assert narwhals.from_native(one, eager_only=True).filter(narwhals.col("town") == "Bonn")["id"].to_list() == [9]
         if hasattr(pandas.DataFrame, "from_arrow"):
             # pandas 3 has it; PySpark takes pandas 2 only.
             assert list(pandas.DataFrame.from_arrow(one)["id"]) == expected
+
+
+def test_narwhals_reads_a_table_only_for_its_frame(shop: Lakehouse, store: CountingStore) -> None:
+    table: Any = shop.create_table("shop.plain", "id bigint", properties={"write.inline-rows-max-bytes": "0"})
+    table.append([{"id": 1}, {"id": 2}])
+    assert narwhals.from_native(table).to_native().equals(table.to_arrow())
+    assert stable.from_native(table, eager_only=True).columns == ["id"]
+    store.delete_many([file.location for file in table.files()])
+    assert is_into_dataframe(table)
+    assert narwhals.get_native_namespace(table) is pa
+    with pytest.raises(FormatError, match="is missing"):
+        narwhals.from_native(table)
+
+
+def test_narwhals_accepts_only_what_has_rows(tmp_path: Path) -> None:
+    lake: Any = mangrove.create(tmp_path / "lake")
+    query = lake.sql("select 1 as one union all select 2", engine="duckdb")
+    assert narwhals.from_native(query)["one"].sum() == 3
+    with pytest.raises(TypeError, match="Lakehouse"):
+        narwhals.from_native(lake)
+    assert narwhals.from_native(lake, pass_through=True) is lake
 
 
 def test_a_stream_is_read_again_by_each_consumer_and_sees_later_rows(shop: Lakehouse) -> None:
