@@ -58,6 +58,10 @@ import pyarrow as pa
 catalog = RestCatalog("lake", uri="{address}", token="{token}")
 rows = pa.table({{"id": pa.array([10], pa.int64()), "name": ["new"]}})
 """
+_POLARS_KEYS = """
+def keys_of(table):
+    return {{name: value for name, value in table.io.properties.items() if name.startswith("s3.")}} or None
+"""
 _TABLE = 'table = catalog.load_table("{t}")\n'
 _PYICEBERG = {
     "read": _TABLE + 'found = table.scan().to_arrow()["id"].to_pylist()',
@@ -81,7 +85,11 @@ _PYICEBERG = {
     "drop a table": 'catalog.drop_table("{t}")',
 }
 _FRAMES = {
-    "polars": ("pl.scan_iceberg(table{at}).collect()", 'pl.from_arrow(rows).write_iceberg(table, mode="append")'),
+    # Polars takes the keys that the catalog gives only for writing.
+    "polars": (
+        "pl.scan_iceberg(table{at}, storage_options=keys_of(table)).collect()",
+        'pl.from_arrow(rows).write_iceberg(table, mode="append")',
+    ),
     "daft": ("daft.read_iceberg(table{at}).to_arrow()", 'daft.from_arrow(rows).write_iceberg(table, mode="append")'),
 }
 
@@ -245,7 +253,7 @@ CLIENTS: Mapping[str, Client] = {
     "polars": _client(
         "Polars",
         ("polars", "pyiceberg[pyarrow]"),
-        "import polars as pl" + _CATALOG,
+        "import polars as pl" + _CATALOG + _POLARS_KEYS,
         _in_frames("polars"),
         stores=_BOTH,
     ),

@@ -238,6 +238,19 @@ def test_a_client_without_keys_reads_and_writes_with_those_of_the_server(far_lak
 
 
 @pytest.mark.interop
+def test_keys_are_given_for_the_folder_of_a_table_and_for_its_location(far_lake: Lakehouse) -> None:
+    """A client that has one credential may use it for the location only, and that folder is empty."""
+    app = build_app(far_lake, Access("127.0.0.1"), rest_settings=settings_of(far_lake, "static"))
+    headers = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+    with TestClient(app, base_url="http://127.0.0.1/iceberg") as client:
+        found = client.get("v1/namespaces/sales/tables/orders", headers=headers).json()
+    folder, location = found["storage-credentials"]
+    assert found["metadata-location"].startswith(folder["prefix"])
+    assert location["prefix"] == f"{found['metadata']['location'].rstrip('/')}/"
+    assert folder["config"] == location["config"] == found["config"]
+
+
+@pytest.mark.interop
 def test_a_signed_request_is_accepted_by_a_bucket(far_lake: Lakehouse) -> None:
     app = build_app(far_lake, Access("127.0.0.1"), rest_settings=settings_of(far_lake, "remote-signing"))
     headers = {"X-Iceberg-Access-Delegation": "remote-signing"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.peers.compatibility_kit import KNOWN_FAILURES, run_kit
+from tests.peers.pyiceberg_tests import KNOWN_FAILURES as PYICEBERG_FAILURES
 from tests.rest.conftest import TOKEN, counted, served
 
 import mangrove
@@ -39,3 +40,8 @@ def test_the_documentation_names_each_known_failure_of_the_kit() -> None:
         one for one in re.findall(r"`(\w+)`", section) if one.startswith(("test", "create", "replace", "drop", "reg"))
     }
     assert named == names
+
+
+def test_the_documentation_names_each_known_failure_of_the_tests_of_pyiceberg() -> None:
+    section = PAGE.read_text("utf-8").partition("## PyIceberg's tests")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(test_\w+)`", section)) == {name.partition(".")[2] for name in PYICEBERG_FAILURES}

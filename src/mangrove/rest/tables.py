@@ -45,7 +45,7 @@ from mangrove.rest.request import (
     require_text,
 )
 from mangrove.rest.s3_delegation import S3Delegation, SignRequest
-from mangrove.tables.iceberg_names import METADATA_SUFFIX, published_folder_of
+from mangrove.tables.iceberg_names import METADATA_SUFFIX, STAGING_FOLDER, published_folder_of
 
 __all__ = [
     "handle_commit_table",
@@ -145,13 +145,19 @@ def _build_table_access(requested: RestRequest, locator: TableLocator, folder: s
         # Static keys open the whole bucket.
         return {}
     prefix = "".join(f"{one}/" for one in (requested.path_parameters.get("prefix"),) if one)
-    return delegation.build_table_access(
+    access = delegation.build_table_access(
         requested.headers.get("x-iceberg-access-delegation", ""),
         _relative_folder_of(folder),
         f"v1/{prefix}namespaces/{quote(locator.namespace, '')}/tables/{quote(locator.name, '')}/sign",
         is_writable=requested.is_writable and lake.privilege_on(locator) >= Privilege.WRITE,
         at=_now(requested),
     )
+    credentials = access.get("storage-credentials", [])
+    if credentials:
+        # DuckDB applies a single credential to the location of the table alone, where no file is stored.
+        staging = [{**one, "prefix": f"{one['prefix']}{STAGING_FOLDER}/"} for one in credentials]
+        access["storage-credentials"] = [*credentials, *staging]
+    return access
 
 
 def handle_sign_request(requested: RestRequest) -> Response:
