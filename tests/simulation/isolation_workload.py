@@ -27,6 +27,7 @@ from tests.simulation.isolation_checker import (
     find_anomalies,
 )
 from tests.simulation.runner import BEGIN_MILLIS, Simulation, create_lakehouse, run_workload
+from tests.simulation.turns import run_single_threaded
 from tests.simulation.writers import Attempt
 
 from mangrove.lakehouse.catalog import Catalog
@@ -134,6 +135,7 @@ def observe_lost(steps: Sequence[PlannedStep]) -> tuple[Step, ...]:
     return tuple((Write if step.key in _REGISTERS else Append)(step.key, step.value) for step in writes)
 
 
+@run_single_threaded()
 def find_isolation_anomalies(simulation: Simulation) -> list[Anomaly]:
     """Run the isolation workload, and return the anomalies in what the transactions observed."""
     clock = Clock(BEGIN_MILLIS, 0)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.simulation.bank import (
     Transfer,
     apply_operation,
 )
+from tests.simulation.isolation_workload import check_isolation
 from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation, shrink_simulation
 
 from mangrove.lakehouse.layout_detection import LAYOUTS
@@ -88,6 +90,21 @@ def test_a_broken_build_fails_and_the_failing_seed_is_shrunk_to_few_operations(m
     assert simulation_error(shrunk)
     monkeypatch.undo()
     assert simulation_error(shrunk) == ""
+
+
+def test_the_threads_of_a_simulation_are_those_that_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: set[str] = set()
+    start = threading.Thread.start
+
+    def record_start(thread: threading.Thread) -> None:
+        started.add(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", record_start)
+    simulation = Simulation(0, "tree", deeds=8)
+    assert simulation_error(simulation) == ""
+    check_isolation(simulation)
+    assert started == set(simulation.names)
 
 
 def simulation_error(simulation: Simulation) -> str:
