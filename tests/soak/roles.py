@@ -140,10 +140,12 @@ def _clean(lake: Lakehouse, _: Configuration, __: random.Random, log: Log) -> No
         time.sleep(0.5)
 
 
-def _export(lake: Lakehouse, _: Configuration, chance: random.Random, log: Log) -> None:
+def _export(lake: Lakehouse, configuration: Configuration, chance: random.Random, log: Log) -> None:
     """Export the newest version, check the copy, and drop the export."""
+    # Copies of a process that is killed are removed with the other files of the soak.
+    copies = Path(configuration.log).parents[1]
     while True:
-        name, folder = f"copy-{chance.getrandbits(40)}", Path(tempfile.mkdtemp(prefix="soak-"))
+        name, folder = f"copy-{chance.getrandbits(40)}", Path(tempfile.mkdtemp(prefix="copy-", dir=copies))
         try:
             lake.maintenance.export(folder / "copy", name, storage_options={})
             check_snapshot(mangrove.open(folder / "copy"))
