@@ -5,12 +5,15 @@ from collections.abc import Callable
 import pytest
 
 import mangrove
+from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.diff import ChangeKind
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.manifests import DataFile, FileKind, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.transaction.version_diff import scan_all_objects
+from mangrove.wiring import LocalEngines
 
 _NUMBERS = iter(range(10**6))
 
@@ -283,3 +286,121 @@ def test_the_first_version_and_settings_are_not_undone(sales: Lakehouse) -> None
     sales.alter({"a": "b"})
     with pytest.raises(InvalidInputError, match="settings"):
         sales.undo(sales.version)
+
+
+@pytest.fixture
+def stocked(effects: Effects, layout: str, strict: bool | None) -> Lakehouse:
+    """Return a lakehouse with a table that has rows, and a namespace to move it to."""
+    lake = create_on_store(effects, layout=layout, strict=strict, engines=LocalEngines)
+    lake.create_namespace("sales")
+    lake.create_namespace("attic")
+    lake.create_table("sales.stock", "id int not null, what string", keys=["id"], partition_by=["bucket(2, id)"])
+    lake.create_table("sales.other", "id int")
+    lake.table("sales.stock").append([{"id": number, "what": "a"} for number in range(4)])
+    return lake
+
+
+def read_stock(lake: Lakehouse, name: str = "sales.stock") -> list[tuple[int, str]]:
+    return sorted((row["id"], row["what"]) for row in lake.table(name).to_arrow().to_pylist())
+
+
+def test_a_rollback_of_a_table_restores_its_rows_columns_and_properties_alone(stocked: Lakehouse) -> None:
+    table, good, rows = stocked.table("sales.stock"), stocked.version, read_stock(stocked)
+    was = (table.schema, dict(table.properties), table.description)
+    table.upsert([{"id": 1, "what": "b"}, {"id": 9, "what": "c"}])
+    table.delete("id = 2")
+    table.update_schema().add_column("more", "int").commit()
+    table.alter({"owner": "ana"}, description="changed")
+    stocked.table("sales.other").append([{"id": 1}])
+    before = stocked.version
+    table.rollback(to=good)
+    assert stocked.version == before + 1
+    restored = stocked.table("sales.stock")
+    assert read_stock(stocked) == rows
+    assert (restored.schema, dict(restored.properties), restored.description) == was
+    assert stocked.table("sales.other").count() == 1
+    assert stocked.at(before).table("sales.stock").count() == 4
+    assert stocked.history()[0].message == f"roll back sales.stock to {good}"
+    assert stocked.maintenance.check().problems == ()
+    table.rollback(to=good)
+    assert stocked.version == before + 1
+    table.upsert([{"id": 1, "what": "z"}])
+    assert read_stock(stocked)[1] == (1, "z")
+    table.rollback(to=before)
+    assert [one for one, _ in read_stock(stocked)] == [0, 1, 3, 9]
+
+
+def test_a_rollback_of_a_table_keeps_its_name_and_namespace(stocked: Lakehouse) -> None:
+    good, rows = stocked.version, read_stock(stocked)
+    table = stocked.table("sales.stock")
+    table.delete("id > 0")
+    table.rename("attic.stock")
+    stocked.create_table("sales.stock", "id int")
+    table.rollback(to=good)
+    assert read_stock(stocked, "attic.stock") == rows
+    assert stocked.table("attic.stock").id == table.id
+    assert stocked.table("sales.stock").count() == 0
+    assert stocked.maintenance.check().problems == ()
+
+
+def test_a_rollback_of_a_table_restores_its_table_versions_and_uses_no_number_again(stocked: Lakehouse) -> None:
+    good, rows = stocked.version, read_stock(stocked)
+    table = stocked.table("sales.stock")
+    table.create_version("id int", state="active")
+    table.version(1).drop_version()
+    table.rollback(to=good)
+    assert [one.version for one in table.versions()] == [1]
+    assert read_stock(stocked) == rows
+    assert table.create_version("id int").target.version == 3
+
+
+def test_a_rollback_of_a_table_conflicts_with_concurrent_writes_and_is_repeated(stocked: Lakehouse) -> None:
+    good, table = stocked.version, stocked.table("sales.stock")
+    table.append([{"id": 7, "what": "x"}])
+    late = stocked.transaction()
+    late.table("sales.stock").append([{"id": 8, "what": "x"}])
+    rolling = stocked.transaction()
+    rolling.table("sales.stock").rollback(to=good)
+    table.append([{"id": 9, "what": "x"}])
+    with pytest.raises(ConflictError):
+        rolling.commit()
+    table.rollback(to=good)
+    with pytest.raises(ConflictError):
+        late.commit()
+    assert [one for one, _ in read_stock(stocked)] == [0, 1, 2, 3]
+
+
+def test_a_rollback_of_a_table_is_part_of_a_transaction(stocked: Lakehouse) -> None:
+    good, table = stocked.version, stocked.table("sales.stock")
+    table.append([{"id": 7, "what": "x"}])
+    with stocked.transaction() as transaction:
+        transaction.table("sales.stock").append([{"id": 8, "what": "x"}])
+        transaction.table("sales.stock").rollback(to=good)
+        assert transaction.table("sales.stock").count() == 4
+        transaction.table("sales.stock").append([{"id": 9, "what": "x"}])
+        transaction.table("sales.other").append([{"id": 1}])
+    assert [one for one, _ in read_stock(stocked)] == [0, 1, 2, 3, 9]
+    assert stocked.maintenance.check().problems == ()
+
+
+def test_a_rollback_of_a_part_of_a_table_or_to_a_version_without_it_is_refused(stocked: Lakehouse) -> None:
+    table, before = stocked.table("sales.stock"), stocked.version
+    with pytest.raises(InvalidInputError, match="rollback is for a table"):
+        table.version(1).rollback(to=before)
+    with pytest.raises(NotFoundError, match="not created yet"):
+        table.rollback(to=1)
+    with pytest.raises(NotFoundError):
+        table.rollback(to="no-such-tag")
+    assert stocked.version == before
+
+
+def test_changes_across_a_rollback_of_a_table_are_the_rows_that_differ(stocked: Lakehouse) -> None:
+    good, table = stocked.version, stocked.table("sales.stock")
+    table.upsert([{"id": 1, "what": "b"}])
+    middle = stocked.version
+    table.rollback(to=good)
+    table.upsert([{"id": 2, "what": "b"}])
+    assert [(row["id"], row["what"]) for row in table.changes(good).to_pylist()] == [(2, "a"), (2, "b")]
+    assert sorted((row["id"], row["what"]) for row in table.changes(middle).to_pylist()) == [
+        (1, "a"), (1, "b"), (2, "a"), (2, "b"),
+    ]  # fmt: skip

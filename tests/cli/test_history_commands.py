@@ -72,6 +72,21 @@ def test_a_rollback_can_be_previewed(run: Any, lake: str) -> None:
     assert mangrove.open(lake).version == 3
 
 
+def test_a_rollback_of_one_table_keeps_the_others(run: Any, lake: str) -> None:
+    run("alter", lake, "sales.orders", "--property", "owner=ana")
+    run("drop", lake, "sales.daily")
+    preview = run("rollback", lake, "3", "--table", "sales.orders", "--dry-run", "--json").json
+    assert [(one["name"], one["change"]) for one in preview["changes"]] == [("sales.orders", "changed")]
+    done = run("rollback", lake, "3", "--table", "sales.orders", "--message", "back", "--author", "ana", "--json")
+    assert done.json == {"version": 6, "to": 3, "table": "sales.orders"}
+    opened = mangrove.open(lake)
+    assert dict(opened.table("sales.orders").properties) == {}
+    assert list(opened.views("sales")) == []
+    assert (opened.history()[0].message, opened.history()[0].author) == ("back", "ana")
+    again = run("rollback", lake, "3", "--table", "sales.orders")
+    assert (again.code, "is the same in version 3" in again.err) == (2, True)
+
+
 def test_a_rollback_by_the_library_is_drawn_in_the_graph(run: Any, lake: str) -> None:
     mangrove.open(lake).rollback(1)
     assert "├─╮" in run("history", lake, "--graph").out

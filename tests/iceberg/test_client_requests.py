@@ -173,7 +173,7 @@ def test_updates_without_effect_request_no_changes() -> None:
         ([added_snapshot(8), main_at(8, "audit")], "only the branch main"),
         ([added_snapshot(8), main_at(8, "main", "tag")], "only the branch main"),
         ([added_snapshot(8)], "no branch is set to it"),
-        ([main_at(9)], "which the commit does not add"),
+        ([main_at(9)], "unknown snapshot: 9"),
         ([{"action": "remove-snapshot-ref", "ref-name": "audit"}], "cannot be removed"),
         ([{"action": "remove-snapshots", "snapshot-ids": [7]}], "mangrove expire"),
         ([{"action": "set-location", "location": "s3://elsewhere/t"}], "cannot be changed"),

@@ -188,6 +188,47 @@ def test_after_a_rollback_the_log_has_the_restored_snapshot_twice(lake: Lakehous
     assert read_rows(published, ids[1]) == [{"id": 1, "what": "old"}, {"id": 2, "what": "old"}]
 
 
+def test_the_snapshots_stay_listed_after_renames_of_the_table_and_its_namespace(lake: Lakehouse) -> None:
+    made = [append(lake, 1), append(lake, 2)]
+    before = publish(lake)
+    lake.create_namespace("other")
+    lake.table("shop.sales").rename("other.old")
+    append_as = lake.table("other.old").append
+    append_as([{"id": 3, "what": "c"}])
+    made.append(lake.version)
+    lake.rename_namespace("other", "attic")
+    lake.table("attic.old").rename("shop.sales")
+    after = publish(lake)
+    assert versions_of(after.metadata) == made
+    assert [one.snapshot_id for one in after.metadata.snapshots[:2]] == [
+        one.snapshot_id for one in before.metadata.snapshots
+    ]
+    assert len(read_rows(after, after.metadata.snapshots[1].snapshot_id)) == 2
+    assert len(read_rows(after, after.metadata.snapshots[2].snapshot_id)) == 3
+
+
+def test_the_snapshots_before_a_rename_are_found_if_none_was_published(lake: Lakehouse) -> None:
+    made = [append(lake, 1), append(lake, 2)]
+    lake.table("shop.sales").rename("shop.first")
+    lake.create_table("shop.sales", "id bigint")
+    lake.table("shop.sales").append([{"id": 9}])
+    lake.table("shop.first").append([{"id": 3, "what": "c"}])
+    made.append(lake.version)
+    first = TableLocator("shop", "first")
+    published = publish_history(lake.effects.store, TableRevisions.up_to(lake.metastore, lake._reading(), first))
+    assert versions_of(published.metadata) == made
+    assert [len(read_rows(published, one.snapshot_id)) for one in published.metadata.snapshots] == [1, 2, 3]
+
+
+def test_a_rename_alone_publishes_nothing(lake: Lakehouse) -> None:
+    append(lake, 1)
+    before = publish(lake)
+    lake.table("shop.sales").rename("shop.first")
+    first = TableLocator("shop", "first")
+    after = publish_history(lake.effects.store, TableRevisions.up_to(lake.metastore, lake._reading(), first))
+    assert after.metadata_address == before.metadata_address
+
+
 def test_earlier_snapshots_keep_their_columns(lake: Lakehouse) -> None:
     append(lake, 1)
     publish(lake)

@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.transforms import IdentityTransform
 from tests.iceberg.iceberg_client import Client
 from tests.rest.conftest import TOKEN, counted, served
 
@@ -226,3 +227,17 @@ def test_partitions_change_after_equality_deletes_in_one_partition_are_compacted
     client.send(change)
     assert lake.table("sales.orders").partition_by == ()
     assert client.ids() == client.seen_ids() == [1, 2, 2]
+
+
+def test_a_rollback_to_a_snapshot_before_the_change_restores_its_rows(lake: Lakehouse, table: IcebergTable) -> None:
+    wanted, rows = table.refresh().metadata.current_snapshot_id, read(lake.table(NAME).to_arrow())
+    assert wanted is not None
+    with table.update_spec() as update:
+        update.add_field("name", IdentityTransform(), "name")
+    table.append(rows_of(8, 9))
+    table.manage_snapshots().rollback_to_snapshot(wanted).commit()
+    assert table.metadata.current_snapshot_id == wanted
+    assert read(table.scan().to_arrow()) == read(lake.table(NAME).to_arrow()) == rows
+    table.append(rows_of(10))
+    assert read(table.scan().to_arrow()) == read(lake.table(NAME).to_arrow()) == [*rows, (10, "n0")]
+    assert lake.maintenance.check().problems == ()

@@ -21,6 +21,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.update import SetSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType
 from tests.rest.conftest import TOKEN, counted, served
@@ -371,17 +372,90 @@ def test_metadata_lists_the_metadata_files_before_it(writing: RestCatalog) -> No
     assert [one.metadata_file for one in table.metadata.metadata_log] == locations[-2:]
 
 
-def test_a_rollback_to_the_current_snapshot_changes_nothing_and_to_another_one_is_rejected(
-    writing: RestCatalog,
+def set_main_to(snapshot_id: int) -> SetSnapshotRefUpdate:
+    document = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": snapshot_id}
+    return SetSnapshotRefUpdate.model_validate(document)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_rollback_restores_the_rows_of_a_snapshot_under_the_present_columns(
+    written_lake: Lakehouse, writing: RestCatalog, version: int
+) -> None:
+    written_lake.create_table(
+        "sales.rolled",
+        "id bigint not null, name string, day date",
+        keys=["id"],
+        properties={"format-version": str(version)},
+    )
+    ours = written_lake.table("sales.rolled")
+    ours.append(rows_of(1, 2))
+    ours.upsert(rows_of(2, 3, name="new"))
+    before = check_same(written_lake, writing.load_table("sales.rolled"), "sales.rolled")
+    table = writing.load_table("sales.rolled")
+    wanted = table.metadata.current_snapshot_id
+    ours.delete("id < 3")
+    ours.upsert(rows_of(4))
+    with table.update_schema() as update:
+        update.add_column("more", LongType())
+    table = table.refresh().transaction().set_properties({"owner": "ana"}).commit_transaction()
+    made = written_lake.version
+    table.manage_snapshots().rollback_to_snapshot(wanted).commit()
+    assert written_lake.version == made + 1
+    assert table.metadata.current_snapshot_id == wanted
+    assert check_same(written_lake, table, "sales.rolled") == [{**row, "more": None} for row in before]
+    assert table.metadata.properties["owner"] == "ana"
+    assert written_lake.at(made).table("sales.rolled").count() == 2
+    ours.upsert(rows_of(5))
+    table = writing.load_table("sales.rolled")
+    assert table.current_snapshot().parent_snapshot_id == wanted
+    assert len(check_same(written_lake, table, "sales.rolled")) == 4
+    latest = table.metadata.current_snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(latest).commit()
+    assert written_lake.version == made + 2
+    with pytest.raises(BadRequestError, match="Cannot set main to unknown snapshot"):
+        table.catalog.commit_table(table, (), (set_main_to(12),))
+
+
+def test_a_rollback_forward_to_a_later_snapshot_restores_its_rows(
+    written_lake: Lakehouse, writing: RestCatalog
 ) -> None:
     table = writing.create_table("sales.rolled", ARROW)
     for number in (1, 2):
         table.append(rows_of(number))
     first, second = (one.snapshot_id for one in table.snapshots())
-    table.manage_snapshots().rollback_to_snapshot(second).commit()
-    assert writing.load_table("sales.rolled").metadata.current_snapshot_id == second
-    with pytest.raises(BadRequestError, match="use `mangrove rollback`"):
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert [row["id"] for row in check_same(written_lake, table, "sales.rolled")] == [1]
+    table.manage_snapshots().set_current_snapshot(snapshot_id=second).commit()
+    assert [row["id"] for row in check_same(written_lake, table, "sales.rolled")] == [1, 2]
+    assert table.metadata.current_snapshot_id == second
+    assert [one.snapshot_id for one in table.metadata.snapshot_log] == [first, second, first, second]
+
+
+def test_a_rollback_that_present_columns_contradict_is_rejected(written_lake: Lakehouse, writing: RestCatalog) -> None:
+    written_lake.create_table("sales.rolled", "id bigint, name string, day date")
+    ours = written_lake.table("sales.rolled")
+    ours.append([{"id": None}])
+    first = writing.load_table("sales.rolled").metadata.current_snapshot_id
+    ours.overwrite(rows_of(1))
+    ours.update_schema().set_not_null("id").commit()
+    table, before = writing.load_table("sales.rolled"), written_lake.version
+    with pytest.raises(BadRequestError, match="a column became required"):
         table.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert written_lake.version == before
+    ours.rollback(to=before - 2)
+    table = writing.load_table("sales.rolled")
+    assert table.metadata.current_snapshot_id == first
+    assert table.scan().to_arrow().to_pylist() == [{"id": None, "name": None, "day": None}]
+
+
+def test_a_rollback_of_a_client_is_refused_if_the_table_changed(written_lake: Lakehouse, writing: RestCatalog) -> None:
+    table = writing.create_table("sales.rolled", ARROW)
+    for number in (1, 2):
+        table.append(rows_of(number))
+    written_lake.table("sales.rolled").append(rows_of(3))
+    with pytest.raises(CommitFailedException, match="has changed"):
+        table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    assert written_lake.table("sales.rolled").count() == 3
 
 
 def test_invalid_tables_are_rejected_and_nothing_changes(written_lake: Lakehouse, writing: RestCatalog) -> None:

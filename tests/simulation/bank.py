@@ -31,6 +31,7 @@ __all__ = [
     "FIRST_TABLES",
     "NAMESPACE",
     "QUERY",
+    "RESTORED",
     "TAG",
     "UNDONE",
     "VERSION",
@@ -58,6 +59,7 @@ __all__ = [
     "PublishIceberg",
     "Rename",
     "RollBack",
+    "RollBackTable",
     "Stage",
     "Sweep",
     "Tag",
@@ -85,6 +87,9 @@ VERSION: Final = "table version"
 
 UNDONE: Final = "undone version"
 """Under this name `met` has the version that an undo reverts."""
+
+RESTORED: Final = "restored version"
+"""Under this name `met` has the version as of which an operation restores a table."""
 
 TAG: Final = "tag"
 """Under this name `met` has the tag that an operation drops."""
@@ -296,6 +301,14 @@ class RollBack:
 
 
 @dataclass(frozen=True, slots=True)
+class RollBackTable:
+    """Put back what one table held so many versions before the transaction began."""
+
+    table: str
+    back: int
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Upsert rows as a batch of a stream, and repeat the batch until there is a response."""
 
@@ -372,7 +385,7 @@ VersionOperation: TypeAlias = Stage | DepositStaged | Activate | Discard | Annot
 BankOperation: TypeAlias = (
     Deposit | Withdraw | Transfer | Increment | Count | Create | Drop | Rename | RollBack | VersionOperation
     | AddAlias | DropAlias | RowStatement | Batch | Publish | Export | Convert | PublishIceberg | IcebergAppend | Sweep
-    | Wait | Tag | DropTag | Undo
+    | Wait | Tag | DropTag | Undo | RollBackTable
 )  # fmt: skip
 
 
@@ -383,7 +396,7 @@ def draw_operation(chance: random.Random) -> BankOperation:
         "deposit", "both", "withdraw", "transfer", "increment", "count", "create", "drop", "rename", "back", "version",
         "alias", "statement", "batch", "publish", "lakehouse",
     )  # fmt: skip
-    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 0.6, 4, 3, 9, 1.5, 1, 5))[0]:
+    match chance.choices(kinds, (5, 3, 2, 5, 4, 2, 1.5, 0.7, 0.7, 1.2, 4, 3, 9, 1.5, 1, 5))[0]:
         case "deposit":
             return Deposit({table: _draw_rows(chance)}, by_ids=chance.random() < 0.4)
         case "both":
@@ -414,6 +427,8 @@ def draw_operation(chance: random.Random) -> BankOperation:
             return Publish(table, _draw_rows(chance))
         case "lakehouse":
             return _draw_lakehouse_operation(chance, table)
+        case _ if chance.random() < 0.5:
+            return RollBackTable(table, chance.randint(1, 6))
         case _:
             return RollBack(chance.randint(1, 4))
 
@@ -494,7 +509,7 @@ def apply_operation(
     if isinstance(deed, Undo):
         return _undo(bank, int(met[UNDONE]))
     after = _apply(deed, bank, met, read, rolled_back_to)
-    if isinstance(deed, RollBack):
+    if isinstance(deed, RollBack | RollBackTable):
         return after
     written = _list_written_keys(deed, bank, met)
     before = bank.rows_by_version
@@ -603,9 +618,30 @@ def _apply(
             if rolled_back_to is None:
                 raise InvariantViolation("a rollback does not say to which version it went")
             return rolled_back_to
+        case RollBackTable(table=name):
+            return _restore_table(bank, met[name], rolled_back_to)
         case Export() | Convert() | PublishIceberg() | Sweep() | Wait() | Tag() | DropTag() | Undo():
             raise InvariantViolation("it changes nothing, so no version is its own")
     return _apply_catalog_change(deed, bank, met)
+
+
+def _restore_table(bank: Bank, table_id: str, was: Bank | None) -> Bank:
+    """Return the bank with one table as it was; the numbers of its table versions are not used again."""
+    _there(bank, table_id)
+    if was is None or table_id not in was.ids.values():
+        raise InvariantViolation(f"the table {table_id} was rolled back to a version that does not have it")
+    others = [one for one in bank.log if one.table_id != table_id]
+    return replace(
+        bank,
+        rows={**bank.rows, table_id: was.rows[table_id]},
+        defaults={**bank.defaults, table_id: was.defaults.get(table_id, 1)},
+        others={**bank.others, table_id: was.others.get(table_id, {})},
+        notes={
+            **{place: note for place, note in bank.notes.items() if place[0] != table_id},
+            **{place: note for place, note in was.notes.items() if place[0] == table_id},
+        },
+        log=(*others, *(one for one in was.log if one.table_id == table_id)),
+    )
 
 
 def _apply_batch(deed: Batch, bank: Bank, table_id: str, query: str) -> Bank:

@@ -10,6 +10,7 @@ from tests.iceberg.iceberg_client import Client
 from tests.simulation.bank import (
     NAMESPACE,
     QUERY,
+    RESTORED,
     TAG,
     UNDONE,
     VERSION,
@@ -36,6 +37,7 @@ from tests.simulation.bank import (
     PublishIceberg,
     Rename,
     RollBack,
+    RollBackTable,
     Stage,
     Sweep,
     Tag,
@@ -224,6 +226,9 @@ def _execute_in_transaction(lake: Lakehouse, attempt: Attempt[BankOperation], is
                 _load_table(transaction, attempt, name).drop()
             case Rename(table=name, name=new_name):
                 _load_table(transaction, attempt, name).rename(new_name)
+            case RollBackTable(table=name, back=back):
+                attempt.met[RESTORED] = str(max(1, transaction.base_version - back))
+                _load_table(transaction, attempt, name).rollback(int(attempt.met[RESTORED]))
             case AddAlias(table=name, alias=alias):
                 transaction.create_alias(alias, _load_table(transaction, attempt, name).locator)
             case DropAlias(alias=alias):

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from tests.simulation.bank import (
     FIRST_TABLES,
     NAMESPACE,
+    RESTORED,
     TAG,
     AccountRows,
     Bank,
@@ -326,7 +327,8 @@ def _replay_history(
                 raise InvariantViolation(
                     f"version {line.version} holds {attempt}, whose writer was told another version"
                 )
-            target = line.rolled_back_to
+            restored = attempt.met.get(RESTORED)
+            target = line.rolled_back_to if restored is None else int(restored)
             try:
                 rolled_back_to = None if target is None else banks[target]
                 bank = apply_operation(attempt.deed, bank, attempt.met, attempt.read, rolled_back_to, line.version)

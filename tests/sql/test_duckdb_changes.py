@@ -271,6 +271,15 @@ def test_the_files_of_a_table_without_a_schema_are_listed_with_type_and_size(
     assert session.run("select content_type from files('shop.orders')").rows() == [("application/parquet",)]
 
 
+def test_a_table_is_rolled_back_within_a_transaction(session: SqlSession, lake: Lakehouse) -> None:
+    before, count = lake.version, lake.table("shop.orders").count()
+    session.run("delete from shop.orders")
+    session.run("begin")
+    assert session.run(f"call rollback_table('shop.orders', {before})").rows() == [("shop.orders", str(before))]
+    session.run("commit")
+    assert (lake.version, lake.table("shop.orders").count()) == (before + 2, count)
+
+
 def test_procedures_take_table_versions_and_streams_by_their_names(session: SqlSession, lake: Lakehouse) -> None:
     session.run(
         "call create_table_version('shop.orders', stream_id => 'first', properties => map('owner', 'ana', 'k', 'v'))"

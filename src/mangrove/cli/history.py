@@ -1,9 +1,9 @@
 """The history, diff, rollback, undo and tag commands."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import Group, RenderableType
@@ -27,6 +27,10 @@ from mangrove.model.locators import Kind, parse_table_name
 from mangrove.model.schema import Schema
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.wiring import LocalEngines
+
+if TYPE_CHECKING:
+    from mangrove.lakehouse.lakehouse import Lakehouse
+    from mangrove.lakehouse.transaction import Transaction
 
 __all__ = [
     "GraphRow",
@@ -212,12 +216,19 @@ def diff_command(session: CommandContext, lake: str, before: str, after: str | N
     session.answer(_diff_to_json(diff), lambda: render_diff(diff, resolve_line_limit(None, as_json=session.as_json)))
 
 
-@lake_command("rollback", "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run")
+@lake_command(
+    "rollback",
+    "mangrove rollback ./lake 41\nmangrove rollback ./lake year-end --dry-run\n"
+    "mangrove rollback ./lake 41 --table sales.orders",
+)
 @click.argument("to")
+@click.option("--table", metavar="TABLE", help="Restore this table only; its name stays.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, without committing.")
 @message_option
 @author_option
-def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool, message: str, author: str) -> None:
+def rollback_command(
+    session: CommandContext, lake: str, to: str, table: str | None, dry_run: bool, message: str, author: str
+) -> None:
     """Restore an earlier version as the newest one.
 
     TO is a version, a timestamp or an export name. The reverted versions stay in the
@@ -227,11 +238,20 @@ def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool,
     target, newest = opened._snapshot_at(to), opened._reading()
     if dry_run:
         diff = _diff_versions(opened.metastore, newest, target)
+        if table is not None:
+            diff = _select_table(diff, str(opened.table(table).locator))
         lines_max = resolve_line_limit(None, as_json=session.as_json)
         session.answer({"dry_run": True, **_diff_to_json(diff)}, lambda: render_diff(diff, lines_max))
         return
     if target.version == newest.version:
         raise InvalidInputError(f"version {target.version} is already the newest version; give an earlier one")
+    if table is not None:
+        version = _roll_back_table(opened, table, target.version, message, author)
+        session.answer(
+            {"version": version, "to": target.version, "table": table},
+            lambda: f"rolled back {table} to version {target.version} in version {version}",
+        )
+        return
     version = opened.rollback(target.version, message=message, author=author)
     rolled_back_from = opened.at(version).line.rolled_back_from
     session.answer(
@@ -240,6 +260,24 @@ def rollback_command(session: CommandContext, lake: str, to: str, dry_run: bool,
             f"rolled back to version {target.version} in version {version}; the history keeps the reverted versions"
         ),
     )
+
+
+def _select_table(diff: VersionDiff, table: str) -> VersionDiff:
+    """Return the changes of one table."""
+    changes = [one for one in diff.diff.changes if one.kind is Kind.TABLE and table in (one.name, one.name_before)]
+    return replace(diff, diff=replace(diff.diff, changes=tuple(changes)), settings_changed=False)
+
+
+def _roll_back_table(lake: "Lakehouse", table: str, to: int, message: str, author: str) -> int:
+    def work(transaction: "Transaction") -> "Transaction":
+        transaction.table(table).rollback(to)
+        return transaction
+
+    transaction = lake.run(work, message=message or f"roll back {table} to version {to}", author=author)
+    assert transaction.version is not None
+    if transaction.version == transaction.base_version:
+        raise InvalidInputError(f"{table} is the same in version {to}; give a version in which it differs")
+    return transaction.version
 
 
 @lake_command("undo", "mangrove undo ./lake 41 --message 'the wrong file'")

@@ -35,7 +35,7 @@ from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import TableSnapshot
 from mangrove.lakehouse.table_staging import validate_property_changes
 from mangrove.lakehouse.view import View, ViewSnapshot
-from mangrove.metastore import LoadObject
+from mangrove.metastore import LoadObject, MetastoreSnapshot
 from mangrove.model.canonical import is_named_by_ids
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableIdentity, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, Object, TableEntry, TableType, TableVersionState, ViewEntry
@@ -78,6 +78,8 @@ from mangrove.transaction.deltas import TableTarget, find_target_table, locate_t
 from mangrove.transaction.transaction import StagedTransaction
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import DataFrame
 
     from mangrove.lakehouse.engine_port import Engines
@@ -292,6 +294,10 @@ class WritableCatalog(ABC):
 
         The commit checks all privileges. This check is before data files are written.
         """
+
+    @abstractmethod
+    def _snapshot_at(self, where: int | str | datetime) -> MetastoreSnapshot:
+        """Return the version that `where` selects."""
 
     @abstractmethod
     def _schedule_maintenance(self, target: TableTarget) -> None:

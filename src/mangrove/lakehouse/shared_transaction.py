@@ -116,6 +116,10 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
         """Raise AccessDeniedError if a principal may not write to the table."""
         self._lake._check_write_privilege(reading, opened)
 
+    def _snapshot_at(self, where: int | str | datetime) -> MetastoreSnapshot:
+        """Return the version that `where` selects."""
+        return self._lake._snapshot_at(where)
+
     def _schedule_maintenance(self, target: TableTarget) -> None:
         """Leave the maintenance to `publish`: what is saved here may never be published."""
 

@@ -58,6 +58,7 @@ from mangrove.tables.compaction import (
     sum_log_bytes,
 )
 from mangrove.tables.copy_on_write import is_append_only, plan_copy_on_write
+from mangrove.tables.iceberg_names import keep_client_properties
 from mangrove.tables.inline_flush import is_flush_check_due, plan_inline_flushes
 from mangrove.tables.merge import MergePlan
 from mangrove.tables.schema_evolution import (
@@ -92,8 +93,11 @@ from mangrove.transaction.table_versions import (
     set_table_version_state,
 )
 from mangrove.transaction.transaction import StagedTransaction
+from mangrove.transaction.version_diff import roll_back_table
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mangrove.lakehouse.catalog import WritableCatalog
     from mangrove.tables.compaction import CompactionReport
     from mangrove.tables.merge import Assignable
@@ -439,6 +443,24 @@ class Table(TableSnapshot):
         """Drop the table with all its table versions."""
         self._check_target("drop", Kind.TABLE)
         self.catalog.drop_table(self._table_target)
+
+    def rollback(self, to: int | str | datetime) -> None:
+        """Restore the table as it was in an earlier version of the lakehouse: rows, columns, keys and properties.
+
+        Its name, namespace and aliases stay. Other tables do not change, and the history keeps all versions.
+
+        >>> table.rollback(to="year-end")  # doctest: +SKIP
+        """
+        self._check_target("rollback", Kind.TABLE)
+
+        def statement(transaction: StagedTransaction) -> None:
+            workspace = transaction.workspace
+            locator, table = find_target_table(workspace, self.target)
+            past = self.catalog._snapshot_at(to)
+            _, was = find_target_table(past, replace(self.target, table_id=table.id))
+            roll_back_table(workspace, locator, was, past, keep_client_properties(table.properties, was.properties))
+
+        self.catalog._change(statement, f"roll back {self} to {to}")
 
     def create_version(
         self,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
@@ -15,7 +16,7 @@ from mangrove.lakehouse.sql_port import Arguments
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.table_snapshot import CatalogClient
 from mangrove.lakehouse.view import View
-from mangrove.metastore import CommitResult, Isolation
+from mangrove.metastore import CommitResult, Isolation, MetastoreSnapshot
 from mangrove.model.access import ACCESS_PROPERTY
 from mangrove.model.locators import DeltaLocator, Locator, TableIdentity
 from mangrove.model.objects import Delta, TableVersion
@@ -119,6 +120,12 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Raise AccessDeniedError if a principal may not write to the table."""
         if self._lake is not None:
             self._lake._check_write_privilege(reading, opened)
+
+    def _snapshot_at(self, where: int | str | datetime) -> MetastoreSnapshot:
+        """Return the version that `where` selects."""
+        if self._lake is None:
+            raise InvalidInputError(f"transaction {self.id} has no lakehouse; begin it with lake.transaction")
+        return self._lake._snapshot_at(where)
 
     def _schedule_maintenance(self, target: TableTarget) -> None:
         """Run the maintenance of a table after the commit."""

@@ -49,6 +49,7 @@ __all__ = [
     "encode_parts",
     "format_file_identity",
     "format_version_of",
+    "keep_client_properties",
     "max_previous_metadata_of",
     "max_snapshots_of",
     "next_row_id_of",
@@ -233,6 +234,26 @@ def append_client_snapshot(properties: Mapping[str, str], digest: str, snapshot_
     """
     earlier = [one for one in parse_client_snapshots(properties) if one != str(snapshot_id)]
     return " ".join([digest, str(snapshot_id), *earlier[: _CLIENT_COMMITS_MAX - 1]])
+
+
+def keep_client_properties(properties: Mapping[str, str], was: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties about commits of clients for a table that is restored as it `was`.
+
+    The snapshot ids of later commits stay, so that one that comes again is known, and row ids are not used again.
+
+    >>> keep_client_properties({CLIENT_SNAPSHOT: "5f2e 12 7", NEXT_ROW_ID: "20"}, {CLIENT_SNAPSHOT: "03ad 7"})
+    {'iceberg.snapshot': '03ad 7 12', 'iceberg.next-row-id': '20'}
+    >>> keep_client_properties({CLIENT_SNAPSHOT: "5f2e 12 7"}, {})
+    {'iceberg.snapshot': ' 12 7'}
+    """
+    kept = {}
+    if CLIENT_SNAPSHOT in properties:
+        digest = was.get(CLIENT_SNAPSHOT, "").partition(" ")[0]
+        ids = dict.fromkeys([*parse_client_snapshots(was)[:1], *parse_client_snapshots(properties)])
+        kept[CLIENT_SNAPSHOT] = " ".join([digest, *list(ids)[:_CLIENT_COMMITS_MAX]])
+    if next_row_id_of(properties) > next_row_id_of(was):
+        kept[NEXT_ROW_ID] = properties[NEXT_ROW_ID]
+    return kept
 
 
 def compute_digest(parts: Iterable[str]) -> str:

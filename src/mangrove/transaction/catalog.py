@@ -58,6 +58,7 @@ from mangrove.transaction.aliases import (
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
+    "KIND_BELOW",
     "VIEW_NAMESPACE",
     "CatalogReader",
     "NamedById",
@@ -92,7 +93,6 @@ __all__ = [
     "rename_table",
     "rename_view",
     "replace_table",
-    "restore_table",
     "scan_objects_below",
     "scan_tables",
     "search_table",
@@ -369,17 +369,6 @@ def replace_table(workspace: Workspace, locator: TableLocator, new: NewTable) ->
         workspace.put(AliasLocator(alias.name), replace(alias, target_id=new.table.id))
 
 
-def restore_table(workspace: Workspace, locator: TableLocator, past: MetastoreSnapshot, source: TableLocator) -> None:
-    """Create a dropped table again as it was in an earlier version, with its id and rows but without its aliases."""
-    check_name_free(workspace, locator)
-    table = load_table(past, source)
-    workspace.put(locator, replace(table, name=locator.name))
-    below = list(scan_objects_below(past, identity_of(table)))
-    for found, value in zip(below, past.get_many(below), strict=True):
-        assert value is not None
-        workspace.put(found, value)
-
-
 def alter_table(
     workspace: Workspace,
     locator: TableLocator,
@@ -451,14 +440,18 @@ def _delete_table(workspace: Workspace, locator: TableLocator, table: TableEntry
 def drop_objects(workspace: Workspace, found: Iterable[Locator]) -> None:
     """Delete objects below a table; conflicts with concurrent writes below them."""
     for below in list(found):
-        following = _KIND_BELOW.get(below.kind)
+        following = KIND_BELOW.get(below.kind)
         if following is not None:
             assert isinstance(below, TableVersionLocator | StreamLocator | PartitionLocator)
             workspace.guard(ObjectRange(following, below))
         workspace.delete(below)
 
 
-_KIND_BELOW = {Kind.TABLE_VERSION: Kind.STREAM, Kind.STREAM: Kind.PARTITION, Kind.PARTITION: Kind.DELTA}
+KIND_BELOW: Final[Mapping[Kind, Kind]] = {
+    Kind.TABLE_VERSION: Kind.STREAM,
+    Kind.STREAM: Kind.PARTITION,
+    Kind.PARTITION: Kind.DELTA,
+}
 
 
 def scan_objects_below(
@@ -471,7 +464,7 @@ def scan_objects_below(
     else:
         found = [top]
     yield from found
-    while found and (kind := _KIND_BELOW.get(found[0].kind)) is not None:
+    while found and (kind := KIND_BELOW.get(found[0].kind)) is not None:
         parents = [
             locator for locator in found if isinstance(locator, TableVersionLocator | StreamLocator | PartitionLocator)
         ]

@@ -1,11 +1,24 @@
-"""Differences between versions, and the changes that restore an earlier version."""
+"""Differences between versions, and the changes that restore an earlier version of the lakehouse or of a table.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+Restored deltas take their former positions. So a restored table conflicts with all concurrent writes
+below it: what was compared is guarded, and the streams are written even if they stay the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from mangrove.errors import ConflictError, NotFoundError
-from mangrove.metastore import Changes, Commit, Difference, Metastore, MetastoreSnapshot, ObjectRange, Parent
+from mangrove.metastore import (
+    BelowTable,
+    Changes,
+    Commit,
+    Difference,
+    Metastore,
+    MetastoreSnapshot,
+    ObjectRange,
+    Parent,
+)
 from mangrove.model.locators import (
     DeltaLocator,
     Kind,
@@ -20,6 +33,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.manifests import FileKind
 from mangrove.model.objects import (
+    LAST_TABLE_VERSION,
     AliasEntry,
     Delta,
     DeltaType,
@@ -29,7 +43,17 @@ from mangrove.model.objects import (
     SharedTransactionState,
     TableEntry,
 )
+from mangrove.transaction.catalog import (
+    KIND_BELOW,
+    CatalogReader,
+    check_name_free,
+    identity_of,
+    load_table,
+    scan_objects_below,
+)
 from mangrove.transaction.history import HistoryEntry
+from mangrove.transaction.table_versions import find_last_number, load_table_versions
+from mangrove.transaction.workspace import Workspace
 
 __all__ = [
     "SupportsRollback",
@@ -38,11 +62,16 @@ __all__ = [
     "describe_object",
     "diff_snapshots",
     "find_changing_commit",
+    "restore_stream",
+    "restore_table",
+    "roll_back_table",
     "scan_all_objects",
     "scan_table_changes",
     "scan_table_history",
     "select_undone",
 ]
+
+_Objects: TypeAlias = Mapping[BelowTable | DeltaLocator, Object]
 
 
 @runtime_checkable
@@ -333,3 +362,71 @@ def _is_about(locator: Locator, value: Object | None, table: TableEntry) -> bool
     if isinstance(value, TableEntry):
         return value.id == table.id
     return getattr(locator, "table_id", None) == table.id
+
+
+def restore_table(workspace: Workspace, locator: TableLocator, past: MetastoreSnapshot, source: TableLocator) -> None:
+    """Create a dropped table again as it was in an earlier version, with its id and rows but without its aliases."""
+    check_name_free(workspace, locator)
+    table = load_table(past, source)
+    workspace.put(locator, replace(table, name=locator.name))
+    for found, value in _load_below(past, identity_of(table)).items():
+        workspace.put(found, value)
+
+
+def roll_back_table(
+    workspace: Workspace,
+    locator: TableLocator,
+    was: TableEntry,
+    past: MetastoreSnapshot,
+    maintained: Mapping[str, str],
+) -> None:
+    """Restore a table as `was` in an earlier version; its name, namespace, aliases and maintained properties stay.
+
+    A number of a table version is not used again. Nothing is written if the table is the same.
+    """
+    table = load_table(workspace, locator)
+    present = _load_below(workspace, identity_of(table))
+    restored = _load_below_in(past, identity_of(was), table.namespace_id)
+    properties = {**was.properties, **maintained}
+    if present:
+        last = find_last_number(table, load_table_versions(workspace, table))
+        if last > max(found.version for found in restored):
+            properties[LAST_TABLE_VERSION] = str(last)
+    entry = replace(was, name=table.name, namespace_id=table.namespace_id, properties=properties)
+    if entry == table and restored == present:
+        return
+    workspace.put(locator, entry)
+    workspace.guard(ObjectRange(Kind.TABLE_VERSION, identity_of(table)))
+    _replace_objects(workspace, present, restored)
+
+
+def restore_stream(workspace: Workspace, stream: StreamLocator, past: MetastoreSnapshot, was: StreamLocator) -> None:
+    """Restore the partitions and deltas of a stream as they were in an earlier version."""
+    present, restored = _load_below(workspace, stream), _load_below_in(past, was, stream.namespace_id)
+    _replace_objects(workspace, present, {**restored, stream: present[stream]})
+
+
+def _replace_objects(workspace: Workspace, present: _Objects, restored: _Objects) -> None:
+    for found in present:
+        following = KIND_BELOW.get(found.kind)
+        if following is not None:
+            assert not isinstance(found, DeltaLocator)
+            workspace.guard(ObjectRange(following, found))
+        if found not in restored:
+            workspace.delete(found)
+    for found, value in restored.items():
+        if present.get(found) != value or found.kind is Kind.STREAM:
+            workspace.put(found, value)
+
+
+def _load_below_in(
+    past: MetastoreSnapshot, top: TableIdentity | StreamLocator, namespace_id: str
+) -> dict[BelowTable | DeltaLocator, Object]:
+    """Return the objects under the locators that they have in the present namespace of the table."""
+    return {replace(found, namespace_id=namespace_id): value for found, value in _load_below(past, top).items()}
+
+
+def _load_below(reading: CatalogReader, top: TableIdentity | StreamLocator) -> dict[BelowTable | DeltaLocator, Object]:
+    found = [one for one in scan_objects_below(reading, top) if isinstance(one, BelowTable | DeltaLocator)]
+    values = reading.get_many(found)
+    return {locator: value for locator, value in zip(found, values, strict=True) if value is not None}

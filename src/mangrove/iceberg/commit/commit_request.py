@@ -110,6 +110,8 @@ class RequestedChanges:
     snapshot: Snapshot | None = None
     replaces: bool = False
     """Whether all rows and columns are replaced: `CREATE OR REPLACE TABLE`."""
+    is_rollback: bool = False
+    """Whether the snapshot is an earlier one, whose rows are restored."""
     put: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
 
@@ -131,7 +133,7 @@ def check_requirements(request: TableCommitRequest, published: TableMetadata | N
 
     Updates that are invalid in any state are rejected first, because clients retry conflicts.
     """
-    _check_branches(request.updates, None if published is None else published.current_snapshot_id)
+    _check_branches(request.updates, published)
     try:
         for requirement in request.requirements:
             requirement.validate(published)
@@ -185,6 +187,8 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
         sort_order=after.sort_order() if after.default_sort_order_id != published.default_sort_order_id else None,
         snapshot=None if snapshot_id == published.current_snapshot_id else after.current_snapshot(),
         replaces=request.replaces,
+        is_rollback=snapshot_id != published.current_snapshot_id
+        and any(one.snapshot_id == snapshot_id for one in published.snapshots),
         put=put,
         removed=tuple(sorted(published.properties.keys() - after.properties.keys())),
     )
@@ -229,7 +233,7 @@ def _select_effective_updates(before: TableMetadata, updates: Iterable[TableUpda
 
 def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> None:
     """Raise InvalidInputError for unsupported updates; a location that comes with others is overridden."""
-    _check_branches(updates, published.current_snapshot_id)
+    _check_branches(updates, published)
     for update in updates:
         match update:
             case SetLocationUpdate(location=location) if (
@@ -244,11 +248,12 @@ def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> 
                 pass
 
 
-def _check_branches(updates: Sequence[TableUpdate], current_id: int | None = None) -> None:
+def _check_branches(updates: Sequence[TableUpdate], published: TableMetadata | None = None) -> None:
     """Raise InvalidInputError for branches, tags and expiry: all tables share the lakehouse's history.
 
-    A request may set the branch to its current snapshot, which changes nothing.
+    A request may set the branch to a listed snapshot, which restores its rows.
     """
+    listed = set() if published is None else {one.snapshot_id for one in published.snapshots}
     added = {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
     last = None
     for update in updates:
@@ -277,7 +282,9 @@ def _check_branches(updates: Sequence[TableUpdate], current_id: int | None = Non
         raise InvalidInputError(
             "a snapshot is added, but no branch is set to it; use a shared transaction to stage changes"
         )
-    if last is not None and last not in added and last != current_id:
+    is_replaced = any(isinstance(one, RemoveSnapshotRefUpdate) for one in updates)
+    if last is not None and last not in added and (added or is_replaced or last not in listed):
         raise InvalidInputError(
-            f"main cannot be set to snapshot {last}, which the commit does not add; use `mangrove rollback`"
+            f"Cannot set main to unknown snapshot: {last}; expected the snapshot that the commit adds, or a listed one "
+            "if it adds none"
         )

@@ -17,7 +17,8 @@ from mangrove.model.locators import TableLocator
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, compute_published_name
 from mangrove.tables.table_state import load_table_state
 from mangrove.transaction.aliases import locate_parent
-from mangrove.transaction.catalog import load_namespace, restore_table, search_table
+from mangrove.transaction.catalog import load_namespace, search_table
+from mangrove.transaction.version_diff import restore_table
 
 __all__ = ["register_table"]
 

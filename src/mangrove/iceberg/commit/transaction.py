@@ -64,13 +64,14 @@ from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_p
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
 from mangrove.model.locators import TableLocator
-from mangrove.model.objects import DeltaType, Stream, TableEntry, TableVersion
+from mangrove.model.objects import CHECK_PREFIX, DeltaType, Stream, TableEntry, TableVersion
 from mangrove.model.partitioning import PartitionScheme
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     NEXT_ROW_ID,
+    VERSION_KEY,
     append_client_snapshot,
     compute_published_name,
     parse_client_snapshots,
@@ -79,7 +80,7 @@ from mangrove.tables.iceberg_names import (
 from mangrove.tables.partition_evolution import plan_merged_log
 from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.table_state import TableState, is_partition_determined_by_keys, load_table_state
-from mangrove.tables.write_plan import plan_full_overwrite
+from mangrove.tables.write_plan import PlannedWrite, plan_full_overwrite
 from mangrove.transaction.aliases import locate_parent, locate_table
 from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace, search_table
 from mangrove.transaction.deltas import OpenTable, TableTarget, open_table, put_table_version
@@ -89,6 +90,7 @@ from mangrove.transaction.table_versions import (
     find_last_number,
     load_table_versions,
 )
+from mangrove.transaction.version_diff import restore_stream
 
 __all__ = [
     "TableCommit",
@@ -254,7 +256,10 @@ class _CommitStager:
         else:
             self._change_columns(commit.table, state, published.schema(), requested)
         self._change_properties(commit.table, requested, folder_of(published.location))
-        self._change_rows(commit.table, published, requested)
+        if requested.is_rollback:
+            self._restore_rows(commit.table, revisions, requested.after)
+        else:
+            self._change_rows(commit.table, published, requested)
 
     def _create(self, commit: TableCommit) -> None:
         """Create a staged table, with its first rows if the client wrote some."""
@@ -396,12 +401,56 @@ class _CommitStager:
             alter_table(self._workspace, table, put={NEXT_ROW_ID: str(next_row_id)})
         self._record_snapshot_id(table, requested.snapshot.snapshot_id)
 
+    def _restore_rows(self, table: TableLocator, revisions: TableRevisions, client: TableMetadata) -> None:
+        """Restore the rows of an earlier snapshot under the present columns; the snapshot keeps its id."""
+        snapshot = client.current_snapshot()
+        assert snapshot is not None
+        version = None if snapshot.summary is None else snapshot.summary[VERSION_KEY]
+        revision = revisions.find_at(int(version or 0))
+        uri = self._store.uri
+        if revision is None or compute_published_name(revision.state, uri).snapshot_id != snapshot.snapshot_id:
+            raise InvalidInputError(
+                f"snapshot {snapshot.snapshot_id} cannot be restored, because version {version} expired"
+            )
+        state, was = load_table_state(self._workspace, table), revision.state
+        reason = _find_restore_obstacle(was.version, state.version)
+        if reason:
+            raise InvalidInputError(
+                f"the rows of snapshot {snapshot.snapshot_id} cannot be restored: {reason}. Restore the whole table "
+                f"with `mangrove rollback LAKE {revision.version} --table {table}`"
+            )
+        past = self._lake.metastore.at_version(revision.version)
+        opened = open_table(self._workspace, table)
+        source = open_table(past, TableTarget(table, table_id=state.table_id))
+        if source.version.latest_stream_id == opened.version.latest_stream_id:
+            restore_stream(self._workspace, opened.stream_locator, past, source.stream_locator)
+        else:
+            # The partitions changed since, which merged the logs.
+            write = PlannedWrite((*plan_full_overwrite(state, {}).deltas, *plan_merged_log(was).deltas))
+            stage_write(self._workspace, table, write, self._transaction.id)
+        self._record_snapshot_id(table, snapshot.snapshot_id)
+
     def _record_snapshot_id(self, table: TableLocator, snapshot_id: int) -> None:
         """Record the client's snapshot id of the new state; the guards exclude concurrent changes of it."""
         state = load_table_state(self._workspace, table)
         digest = compute_published_name(state, self._store.uri).digest
         snapshots = append_client_snapshot(state.properties, digest, snapshot_id)
         alter_table(self._workspace, table, put={CLIENT_SNAPSHOT: snapshots})
+
+
+def _find_restore_obstacle(was: TableVersion, now: TableVersion) -> str:
+    """Return why rows of an earlier table version cannot be read with the present columns; empty if they can."""
+    assert now.schema is not None
+    assert was.schema is not None
+    if not (set(was.schemas) <= set(now.schemas) and set(was.partition_schemes) <= set(now.partition_schemes)):
+        return "the table had other columns or partitions, which a rollback removed"
+    if was.keys != now.keys:
+        return "the keys of the table changed"
+    required = [{column.id for column in one.columns if not column.nullable} for one in (was.schema, now.schema)]
+    if not required[1] <= required[0]:
+        return "a column became required"
+    checks = [{item for item in one.properties.items() if item[0].startswith(CHECK_PREFIX)} for one in (was, now)]
+    return "" if checks[1] <= checks[0] else "the table got a check"
 
 
 def _can_change_keys(state: TableState) -> bool:

@@ -4,6 +4,9 @@ Most versions change other tables. A galloping search followed by a bisection fi
 version that made a state with a logarithmic number of lookups. It assumes that a table
 with the same state in two versions did not change in between, so a state that was
 rolled back before anyone published it is not found.
+
+A table may have had other names. Looking for its id among all tables is expensive, so that is done only
+in the version before the one in which a known name begins; the search passes it at each rename.
 """
 
 from collections.abc import Mapping
@@ -14,8 +17,11 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.maintenance.export_records import list_export_versions
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.locators import TableLocator
+from mangrove.model.objects import TableEntry
 from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_state import TableState, load_table_state
+from mangrove.transaction.aliases import locate_table
+from mangrove.transaction.catalog import search_table
 
 __all__ = ["TableRevision", "TableRevisions"]
 
@@ -47,24 +53,44 @@ class TableRevisions:
     tags: Mapping[str, int] = field(default_factory=dict)
     """The named versions up to the newest one, by name."""
     _known: dict[int, TableRevision | None] = field(default_factory=dict)
+    _names: list[TableLocator] = field(default_factory=list)
+    """Earlier names of the table, as they were found."""
 
     @staticmethod
     def up_to(metastore: Metastore, snapshot: MetastoreSnapshot, locator: TableLocator) -> "TableRevisions":
         """Return the states of a table up to a version."""
         named = list_export_versions(snapshot.settings)
         tags = {name: version for name, version in named.items() if version <= snapshot.version}
+        locator, _ = locate_table(snapshot, locator)
         return TableRevisions(metastore, locator, _load_revision(snapshot, locator), tags)
 
-    def find_at(self, version: int) -> TableRevision | None:
-        """Return the table as of a version; None if the version expired or has no such table under this name."""
-        if version not in self._known:
-            try:
-                found = _load_revision(self.metastore.at_version(version), self.locator)
-            except (NotFoundError, InvalidInputError):
-                found = None
-            is_same_table = found is not None and found.state.table_id == self.newest.state.table_id
-            self._known[version] = found if is_same_table else None
+    def find_at(self, version: int, *, by_id: bool = True) -> TableRevision | None:
+        """Return the table as of a version; None if the version expired or has no such table.
+
+        Without `by_id` it is found only under a name that is known already.
+        """
+        if version in self._known:
+            return self._known[version]
+        try:
+            snapshot = self.metastore.at_version(version)
+            locator = self._find_name(snapshot, by_id=by_id)
+            if locator is None and not by_id:
+                return None
+            self._known[version] = None if locator is None else _load_revision(snapshot, locator)
+        except (NotFoundError, InvalidInputError):
+            self._known[version] = None
         return self._known[version]
+
+    def _find_name(self, snapshot: MetastoreSnapshot, *, by_id: bool) -> TableLocator | None:
+        table_id = self.newest.state.table_id
+        for name in (self.locator, *self._names):
+            found = snapshot.get(name)
+            if isinstance(found, TableEntry) and found.id == table_id:
+                return name
+        locator = search_table(snapshot, table_id) if by_id else None
+        if locator is not None:
+            self._names.append(locator)
+        return locator
 
     def list_since(self, since: int | None) -> tuple[list[TableRevision], bool]:
         """Return the states made after version `since`, newest first, and whether these are all.
@@ -91,7 +117,7 @@ class TableRevisions:
         while True:
             if same.version <= first:
                 return same, None
-            other = self.find_at(max(first, same.version - step))
+            other = self.find_at(max(first, same.version - step), by_id=step == 1)
             if other is None and step == 1:
                 return same, None
             if other is not None and not other.is_same_state(revision):

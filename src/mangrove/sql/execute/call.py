@@ -187,6 +187,11 @@ def _split_list(text: object) -> list[str]:
     return [part.strip() for part in re.split(r",(?![^()]*\))", str(text)) if part.strip()]
 
 
+def _rollback_table(table: Table, given: Mapping[str, Any]) -> InlineResult:
+    table.rollback(given["to"])
+    return InlineResult("table string, to string", ((str(table), str(given["to"])),))
+
+
 def _create_alias(lake: Lakehouse, _: str, given: Mapping[str, Any]) -> InlineResult:
     return _build_alias_rows([lake.create_alias(given["name"], given["target"])])
 
@@ -235,6 +240,7 @@ TABLE_PROCEDURES: Final[Mapping[str, TableProcedure]] = {
         1,
         _create_table_version,
     ),
+    "rollback_table": TableProcedure(("table", "to"), 2, _rollback_table),
     "set_table_version_state": TableProcedure(("table", "version", "state"), 3, _set_table_version_state, "version"),
     "drop_table_version": TableProcedure(("table", "version"), 2, _drop_table_version, "version"),
     "create_stream": TableProcedure(("table", "stream_id", "format"), 1, _create_stream),
