@@ -336,9 +336,15 @@ class LakehouseEngines:
     def _duckdb_sql(self) -> "DuckDbSqlEngine":
         if not _is_duckdb_installed():
             raise InvalidInputError("DuckDB is not installed: pip install 'mangrove-lake[duckdb]'")
+        from mangrove.duckdb.scan import find_local_folder
         from mangrove.duckdb.sql_engine import DuckDbSqlEngine
 
-        return DuckDbSqlEngine(self._effects.store)
+        store = self._effects.store
+        if find_local_folder(store) is not None or importlib.util.find_spec("fsspec") is None:
+            return DuckDbSqlEngine(store)
+        from mangrove.duckdb.file_system import StoreFileSystem
+
+        return DuckDbSqlEngine(store, StoreFileSystem(store))
 
     @contextmanager
     def without_spark(self) -> Iterator[None]:

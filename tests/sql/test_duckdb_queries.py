@@ -3,17 +3,18 @@
 import datetime
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.s3_server import S3Server
+from tests.support.s3_server import Fault, S3Server
 
 import mangrove
-from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.errors import FormatError, InvalidInputError, NotFoundError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.sql.session import SqlSession
@@ -273,6 +274,77 @@ def test_a_cancelled_statement_changes_nothing(lake: Lakehouse) -> None:
         changing.join(0.01)
     assert ["cancelled" in str(error) for error in errors] == [True]
     assert lake.version == before
+
+
+def _fill_bucket(server: S3Server, files: int, rows: int, **options: str) -> Lakehouse:
+    """Create a table with as many files of as many rows."""
+    lake = mangrove.create(f"s3://{server.bucket}/lake", storage_options={**server.options, **options})
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint, value double")
+    chance = random.Random(7)
+    for first in range(0, files * rows, rows):
+        table.append(pa.table({"id": range(first, first + rows), "value": [chance.random() for _ in range(rows)]}))
+    return lake
+
+
+def test_duckdb_reads_the_files_of_a_bucket_through_the_store() -> None:
+    with S3Server() as server:
+        lake = _fill_bucket(server, 3, 150_000)
+        query = "select count(*), min(id), max(value) < 1 from s.t where value >= 0 and id > 200000"
+        assert "READ_PARQUET" in lake.sql(query, engine="duckdb").explain()
+        for _ in range(2):
+            before = server.requests["GET"]
+            assert lake.sql(query, engine="duckdb").collect() == [(249_999, 200_001, True)]
+            # One file is skipped by its statistics, and both columns of another are read at once; footers are cached.
+            assert server.requests["GET"] - before <= 4
+        small = lake.create_table("s.small", as_=pa.table({"id": range(20_000), "double": range(20_000)}))
+        assert len(small.files()) == 1
+        before = server.requests["GET"]
+        for _ in range(2):
+            assert lake.sql("select sum(id), max(double + 1) from s.small", engine="duckdb").collect() == [
+                (199_990_000, 20_000)
+            ]
+        assert server.requests["GET"] - before <= 3
+
+
+def test_threads_query_a_bucket_at_once() -> None:
+    with S3Server() as server:
+        lake = _fill_bucket(server, 3, 20_000)
+        query = "select count(*), sum(a.id), sum(b.id) from s.t a join s.t b on a.id = b.id + 1 where a.value >= 0"
+        expected = lake.sql(query, engine="duckdb").collect()
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: lake.sql(query, engine="duckdb").collect(), range(24)))
+        assert found == [expected] * 24
+
+
+def test_errors_of_a_store_are_reported_by_queries_of_a_bucket() -> None:
+    with S3Server() as server:
+        lake = _fill_bucket(server, 2, 150_000, retries_max="0")
+        query = "select sum(id) from s.t where value >= 0"
+        frame = lake.sql(query, engine="duckdb")
+        server.fail_next(Fault("GET", "refuse"))
+        with pytest.raises(StorageError, match="throttles requests"):
+            frame.collect()
+        assert frame.collect() == [(44_999_850_000,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: None, "is missing though a version needs it"),
+        (lambda data: data[:-5000], "ends before byte"),
+        (lambda data: data[:-40] + bytes(8) + data[-32:], "its footer does not match its checksum"),
+    ],
+)
+def test_damaged_files_of_a_bucket_are_reported(change: Callable[[bytes], bytes | None], message: str) -> None:
+    with S3Server() as server:
+        lake = _fill_bucket(server, 2, 150_000)
+        (key,) = [key for key in server.objects if key.endswith(lake.table("s.t").files()[1].path)]
+        data = change(server.objects.pop(key))
+        if data is not None:
+            server.objects[key] = data
+        with pytest.raises(FormatError, match=message):
+            lake.sql("select sum(id) from s.t where value >= 0", engine="duckdb").collect()
 
 
 def test_a_query_of_a_bucket_reads_only_the_columns_and_files_that_it_needs() -> None:

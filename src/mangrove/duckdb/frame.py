@@ -1,23 +1,29 @@
 """Lazy rows of a query on DuckDB."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from weakref import finalize
 
 import duckdb
 import pyarrow as pa
 
 from mangrove.duckdb.functions import MACROS
 from mangrove.duckdb.query import Relation
-from mangrove.errors import InvalidInputError, MangroveError, StorageError
+from mangrove.errors import FormatError, InvalidInputError, MangroveError, StorageError
 from mangrove.lakehouse.listing import SHOWN_MAX, render_html
 from mangrove.lakehouse.sql_port import DUCKDB
 from mangrove.local.frames import to_polars
+from mangrove.local.parquet import GAP_SIZE_BYTES_MAX
 from mangrove.local.python_rows import to_python_rows
 from mangrove.model.arrow_schema import type_to_arrow
+
+if TYPE_CHECKING:
+    # fsspec takes longer to import than a query of a local folder.
+    from mangrove.duckdb.file_system import StoreFileSystem
 
 __all__ = ["ArrowSource", "Database", "DuckDbFrame", "FrameRow"]
 
@@ -33,7 +39,9 @@ class ArrowSource(Protocol):
 class Database:
     """A DuckDB database in memory without tables; each query has a connection of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: "StoreFileSystem | None" = None) -> None:
+        self.files: Final = files
+        """The files of a store that DuckDB cannot open itself."""
         self._lock = Lock()
         self._running: set[duckdb.DuckDBPyConnection] = set()
 
@@ -44,7 +52,20 @@ class Database:
         connection.execute("SET GLOBAL TimeZone = 'UTC'")
         for macro in MACROS:
             connection.execute(macro)
+        if self.files is not None:
+            connection.register_filesystem(self.files)
+            # A connection with a file system that is still open when the process ends is reported as a leak.
+            finalize(self, connection.close)
+            # A footer is read once, not again for each query and each use of a table in it.
+            connection.execute("SET GLOBAL parquet_metadata_cache = true")
+            with suppress(duckdb.CatalogException):
+                # DuckDB 1 does not have this setting.
+                connection.execute(f"SET GLOBAL parquet_prefetch_column_gap = {GAP_SIZE_BYTES_MAX}")
         return connection
+
+    def find_failure(self, error: Exception) -> MangroveError | None:
+        """Return the error of the store that DuckDB reports as text."""
+        return None if self.files is None else self.files.find_failure(str(error))
 
     def limit_memory(self, bytes_max: int) -> None:
         """Limit the memory of all queries together; a query that needs more fails."""
@@ -62,7 +83,7 @@ class Database:
                 connection.register(name, source)
             yield connection
         except duckdb.Error as error:
-            raise _build_computation_error(error) from error
+            raise self.find_failure(error) or _build_computation_error(error) from error
         finally:
             with self._lock:
                 self._running.remove(connection)
@@ -83,6 +104,8 @@ def _build_computation_error(error: duckdb.Error) -> MangroveError:
         return InvalidInputError("the query was cancelled")
     kind, _, rest = str(error).partition("\n")[0].partition(": ")
     message = f"DuckDB could not compute the rows: {rest or kind}"
+    if "Failed to read file" in message:
+        return FormatError(f"{message}. Run `mangrove check`")
     is_invalid = isinstance(error, duckdb.DataError | duckdb.ProgrammingError)
     return InvalidInputError(message) if is_invalid else StorageError(message)
 
@@ -172,8 +195,9 @@ class DuckDbFrame:
             except (duckdb.Error, OSError, ValueError) as error:
                 # Errors pass through the Arrow streams of both sides as text.
                 failures = [one for source in self.sources.values() for one in getattr(source, "failures", ())]
-                if failures:
-                    raise failures[-1] from error
+                failure = failures[-1] if failures else self.database.find_failure(error)
+                if failure is not None:
+                    raise failure from error
                 if isinstance(error, duckdb.Error):
                     raise
                 raise InvalidInputError(f"DuckDB could not compute the rows: {_first_line(error)}") from error

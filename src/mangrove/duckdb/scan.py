@@ -1,8 +1,8 @@
 """Scans of tables: DuckDB reads the Parquet files itself where no delete applies, else Arrow does.
 
-DuckDB reads the files of a local folder by the column names of the schema with which each file
-was written, which is faster than its own search by column ids. Arrow reads the files of buckets and
-those of other programs, whose columns have no ids, and nested columns, whose fields have ids too.
+DuckDB reads files by the column names of the schema with which each file was written, which is faster
+than its own search by column ids. It opens the files of a local folder itself, and those of buckets through the store.
+Arrow reads the files of other programs, whose columns have no ids, and nested columns, whose fields have ids too.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -22,7 +22,7 @@ from mangrove.expressions.predicates import Predicate
 from mangrove.local.scan import RowMaskCache, select_columns, stream_scan
 from mangrove.maintenance.export_records import LayeredStore
 from mangrove.model.arrow_schema import schema_to_arrow
-from mangrove.model.manifests import PARQUET
+from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.storage.local_links import refuse_links
@@ -32,11 +32,12 @@ from mangrove.tables.scan_plan import FileScan, ScanPlan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import has_column_ids
 
-__all__ = ["TableScanner"]
+__all__ = ["TableScanner", "find_local_folder"]
 
 _WILDCARDS: Final = frozenset("*?[]{}")
 _SINGLE_FILES_MAX: Final = 8
-"""The files that are read one by one: DuckDB uses the statistics of a file for its plan only if it is the only one."""
+"""The files of a folder that are read one by one: DuckDB uses the statistics of a file for its plan only if it is the
+only one. In a bucket it would wait for one footer after the other, so files are read as a list there."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,13 @@ class _ScanStream:
             raise
 
 
+def find_local_folder(store: Store) -> str | None:
+    """Return the folder whose files DuckDB can open; None for a bucket, a shallow export or a name with wildcards."""
+    root = parse_root_uri(store.uri)
+    is_plain = root.scheme == "file" and not isinstance(store, LayeredStore)
+    return root.path if is_plain and not set(root.path) & _WILDCARDS else None
+
+
 class TableScanner:
     """Reads the tables of one lakehouse."""
 
@@ -74,10 +82,7 @@ class TableScanner:
 
     @cached_property
     def _folder(self) -> str | None:
-        """The folder whose files DuckDB can open; None for a bucket, a shallow export or a name with wildcards."""
-        root = parse_root_uri(self._store.uri)
-        is_plain = root.scheme == "file" and not isinstance(self._store, LayeredStore)
-        return root.path if is_plain and not set(root.path) & _WILDCARDS else None
+        return find_local_folder(self._store)
 
     def read(
         self,
@@ -101,7 +106,7 @@ class TableScanner:
         indirect = tuple(scan for scan in plan.scans if scan not in set(direct))
         texts, sources = [], dict[str, ArrowSource]()
         for schema in state.version.schemas:
-            written = [scan.file.path for scan in direct if scan.file.schema_id == schema.schema_id]
+            written = [scan.file for scan in direct if scan.file.schema_id == schema.schema_id]
             if written:
                 texts.append(self._render_files(written, schema, columns))
         if indirect or not direct:
@@ -118,23 +123,29 @@ class TableScanner:
             and scan.file.content_type == PARQUET
             and has_column_ids(scan.file.location)
             and scan.file.schema_id in schema_ids
-            and self._folder is not None
+            and (self._folder is not None or self._database.files is not None)
             and all(is_scannable(column.type) for column in columns)
         )
 
-    def _render_files(self, paths: Sequence[str], schema: Schema, columns: Sequence[Column]) -> str:
+    def _render_files(self, written: Sequence[DataFile], schema: Schema, columns: Sequence[Column]) -> str:
         """Return the rows of files that were written with a schema; later columns are null in them."""
-        refuse_links(self._store.uri, paths)
         names = {column.id: column.name for column in schema.columns}
         values = [_quote(names[column.id]) if column.id in names else "NULL" for column in columns]
         items = ", ".join(
             f"CAST({value} AS {to_duckdb_type(column.type)}) AS c{place}"
             for place, (value, column) in enumerate(zip(values, columns, strict=True))
         )
-        files = [quote_string(f"{self._folder}{path}") for path in paths]
-        lists = files if len(files) <= _SINGLE_FILES_MAX else [f"[{', '.join(files)}]"]
+        files = [quote_string(location) for location in self._locate(written)]
+        single_files_max = 1 if self._folder is None else _SINGLE_FILES_MAX
+        lists = files if len(files) <= single_files_max else [f"[{', '.join(files)}]"]
         # ruff: noqa: S608 - names and paths are quoted
         return " UNION ALL ".join(f"SELECT {items} FROM read_parquet({some})" for some in lists)
+
+    def _locate(self, files: Sequence[DataFile]) -> list[str]:
+        if self._folder is None:
+            return [self._database.files.build_uri(file) for file in files] if self._database.files else []
+        refuse_links(self._store.uri, [file.path for file in files])
+        return [f"{self._folder}{file.path}" for file in files]
 
     def _open_stream(
         self, state: TableState, plan: ScanPlan, predicate: Predicate | None, columns: Sequence[Column]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -33,6 +33,9 @@ from mangrove.tables.scan_plan import ScanPlan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.type_compatibility import can_assign_type
 
+if TYPE_CHECKING:
+    from mangrove.duckdb.file_system import StoreFileSystem
+
 __all__ = ["DuckDbSqlEngine"]
 
 _PLACEHOLDER: Final = "mangrove "
@@ -50,9 +53,9 @@ class DuckDbSqlEngine:
     filters_scans: Final = True
     runtime_errors: Final = (duckdb.Error,)
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, files: "StoreFileSystem | None" = None) -> None:
         self._store = store
-        self._database = Database()
+        self._database = Database(files)
         self._views: dict[str, DuckDbFrame] = {}
         self._numbers = count()
 

@@ -36,6 +36,7 @@ from mangrove.storage.port import BufferedReads, Store
 __all__ = [
     "CHECKSUM_PLACEHOLDER",
     "FOOTER_TAIL_BYTES",
+    "GAP_SIZE_BYTES_MAX",
     "DataFileReader",
     "ParquetBytes",
     "copy_to_arrow_buffer",
@@ -122,7 +123,7 @@ _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Up to this size, reading a whole file with one request costs less than several ranged requests."""
 _END_SIZE_BYTES: Final = 64 * 1024
 """Bytes read first from the end of a larger file: its footer, unless it has very many columns."""
-_GAP_SIZE_BYTES_MAX: Final = 512 * 1024
+GAP_SIZE_BYTES_MAX: Final = 512 * 1024
 """Columns with at most this many bytes between them are read with one request."""
 _AFTER_SIZE_BYTES: Final = 100
 """Arrow may read this many bytes after a column, because old writers counted too few bytes."""
@@ -222,7 +223,7 @@ def _coalesce_ranges(chunks: Iterable[tuple[int, int]], size_bytes: int) -> Iter
         if not 0 <= start <= end <= size_bytes:
             raise OSError(f"its footer has a column at bytes {start} to {end}, but the file has {size_bytes}")
         limit = min(end + _AFTER_SIZE_BYTES, size_bytes)
-        if piece is not None and start - piece[1] <= _GAP_SIZE_BYTES_MAX:
+        if piece is not None and start - piece[1] <= GAP_SIZE_BYTES_MAX:
             piece = piece[0], max(piece[1], limit)
             continue
         if piece is not None:
