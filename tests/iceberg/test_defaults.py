@@ -2,16 +2,19 @@
 
 import datetime
 import json
+from collections.abc import Sequence
 from decimal import Decimal as Number
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table import StaticTable
 from starlette.testclient import TestClient
 from tests.rest.conftest import TOKEN
 
 import mangrove
 from mangrove.errors import InvalidInputError
+from mangrove.iceberg.commit import transaction
 from mangrove.iceberg.defaults import format_default, parse_default
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.types import Binary, Boolean, DataType, Date, Decimal, Float64, Int16, Int64, Timestamp, Varchar
@@ -101,12 +104,19 @@ def create(client: TestClient, version: str, *fields: dict[str, Any]) -> Any:
     return client.post("v1/namespaces/n/tables", json=body)
 
 
-def change(client: TestClient, *fields: dict[str, Any]) -> Any:
+def change(client: TestClient, *fields: dict[str, Any], key_ids: Sequence[int] = ()) -> Any:
+    schema = {**schema_of(*fields), "identifier-field-ids": list(key_ids)}
     updates = [
-        {"action": "add-schema", "schema": schema_of(*fields), "last-column-id": max(one["id"] for one in fields)},
+        {"action": "add-schema", "schema": schema, "last-column-id": max(one["id"] for one in fields)},
         {"action": "set-current-schema", "schema-id": -1},
     ]
     return client.post("v1/namespaces/n/tables/t", json={"requirements": [], "updates": updates})
+
+
+def load_snapshot_id(client: TestClient) -> int:
+    found = client.get("v1/namespaces/n/tables/t").json()["metadata"]["current-snapshot-id"]
+    assert isinstance(found, int)
+    return found
 
 
 def load_fields(client: TestClient) -> dict[str, dict[str, Any]]:
@@ -139,16 +149,51 @@ def test_a_client_creates_a_table_with_defaults_and_changes_them(lake: Lakehouse
     assert rows == [{**row, "more": None}, {**row, "id": 2, "n": 6, "t": None, "more": 1}]
 
 
-def test_an_initial_default_of_a_table_with_rows_is_refused_with_what_to_do(
-    lake: Lakehouse, client: TestClient
+@pytest.mark.parametrize("keys", [(), ("id",)])
+@pytest.mark.parametrize("required", [False, True])
+def test_rows_get_the_initial_default_of_a_new_column_in_the_same_commit(
+    lake: Lakehouse, client: TestClient, keys: tuple[str, ...], required: bool
+) -> None:
+    table = lake.create_table("n.t", "id int not null, early int", keys=keys, properties={"format-version": "3"})
+    table.append([{"id": 1, "early": 2}, {"id": 2, "early": 3}, {"id": 3, "early": 4}])
+    table.delete("id = 3")
+    first = load_snapshot_id(client)
+    before = lake.version
+    added = {**field(3, "n", initial_default=5, write_default=6), "required": required}
+    text = field(4, "t", "string", initial_default="x")
+    key_ids = [1] if keys else []
+    answer = change(client, {**field(1, "id"), "required": True}, field(2, "early"), added, text, key_ids=key_ids)
+    assert answer.status_code == 200, answer.text
+    assert lake.version == before + 1
+    rows = [{"id": 1, "early": 2, "n": 5, "t": "x"}, {"id": 2, "early": 3, "n": 5, "t": "x"}]
+    assert sorted(lake.table("n.t").to_arrow().to_pylist(), key=lambda one: one["id"]) == rows
+    assert sorted(lake.table("n.t").to_arrow(where="n = 5 and t = 'x'").to_pylist(), key=lambda one: one["id"]) == rows
+    assert lake.sql("select * from n.t where n = 5 order by id", engine="duckdb").to_arrow().to_pylist() == rows
+    published = StaticTable.from_metadata(lake.table("n.t").iceberg()).scan(row_filter="n == 5").to_arrow().to_pylist()
+    assert sorted(published, key=lambda one: one["id"]) == rows
+    assert load_fields(client)["n"]["initial-default"] == 5
+    lake.sql("insert into n.t (id) values (4)")
+    assert lake.table("n.t").to_arrow(where="id = 4")["n"].to_pylist() == [6]
+    assert lake.maintenance.check().problems == ()
+    main = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": first}
+    refused = client.post("v1/namespaces/n/tables/t", json={"requirements": [], "updates": [main]})
+    assert (refused.status_code, lake.table("n.t").count()) == (400, 3)
+
+
+def test_an_initial_default_of_an_existing_column_or_a_large_table_is_refused(
+    lake: Lakehouse, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert create(client, "3", field(1, "id")).status_code == 200
     assert change(client, field(1, "id"), field(2, "early", initial_default=1)).status_code == 200
     lake.table("n.t").append([{"id": 1, "early": 2}])
-    refused = change(client, field(1, "id"), field(2, "early", initial_default=1), field(3, "n", initial_default=5))
+    before = lake.version
+    refused = change(client, field(1, "id"), field(2, "early", initial_default=3))
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "BadRequestException")
     assert "give the rows its values" in refused.json()["error"]["message"]
-    assert set(load_fields(client)) == {"id", "early"}
+    monkeypatch.setattr(transaction, "_FILLED_BYTES_MAX", 1)
+    refused = change(client, field(1, "id"), field(2, "early", initial_default=1), field(3, "n", initial_default=5))
+    assert (refused.status_code, "more than 1; add the column without one" in refused.text) == (400, True)
+    assert (lake.version, set(load_fields(client))) == (before, {"id", "early"})
     assert change(client, field(1, "id"), field(2, "late", initial_default=1)).status_code == 200
 
 

@@ -229,6 +229,26 @@ def test_partitions_change_after_equality_deletes_in_one_partition_are_compacted
     assert client.ids() == client.seen_ids() == [1, 2, 2]
 
 
+def test_partitions_and_a_column_with_an_initial_default_change_one_after_the_other(
+    lake: Lakehouse, table: IcebergTable
+) -> None:
+    lake.table(NAME).alter({"format-version": "3"})
+    before = lake.version
+    client = Client(lake, NAME)
+    schema = client.shown.metadata.schema().model_dump(mode="json")
+    added = {"id": 4, "name": "more", "type": "int", "required": False, "initial-default": 5}
+    columns = [
+        {"action": "add-schema", "schema": {**schema, "fields": [*schema["fields"], added]}},
+        {"action": "set-current-schema", "schema-id": -1},
+    ]
+    spec = [{"action": "add-spec", "spec": {"spec-id": 9, "fields": []}}, {"action": "set-default-spec", "spec-id": -1}]
+    with pytest.raises(InvalidInputError, match="commit one first"):
+        client.send({"requirements": [], "updates": [*columns, *spec]})
+    assert lake.version == before
+    client.send({"requirements": [], "updates": columns})
+    assert set(lake.table(NAME).to_arrow()["more"].to_pylist()) == {5}
+
+
 def test_a_rollback_to_a_snapshot_before_the_change_restores_its_rows(lake: Lakehouse, table: IcebergTable) -> None:
     wanted, rows = table.refresh().metadata.current_snapshot_id, read(lake.table(NAME).to_arrow())
     assert wanted is not None

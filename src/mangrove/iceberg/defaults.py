@@ -1,8 +1,8 @@
 """Defaults of columns in format version 3: conversion between values and the SQL text that a column has.
 
 A `write-default` is the default of the column. An `initial-default` is the value in rows that were
-written before the column was added. Readers of Mangrove do not fill it in, so it is accepted only if
-there are no such rows, and published again.
+written before the column was added. Readers of Mangrove do not fill it in. So the commit that adds the
+column updates such rows, and the value is published again.
 """
 
 import datetime

@@ -142,13 +142,12 @@ def list_initial_defaults(schema: Schema) -> dict[int, str]:
 
 
 def _check_initial_defaults(before: Schema, after: Schema, *, has_rows: bool) -> None:
-    known = list_initial_defaults(before)
+    known, existing = list_initial_defaults(before), {column.id for column in before.columns}
     for column_id, text in list_initial_defaults(after).items():
-        if has_rows and known.get(column_id) != text:
+        if has_rows and column_id in existing and known.get(column_id) != text:
             raise InvalidInputError(
-                f"column {after.column_with_id(column_id).name!r} has the initial default {text}, but the table has "
-                "rows, which would have to change; add the column without one, give the rows its values, and then add "
-                "the default"
+                f"column {after.column_with_id(column_id).name!r} has rows, so it cannot get the initial default "
+                f"{text}; give the rows its values, and add a write default"
             )
 
 
@@ -233,7 +232,8 @@ def _check_ids(version: TableVersion, before: Schema, after: Schema, *, is_empty
         if column_id not in was:
             # A new parent column has no values in existing rows.
             is_without_rows = is_empty or (parent is not None and parent not in was)
-            _check_added(path, column, before.last_column_id, is_without_rows=is_without_rows)
+            is_filled = is_without_rows or INITIAL_DEFAULT in column.properties
+            _check_added(path, column, before.last_column_id, is_without_rows=is_filled)
             continue
         known, known_parent = was[column_id]
         if parent != known_parent:

@@ -47,6 +47,7 @@ from mangrove.iceberg.commit.schema_evolution import (
 )
 from mangrove.iceberg.commit.snapshot_reader import SnapshotReader
 from mangrove.iceberg.commit.snapshot_to_deltas import plan_client_write
+from mangrove.iceberg.defaults import INITIAL_DEFAULT, initial_default_of
 from mangrove.iceberg.locations import FileLocations, folder_of, root_location_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.history_writer import publish_history
@@ -63,9 +64,12 @@ from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_property_changes
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
+from mangrove.maintenance.engine_choice import LOCAL
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import CHECK_PREFIX, DeltaType, Stream, TableEntry, TableVersion
 from mangrove.model.partitioning import PartitionScheme
+from mangrove.model.schema import Schema
+from mangrove.model.types import Column
 from mangrove.storage.port import Store
 from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
@@ -78,6 +82,7 @@ from mangrove.tables.iceberg_names import (
     published_folder_of,
 )
 from mangrove.tables.partition_evolution import plan_merged_log
+from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_properties import update_column_properties
 from mangrove.tables.table_state import TableState, is_partition_determined_by_keys, load_table_state
 from mangrove.tables.write_plan import PlannedWrite, plan_full_overwrite
@@ -103,6 +108,8 @@ __all__ = [
 ]
 
 _DIGITS: Final = 15
+_FILLED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""The size of the data files whose rows a request updates at most."""
 
 
 def create_staged_id(locator: TableLocator, random_id: str) -> str:
@@ -346,7 +353,10 @@ class _CommitStager:
         entry = self._workspace.get(table)
         assert isinstance(entry, TableEntry)
         following = update_column_properties(str(table), entry.properties, version.schema, changed.schema)
+        filled = [] if requested.replaces else _list_filled_columns(state, changed.schema)
         if changed.partition_scheme != version.partition_scheme and state.log_scheme.fields:
+            if filled:
+                raise InvalidInputError("partitions and a column with an initial default are changed; commit one first")
             self._merge_logs(table, state, changed)
             alter_table(self._workspace, table, put=following)
             return
@@ -357,8 +367,23 @@ class _CommitStager:
             or changed.keys != version.keys
             or list_initial_defaults(changed.schema) != list_initial_defaults(version.schema)
         )
+        if filled:
+            put_table_version(self._workspace, table, _make_nullable(changed, filled), stops_writers=True)
+            self._fill_rows(table, state, filled)
         put_table_version(self._workspace, table, changed, stops_writers=stops_writers)
         alter_table(self._workspace, table, put=following)
+
+    def _fill_rows(self, table: TableLocator, state: TableState, columns: Sequence[Column]) -> None:
+        """Give all rows the initial defaults of new columns."""
+        size_bytes = sum(live.file.size_bytes for log in state.logs for live in list_live_files(log.deltas))
+        if size_bytes > _FILLED_BYTES_MAX:
+            raise InvalidInputError(
+                f"column {columns[0].name!r} has an initial default, and the table has {size_bytes:,} bytes of rows to "
+                f"change, more than {_FILLED_BYTES_MAX:,}; add the column without one, give the rows its values, and "
+                "then add a write default"
+            )
+        values = {column.name: initial_default_of(column) for column in columns}
+        self._transaction.table(table).update(values, engine=LOCAL)
 
     def _merge_logs(self, table: TableLocator, state: TableState, changed: TableVersion) -> None:
         """Make a table version with the same files in one log, in which files of several schemes can be."""
@@ -438,6 +463,22 @@ class _CommitStager:
         alter_table(self._workspace, table, put={CLIENT_SNAPSHOT: snapshots})
 
 
+def _list_filled_columns(state: TableState, after: Schema) -> list[Column]:
+    """Return the new columns whose initial defaults existing rows get."""
+    if not any(log.deltas for log in state.logs):
+        return []
+    existing = {column.id for column in state.schema.columns}
+    return [column for column in after.columns if column.id not in existing and INITIAL_DEFAULT in column.properties]
+
+
+def _make_nullable(version: TableVersion, columns: Sequence[Column]) -> TableVersion:
+    """Return the table version while rows have no values in these columns yet."""
+    assert version.schema is not None
+    optional = {column.id: replace(column, nullable=True) for column in columns}
+    schema = replace(version.schema, columns=tuple(optional.get(one.id, one) for one in version.schema.columns))
+    return replace(version, schema=schema)
+
+
 def _find_restore_obstacle(was: TableVersion, now: TableVersion) -> str:
     """Return why rows of an earlier table version cannot be read with the present columns; empty if they can."""
     assert now.schema is not None
@@ -449,6 +490,8 @@ def _find_restore_obstacle(was: TableVersion, now: TableVersion) -> str:
     required = [{column.id for column in one.columns if not column.nullable} for one in (was.schema, now.schema)]
     if not required[1] <= required[0]:
         return "a column became required"
+    if list_initial_defaults(was.schema) != list_initial_defaults(now.schema):
+        return "a column got an initial default, which its rows lack"
     checks = [{item for item in one.properties.items() if item[0].startswith(CHECK_PREFIX)} for one in (was, now)]
     return "" if checks[1] <= checks[0] else "the table got a check"
 
