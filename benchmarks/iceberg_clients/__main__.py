@@ -27,7 +27,7 @@ from benchmarks.peers.environments import FOLDER, ROOT, NotAvailable, prepare_py
 from benchmarks.peers.publish import replace_section
 from pyiceberg.catalog.rest import RestCatalog
 from tests.peers.maven import download_artifact
-from tests.support.servers import RealServer, run_seaweedfs
+from tests.support.servers import RealServer, run_mangrove, run_seaweedfs
 from tests.support.trino import TRINO_VERSION, install_trino, run_trino
 
 import mangrove
@@ -166,23 +166,6 @@ class Worker:
         self._process.communicate()
 
 
-@contextmanager
-def serve(lake: Lakehouse, bucket: RealServer | None) -> Iterator[str]:
-    """Serve a lakehouse and yield the address for Iceberg clients."""
-    command = [str(Path(sys.executable).with_name("mangrove")), "serve", lake.uri, "--port", "0", "--json"]
-    if bucket is not None:
-        command += [f"--option={name}={value}" for name, value in bucket.options.items()]
-        command += ["--access-delegation", "static"]
-    with subprocess.Popen(
-        [*command, "--writable", "--token", TOKEN], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline())["iceberg"]
-        finally:
-            process.terminate()
-
-
 def prepare_trial(lake: Lakehouse, catalog: RestCatalog, namespace: str, number: int, operation: Operation) -> Trial:
     """Create the tables of an operation; the names of the trial are those in the code of clients."""
     names = {name: f"{namespace}.{name}_{number}" for name in ("t", "other", "new")}
@@ -311,7 +294,8 @@ def try_clients(clients: Mapping[str, Client], store: str) -> None:
         bucket = None if store == "local" else stack.enter_context(run_seaweedfs(Path(folder)))
         uri = f"{folder}/lake" if bucket is None else f"{bucket.uri}lake"
         lake = mangrove.create(uri, storage_options=None if bucket is None else dict(bucket.options))
-        address = stack.enter_context(serve(lake, bucket))
+        options = None if bucket is None else bucket.options
+        address = stack.enter_context(run_mangrove(lake.uri, TOKEN, options=options))
         for key, client in clients.items():
             try:
                 tried = {"title": describe_version(client), "results": try_client(lake, address, key, client, bucket)}

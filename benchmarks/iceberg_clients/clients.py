@@ -29,6 +29,9 @@ class Client:
     """The stores on which it is tried."""
 
 
+_BOTH = ("local", "bucket")
+
+
 def _client(
     title: str,
     requirements: tuple[str, ...],
@@ -44,8 +47,8 @@ def _client(
     return Client(system, setup, operations, artifacts, stores)
 
 
-def _program(title: str, operations: Mapping[str, str], stores: tuple[str, ...]) -> Client:
-    return Client(System(title, "", (), (), ""), "", operations, (), stores)
+def _program(title: str, operations: Mapping[str, str]) -> Client:
+    return Client(System(title, "", (), (), ""), "", operations, (), _BOTH)
 
 
 def _in_sql(statements: Mapping[str, str]) -> dict[str, str]:
@@ -165,16 +168,16 @@ _GO = {
     "read a tag": "read-tag {t} {tag}",
     "create a namespace": "create-namespace {new_namespace}",
     "create a table": "create-table {new}",
-    "append": "append {t}",
-    "delete": "delete {t}",
-    "update": "update {t}",
+    "append": "append {t} 10",
+    "delete": "delete {t} 3",
+    "update": "update {t} 3",
     "add and rename columns": "add-column {t}",
     "add a partition field": "add-partition {t}",
     "rename a table": "rename-table {t} {new}",
     "drop a table": "drop-table {t}",
 }
 _NOT_IN_RUST = ("delete", "update", "add and rename columns", "add a partition field")
-_RUST = {name: command for name, command in _GO.items() if name not in _NOT_IN_RUST}
+_RUST = {name: command for name, command in _GO.items() if name not in _NOT_IN_RUST} | {"append": "append {t}"}
 _OPEN_FLINK = """
 import os, pathlib, shutil, pyflink
 for jar in "{jars}".split(":"):
@@ -183,6 +186,7 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 environment = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
 environment.get_config().set("parallelism.default", "1")
 options = "'type' = 'iceberg', 'catalog-type' = 'rest', 'cache-enabled' = 'false'"
+options += ", 'header.X-Iceberg-Access-Delegation' = 'vended-credentials'"
 environment.execute_sql(f"CREATE CATALOG lake WITH ({{options}}, 'uri' = '{address}', 'token' = '{token}')")
 def sql(text):
     for one in text.split("; "):
@@ -243,7 +247,6 @@ def sql(text):
 """
 _EXTENSIONS = tuple(f"duckdb-extension-{name}==1.5.5" for name in ("avro", "httpfs", "iceberg"))
 
-_BOTH = ("local", "bucket")
 FLINK_JAR = "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0"
 BUCKET_JAR = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 """What Iceberg's Java library needs to open files in a bucket."""
@@ -266,9 +269,14 @@ CLIENTS: Mapping[str, Client] = {
         _OPEN_FLINK,
         _in_sql(_FLINK),
         FLINK_JAR,
-        artifacts=(FLINK_JAR, *(f"org.apache.hadoop:hadoop-client-{name}:3.4.1" for name in ("api", "runtime"))),
+        artifacts=(
+            FLINK_JAR,
+            "org.apache.iceberg:iceberg-aws-bundle:1.11.0",
+            *(f"org.apache.hadoop:hadoop-client-{name}:3.4.1" for name in ("api", "runtime")),
+        ),
+        stores=_BOTH,
     ),
-    "go": _program("iceberg-go", _GO, _BOTH),
-    "rust": _program("iceberg-rust", _RUST, ("local",)),
+    "go": _program("iceberg-go", _GO),
+    "rust": _program("iceberg-rust", _RUST),
     "trino": _client("Trino", ("pip",), _OPEN_TRINO, _in_sql(_TRINO), stores=("bucket",)),
 }

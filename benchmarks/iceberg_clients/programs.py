@@ -10,6 +10,8 @@ from tests.peers.maven import run_program
 __all__ = ["PROGRAMS", "build_go_program", "build_rust_program"]
 
 _SOURCES = Path(__file__).parent
+BUILD_SECONDS_MAX = 3_600
+"""Each program has some hundred dependencies, which are compiled the first time."""
 
 
 def build_go_program() -> tuple[Path, str]:
@@ -17,8 +19,8 @@ def build_go_program() -> tuple[Path, str]:
     folder = FOLDER / "iceberg-go"
     shutil.copytree(_SOURCES / "go", folder, dirs_exist_ok=True)
     program = folder / "client"
-    run_program(["go", "mod", "tidy"], folder)
-    run_program(["go", "build", "-o", str(program), "."], folder)
+    run_program(["go", "mod", "tidy"], folder, BUILD_SECONDS_MAX)
+    run_program(["go", "build", "-o", str(program), "."], folder, BUILD_SECONDS_MAX)
     return program, _find_version(folder / "go.mod", r"apache/iceberg-go v(\S+)")
 
 
@@ -26,7 +28,7 @@ def build_rust_program() -> tuple[Path, str]:
     """Build the client of iceberg-rust; return the program and the version of the library."""
     folder = FOLDER / "iceberg-rust"
     shutil.copytree(_SOURCES / "rust", folder, dirs_exist_ok=True)
-    run_program(["cargo", "build", "--quiet"], folder)
+    run_program(["cargo", "build", "--quiet"], folder, BUILD_SECONDS_MAX)
     version = _find_version(folder / "Cargo.lock", r'name = "iceberg"\nversion = "(.+)"')
     return folder / "target" / "debug" / "client", version
 

@@ -5,12 +5,15 @@ The first line is the code that opens the catalog. An answer is the value of the
 """
 
 import json
+import os
 import sys
 from typing import Any
 
 
 def main() -> None:
-    answers, sys.stdout = sys.stdout, sys.stderr
+    # What the client prints, also in processes that it starts, is no answer.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
     variables: dict[str, Any] = {}
     for line in sys.stdin:
         variables["found"] = None

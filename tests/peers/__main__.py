@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from benchmarks.iceberg_clients.programs import build_go_program
 from benchmarks.peers.environments import FOLDER, ROOT, NotAvailable, prepare_environment
 from tests.peers.compatibility_kit import install_kit
 from tests.peers.maven import download_artifact
@@ -27,6 +28,7 @@ from mangrove.web.pages.connect import SPARK_PACKAGE
 __all__ = ["PEERS", "Peer", "install_peers", "main"]
 
 _DUCKDB: Final = "1.5.5"
+_BUCKET_PACKAGE: Final = f"org.apache.iceberg:iceberg-aws-bundle:{SPARK_PACKAGE.rpartition(':')[2]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,13 @@ def install_iceberg_jar() -> Mapping[str, str]:
         java_home = find_java_home(os.environ)
     except MangroveError as error:
         raise NotAvailable(str(error)) from error
-    return {"MANGROVE_ICEBERG_JAR": str(download_artifact(SPARK_PACKAGE, "jar")), "JAVA_HOME": str(java_home)}
+    jars = [str(download_artifact(one, "jar")) for one in (SPARK_PACKAGE, _BUCKET_PACKAGE)]
+    return {"MANGROVE_ICEBERG_JAR": ",".join(jars), "JAVA_HOME": str(java_home)}
+
+
+def install_iceberg_go() -> Mapping[str, str]:
+    """Build the client of iceberg-go."""
+    return {"MANGROVE_ICEBERG_GO": str(build_go_program()[0])}
 
 
 PEERS: Final = (
@@ -67,7 +75,8 @@ PEERS: Final = (
         install_iceberg_clients,
     ),
     Peer("Iceberg JAR", ("tests/iceberg/test_iceberg_java.py",), install_iceberg_jar),
-    Peer("Trino", ("tests/rest/test_iceberg_trino.py", "tests/rest/test_several_engines.py"), install_trino),
+    Peer("Trino", ("tests/rest/test_iceberg_trino.py",), install_trino),
+    Peer("iceberg-go", ("tests/rest/test_several_engines.py",), install_iceberg_go),
     Peer("Iceberg's compatibility kit", ("tests/rest/test_compatibility_kit.py",), install_kit),
     # These are installed by the tests themselves, or are packages of the operating system.
     Peer("DeltaCAT", ("tests/compat/test_deltacat_reads_mangrove.py",)),

@@ -7,7 +7,6 @@ Results are printed by name, and a failure that `KNOWN_FAILURES` does not explai
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from xml.etree import ElementTree
 
 from benchmarks.peers.environments import FOLDER, NotAvailable
 from tests.peers.maven import build_classpath
+from tests.support.servers import run_mangrove
 
 import mangrove
 from mangrove.errors import MangroveError
@@ -151,18 +151,8 @@ def _read_results(folder: Path) -> dict[str, str]:
 def serve_new_lakehouse(folder: Path) -> Iterator[str]:
     """Serve a new lakehouse and yield the address for Iceberg clients."""
     mangrove.create(folder)
-    command = [str(Path(sys.executable).with_name("mangrove")), "serve", str(folder), "--port", "0", "--json"]
-    with subprocess.Popen(
-        [*command, "--writable", "--token", TOKEN, "--warehouse", "rck_warehouse"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline())["iceberg"]
-        finally:
-            process.terminate()
+    with run_mangrove(str(folder), TOKEN, "--warehouse", "rck_warehouse") as address:
+        yield address
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -42,13 +42,11 @@ def build_classpath(folder: Path, artifacts: Iterable[str]) -> str:
     return classpath.read_text("utf-8").strip()
 
 
-def run_program(command: Sequence[str], folder: Path = FOLDER) -> str:
+def run_program(command: Sequence[str], folder: Path = FOLDER, seconds_max: float = INSTALL_SECONDS_MAX) -> str:
     """Return what a command prints; raise NotAvailable if it cannot run, fails or takes too long."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        ended = subprocess.run(
-            command, cwd=folder, capture_output=True, timeout=INSTALL_SECONDS_MAX, check=False, text=True
-        )
+        ended = subprocess.run(command, cwd=folder, capture_output=True, timeout=seconds_max, check=False, text=True)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotAvailable(str(error)) from error
     if ended.returncode:

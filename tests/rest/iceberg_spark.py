@@ -1,6 +1,6 @@
 """A Spark with Iceberg's own JAR, in a process of its own: each line it reads is SQL, each that it writes the answer.
 
-    python iceberg_spark.py JAR ADDRESS TOKEN VERSION
+    python iceberg_spark.py JARS ADDRESS TOKEN VERSION
 
 The catalog `lake` is the newest state, `past` that of the version. The server plans the scans of `planned`.
 """
@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 
-def main(jar: str, address: str, token: str, version: str) -> None:
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", jar)
+def main(jars: str, address: str, token: str, version: str) -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
     settings = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -25,6 +25,7 @@ def main(jar: str, address: str, token: str, version: str) -> None:
     for name, warehouse in (("lake", ""), ("past", version), ("planned", "")):
         catalog = f"spark.sql.catalog.{name}"
         settings |= {catalog: "org.apache.iceberg.spark.SparkCatalog", f"{catalog}.type": "rest"}
+        settings[f"{catalog}.header.X-Iceberg-Access-Delegation"] = "vended-credentials"
         settings |= {f"{catalog}.uri": address, f"{catalog}.token": token, f"{catalog}.warehouse": warehouse}
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.rest.conftest import TOKEN, served
-from tests.rest.peer_process import PeerQuery
+from tests.rest.peer_process import PeerQuery, needs_trino
 from tests.support.servers import run_seaweedfs
 from tests.support.trino import run_trino
 
@@ -19,9 +19,7 @@ from mangrove.server.access import Access
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.interop,
-    pytest.mark.skipif(
-        "MANGROVE_TRINO" not in os.environ, reason="MANGROVE_TRINO names no Trino server; run: make test-peers"
-    ),
+    needs_trino,
 ]
 
 

@@ -1,8 +1,9 @@
-"""Context managers that run SeaweedFS, Ceph and Azurite for tests."""
+"""Context managers that run `mangrove serve`, SeaweedFS, Ceph and Azurite for tests."""
 
 import base64
 import hashlib
 import hmac
+import json
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests.support.ports import reserve_ports
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.storage.opening import open_store
 
-__all__ = ["RealServer", "run_azurite", "run_radosgw", "run_seaweedfs", "run_server"]
+__all__ = ["RealServer", "run_azurite", "run_mangrove", "run_radosgw", "run_seaweedfs", "run_server"]
 
 _AZURITE = "azurite@3.35.0"
 _START_SECONDS_MAX = 240
@@ -74,6 +75,25 @@ class RealServer:
 
     uri: str
     options: Mapping[str, str]
+
+
+@contextmanager
+def run_mangrove(uri: str, token: str, *arguments: str, options: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run `mangrove serve` for a lakehouse, writable, and give the address for Iceberg clients.
+
+    With `options`, those of a bucket, it gives its keys to clients.
+    """
+    program = str(Path(sys.executable).with_name("mangrove"))
+    command = [program, "serve", uri, "--port", "0", "--json", "--writable", "--token", token, *arguments]
+    if options is not None:
+        command += [f"--option={name}={value}" for name, value in options.items()]
+        command += ["--access-delegation", "static"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["iceberg"]
+        finally:
+            process.terminate()
 
 
 @contextmanager

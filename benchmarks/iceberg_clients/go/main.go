@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -53,7 +54,6 @@ func run(catalog *rest.Catalog, words []string) (any, error) {
 	rows := arrow.NewSchema([]arrow.Field{
 		{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 		{Name: "name", Type: arrow.BinaryTypes.String, Nullable: true}}, nil)
-	isThree := iceberg.EqualTo(iceberg.Reference("id"), int64(3))
 	switch words[0] {
 	case "create-namespace":
 		return nil, catalog.CreateNamespace(ctx, name(words[1]), nil)
@@ -70,12 +70,16 @@ func run(catalog *rest.Catalog, words []string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	number := int64(0)
+	if len(words) > 2 {
+		number, _ = strconv.ParseInt(words[2], 10, 64)
+	}
+	hasNumber := iceberg.EqualTo(iceberg.Reference("id"), number)
 	switch words[0] {
 	case "read":
 		return readIds(found)
 	case "read-snapshot":
-		id, _ := strconv.ParseInt(words[2], 10, 64)
-		return readIds(found, table.WithSnapshotID(id))
+		return readIds(found, table.WithSnapshotID(number))
 	case "read-tag":
 		scan, err := found.Scan().UseRef(words[2])
 		if err != nil {
@@ -83,11 +87,11 @@ func run(catalog *rest.Catalog, words []string) (any, error) {
 		}
 		return readIds(found, table.WithSnapshotID(scan.Snapshot().SnapshotID))
 	case "append":
-		_, err = found.AppendTable(ctx, row(rows, 10), 10, nil)
+		_, err = found.AppendTable(ctx, row(rows, number), 10, nil)
 	case "delete":
-		_, err = found.Delete(ctx, isThree, nil)
+		_, err = found.Delete(ctx, hasNumber, nil)
 	case "update":
-		_, err = found.OverwriteTable(ctx, row(rows, 3), 10, nil, table.WithOverwriteFilter(isThree))
+		_, err = found.OverwriteTable(ctx, row(rows, number), 10, nil, table.WithOverwriteFilter(hasNumber))
 	case "add-column":
 		change := found.NewTransaction()
 		err = change.UpdateSchema(true, false).AddColumn([]string{"more"}, iceberg.PrimitiveTypes.Int32, "", false, nil).
@@ -98,6 +102,14 @@ func run(catalog *rest.Catalog, words []string) (any, error) {
 	case "add-partition":
 		change := found.NewTransaction()
 		err = change.UpdateSpec(true).AddIdentity("name").Commit()
+		if err == nil {
+			_, err = change.Commit(ctx)
+		}
+	case "remove-orphan-files":
+		_, err = found.DeleteOrphanFiles(ctx, table.WithFilesOlderThan(time.Nanosecond))
+	case "expire-snapshots":
+		change := found.NewTransaction()
+		err = change.ExpireSnapshots(table.WithRetainLast(1), table.WithOlderThan(time.Nanosecond))
 		if err == nil {
 			_, err = change.Commit(ctx)
 		}

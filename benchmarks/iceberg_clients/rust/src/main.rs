@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch, StringArray};
 use futures::TryStreamExt;
-use iceberg::io::LocalFsStorageFactory;
 use iceberg::spec::{DataFileFormat, NestedField, PrimitiveType, Schema, Type};
 use iceberg::table::Table;
 use iceberg::transaction::{AddColumn, ApplyTransactionAction, Transaction};
@@ -19,6 +18,7 @@ use iceberg::writer::file_writer::rolling_writer::RollingFileWriterBuilder;
 use iceberg::writer::{IcebergWriter, IcebergWriterBuilder};
 use iceberg::{Catalog, CatalogBuilder, Error, ErrorKind, NamespaceIdent, Result, TableCreation, TableIdent};
 use iceberg_catalog_rest::{RestCatalog, RestCatalogBuilder};
+use iceberg_storage_opendal::OpenDalResolvingStorageFactory;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 
@@ -109,9 +109,11 @@ async fn run(catalog: &RestCatalog, words: &[&str]) -> Result<Value> {
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    let settings = [("uri", &arguments[1]), ("token", &arguments[2])];
+    let delegation = "vended-credentials".to_string();
+    let settings =
+        [("uri", &arguments[1]), ("token", &arguments[2]), ("header.x-iceberg-access-delegation", &delegation)];
     let catalog = RestCatalogBuilder::default()
-        .with_storage_factory(Arc::new(LocalFsStorageFactory))
+        .with_storage_factory(Arc::new(OpenDalResolvingStorageFactory::default()))
         .load("lake", settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
         .await
         .expect("the catalog cannot be opened");
