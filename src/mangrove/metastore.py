@@ -550,8 +550,10 @@ def commit_time_after(base: MetastoreSnapshot, changes: Changes, now_millis: int
     """
     if changes.resets_clock:
         return now_millis
-    check_clock(base, now_millis, tolerance_millis)
-    return max(now_millis, base.commit.created_at_millis + 1)
+    created_at_millis = base.commit.created_at_millis
+    if created_at_millis >= now_millis:
+        check_clock(base, now_millis, tolerance_millis)
+    return max(now_millis, created_at_millis + 1)
 
 
 def check_clock(newest: MetastoreSnapshot, now_millis: int, tolerance_millis: int | None) -> None:

@@ -71,7 +71,7 @@ def test_footer_statistics_equal_computed_statistics(
     found = read_footer_statistics(
         ParquetBytes(anything.lake.effects.store, DataFile("data/facts.parquet", len(data), 0)), state
     )
-    exact = {one.column_id: one for one in compute_statistics(table, select_statistics_columns(state.schema, []))}
+    exact = {one.column_id: one for one in compute_statistics(table, select_statistics_columns(state.schema, ()))}
     assert [one.column_id for one in found] == sorted(exact)
     for one in found:
         column = state.schema.column_with_id(one.column_id)

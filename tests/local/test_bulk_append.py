@@ -69,7 +69,7 @@ def test_bounds_that_are_read_from_the_footer_are_those_of_the_rows(first: list[
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mangrove.local.data_files._LARGE_BYTES_MIN", 0)
         ((_, file),) = writer.write(state_of(), rows)
-    exact = compute_statistics(rows, select_statistics_columns(SCHEMA, []))
+    exact = compute_statistics(rows, select_statistics_columns(SCHEMA, ()))
     assert file.statistics == exact
     assert [one.minimum is None for one in file.statistics] == [one.minimum is None for one in exact]
 

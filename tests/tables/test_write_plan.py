@@ -33,11 +33,11 @@ def test_files_together_hold_every_row_once(row_count: int, size_bytes: int, fil
 def test_statistics_are_stored_for_keys_first_and_not_inside_lists() -> None:
     wide = ", ".join(f"c{place} int" for place in range(100))
     schema = parse_schema(f"{wide}, k int, place struct<city: string>, tags array<struct<name: string>>")
-    paths = [path for path, _ in select_statistics_columns(schema, [schema.column("k").id])]
+    paths = [path for path, _ in select_statistics_columns(schema, (schema.column("k").id,))]
     assert len(paths) == STATISTICS_COLUMNS_MAX
     assert paths[0] == ("k",)
     small = parse_schema("k int, place struct<city: string>, tags array<struct<name: string>>, m map<string, int>")
-    assert [path for path, _ in select_statistics_columns(small, [])] == [("k",), ("place", "city")]
+    assert [path for path, _ in select_statistics_columns(small, ())] == [("k",), ("place", "city")]
 
 
 def test_a_file_stores_its_partition_values_if_its_log_does_not() -> None:

@@ -9,6 +9,7 @@ and after the value of `map<…>`.
 """
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlglot import exp
@@ -100,8 +101,12 @@ def _convert_plain(node: Any, sql: SqlText) -> DataType:
 _WHAT = "schema text"
 
 
+@lru_cache(maxsize=64)
 def parse_schema(text: str, schema_id: int = 0) -> Schema:
-    """Return the schema that `text` describes, its columns numbered from 1."""
+    """Return the schema that `text` describes, its columns numbered from 1.
+
+    The last ones are cached: parsing takes as long as a commit, and many tables have the same columns.
+    """
     sql = SqlText(text, _WHAT, ending="a comma or the end")
     columns = [_convert_column(column, sql) for column in parse_sql_tree(sql, exp.Schema).expressions]
     return Schema(assign_fresh_ids(columns), schema_id)

@@ -388,7 +388,7 @@ class WritableCatalog(ABC):
             create_namespace(workspace, locator, made)
             return Namespace(self, locator, made)
 
-        return self._change(statement, f"create namespace {locator}")
+        return self._change(statement, f"create namespace {locator}", is_blind=True)
 
     def alter_namespace(
         self,
@@ -490,7 +490,7 @@ class WritableCatalog(ABC):
                 table._fill(transaction, as_)
             return table
 
-        return self._change(statement, f"create table {name}")
+        return self._change(statement, f"create table {name}", is_blind=as_ is None and not checks and not replace)
 
     def _schema_of_rows(self, rows: object) -> Schema:
         if self.engines is None:

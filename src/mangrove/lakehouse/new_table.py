@@ -97,13 +97,14 @@ def plan_new_table(
 ) -> NewTable:
     """Return a new table with its initial objects; raise an error if the arguments are inconsistent."""
     kind = _table_type(table_type)
-    columns, key_ids = _with_keys(None if schema is None else parse_schema_argument(schema), keys, locator)
+    columns = None if schema is None else parse_schema_argument(schema)
     if kind is not TableType.MANAGED:
         if partition_by or sort_by or checks or defaults:
             raise InvalidInputError(
                 f"{locator} is {kind.value}: what its rows are and how they lie is not ours to say; leave it out"
             )
         _check_external(locator, kind, location, table_format, format_properties)
+        columns, key_ids = _with_keys(columns, keys, locator)
         table = TableEntry(
             new_id(), namespace_id, locator.name, kind, table_format or kind.name, description, properties,
             format_properties, location, schema=columns, keys=key_ids,

@@ -367,8 +367,8 @@ class _FileEncoder:
     @staticmethod
     def of(state: TableState) -> "_FileEncoder":
         """Return the encoder of a table."""
-        first = [*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields)]
-        return _FileEncoder(state, tuple(select_statistics_columns(state.schema, first)))
+        first = (*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields))
+        return _FileEncoder(state, select_statistics_columns(state.schema, first))
 
     def encode(
         self, item: tuple[tuple[Value | None, ...], str, pa.Table]

@@ -48,6 +48,7 @@ from mangrove.local.schema_projection import (
     conform_rows,
     detect_column_types,
     fill_null_types,
+    fit_rows,
     match_by_name,
 )
 from mangrove.local.schemaless_files import describe_new_file, read_stored_files
@@ -323,7 +324,6 @@ class LocalEngine(LocalReader):
 
 def _prepare_rows(state: TableState, rows: object) -> pa.Table:
     given = fill_defaults(to_arrow_table(rows, state.schema), state)
-    check_rows_fit(state.name, state.schema, given)
-    checked = conform_rows(given, state.schema, match_by_name, is_checked=True)
+    checked = fit_rows(state.name, given, state.schema)
     check_constraints(state, checked)
     return checked

@@ -19,20 +19,27 @@ from mangrove.model.types import Column
 
 __all__ = ["InlineRowsReader", "encode_inline_rows"]
 
-_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False)
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def encode_inline_rows(rows: pa.Table) -> bytes:
     """Encode rows with column ids."""
-    slim = pa.schema([_strip_metadata(field) for field in rows.schema])
+    slim, header = _build_header(rows.schema.serialize().to_pybytes())
     # Columns of plain types differ only in their fields, and a cast takes as long as all the rest.
     is_plain = not any(map(pa.types.is_nested, slim.types))
     slimmed = pa.Table.from_arrays(rows.columns, schema=slim) if is_plain else rows.cast(slim)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, slim, options=_WRITE_OPTIONS) as writer:
-        for batch in slimmed.combine_chunks().to_batches():
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    batches = slimmed.combine_chunks().to_batches()
+    return b"".join([header, *(batch.serialize().to_pybytes() for batch in batches), _END_OF_STREAM])
+
+
+@lru_cache(maxsize=64)
+def _build_header(schema: bytes) -> tuple[pa.Schema, bytes]:
+    """Return the schema of inline rows and its message, with which the stream begins.
+
+    The argument is a serialized schema: Arrow compares schemas without the column ids.
+    """
+    slim = pa.schema([_strip_metadata(field) for field in pa.ipc.read_schema(pa.py_buffer(schema))])
+    return slim, slim.serialize().to_pybytes()
 
 
 class InlineRowsReader:

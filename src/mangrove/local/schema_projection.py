@@ -18,7 +18,19 @@ from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
-from mangrove.model.types import Char, Column, DataType, Decimal, Float32, List, Map, Struct, Varchar, inner_columns
+from mangrove.model.types import (
+    Char,
+    Column,
+    DataType,
+    Decimal,
+    Float32,
+    List,
+    Map,
+    Struct,
+    Varchar,
+    inner_columns,
+    is_nested,
+)
 from mangrove.tables.type_compatibility import can_cast_type, can_write_type, check_columns
 
 __all__ = [
@@ -29,6 +41,7 @@ __all__ = [
     "conform_rows",
     "detect_column_types",
     "fill_null_types",
+    "fit_rows",
     "match_by_id",
     "match_by_name",
 ]
@@ -156,6 +169,24 @@ def _fill_null_type(arrow: Any, data_type: DataType | None) -> Any:
             [pa.field(field.name, _fill_null_type(field.type, inner.get(field.name.casefold()))) for field in fields]
         )
     return arrow
+
+
+def fit_rows(table: str, rows: pa.Table, schema: Schema) -> pa.Table:
+    """Return the rows of a write with exactly the columns of `schema`; raise an error for rows that do not fit."""
+    arrow, given = schema_to_arrow(schema), rows.schema
+    if given.names == arrow.names and given.types == arrow.types:
+        arrays = rows.columns
+        # Most small writes have the columns of the table, so that there is nothing to convert.
+        if all(map(_are_values_of, arrays, schema.columns)):
+            return pa.Table.from_arrays(arrays, schema=arrow)
+    check_rows_fit(table, schema, rows)
+    return conform_rows(rows, schema, match_by_name, is_checked=True)
+
+
+def _are_values_of(array: Any, column: Column) -> bool:
+    """Return whether an array of the Arrow type of a column certainly has only values of the column."""
+    has_limit = isinstance(column.type, Char | Varchar) and column.type.length is not None
+    return not has_limit and not is_nested(column.type) and (column.nullable or not array.null_count)
 
 
 def conform_rows(rows: pa.Table, schema: Schema, matching: Matching, *, is_checked: bool) -> pa.Table:

@@ -64,6 +64,9 @@ class Kind(enum.IntEnum):
     DELTA = 8
     ALIAS = 9
 
+    # Each commit looks up dozens of kinds, and the hash of an enumeration is a Python function.
+    __hash__ = int.__hash__
+
     @property
     def word(self) -> str:
         """The readable name of the kind."""
@@ -334,11 +337,12 @@ class PartitionLocator(_Located):
         values = "" if self.partition_values is None else format_partition_values(self.partition_values)
         return f"{self.parent}|{self.partition_id}|{values}"
 
-    def at(self, position: int) -> "DeltaLocator":
-        """Return the locator of the delta at a position."""
+    def at(self, position: int, partition_values: tuple[Value | None, ...] | None = None) -> "DeltaLocator":
+        """Return the locator of the delta at a position, with the partition values unless they are known."""
         return DeltaLocator(
             self.namespace_id, self.table_id, self.version, self.stream_id, self.partition_id, position,
-            format=self.format, partition_values=self.partition_values,
+            format=self.format,
+            partition_values=self.partition_values if partition_values is None else partition_values,
         )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Immutable, hashable mappings for object properties."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from mangrove.errors import InvalidInputError
@@ -26,6 +26,18 @@ class FrozenMapping(Mapping[Key, Value_co]):
 
     def __getitem__(self, key: Key) -> Value_co:
         return self._entries[key]
+
+    # The methods of `Mapping` are written in Python and raise an error for each missing key.
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        return self._entries.get(key, default)
+
+    def items(self) -> ItemsView[Key, Value_co]:
+        """Return the entries in key order."""
+        return self._entries.items()
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._entries)
@@ -61,4 +73,6 @@ NO_PROPERTIES: Final = Properties({})
 
 def freeze_mapping(entries: Mapping[str, str]) -> Properties:
     """Return the entries as properties; most objects have none."""
+    if isinstance(entries, Properties):
+        return entries
     return NO_PROPERTIES if isinstance(entries, Mapping) and not entries else Properties(entries)

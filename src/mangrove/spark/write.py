@@ -238,7 +238,7 @@ def _read_footers(folder: Path, state: TableState) -> list[_WrittenFile] | None:
     if not paths:
         return None
     version = state.version
-    first = [*version.keys, *(field.source_id for field in version.partition_scheme.fields)]
+    first = (*version.keys, *(field.source_id for field in version.partition_scheme.fields))
     statistics_columns = select_statistics_columns(state.schema, first)
     strict = [column for column in state.schema.columns if not column.nullable]
     footer = pq.read_metadata(paths[0])

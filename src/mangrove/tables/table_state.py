@@ -195,9 +195,11 @@ def load_opened_table_state(
     requested = predicate if scheme.fields else None
     if with_logs and is_recorded and isinstance(reading, Workspace):
         reading.read_rows(RowRange(opened.stream_locator, predicate or ALL_ROWS))
-    located = reading.unrecorded() if isinstance(reading, Workspace) else reading
-    partitions = _load_partitions(located, opened, requested) if with_logs else {}
-    logs = _load_logs(located, scheme, partitions, opened.target.position)
+    logs: tuple[PartitionLog, ...] = ()
+    if with_logs:
+        located = reading.unrecorded() if isinstance(reading, Workspace) else reading
+        partitions = _load_partitions(located, opened, requested)
+        logs = _load_logs(located, scheme, partitions, opened.target.position)
     return TableState(
         str(opened.target),
         table.id,

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from mangrove.errors import InvalidInputError
@@ -463,10 +464,12 @@ def split_row_ranges(
     return [(start, end - start) for start, end in itertools.pairwise(ends)]
 
 
-def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tuple[tuple[str, ...], int]]:
+@lru_cache(maxsize=64)
+def select_statistics_columns(schema: Schema, first: tuple[int, ...]) -> tuple[tuple[tuple[str, ...], int], ...]:
     """Return the paths and ids of the columns with bounds; those of `first` precede others.
 
-    Only primitive columns are ordered, and only those in structs occur once per row.
+    Only primitive columns are ordered, and only those in structs occur once per row. The last
+    results are cached: each small write to a table needs the same.
     """
     inside_lists = {
         path for path, column in schema.all_columns() if is_nested(column.type) and not isinstance(column.type, Struct)
@@ -477,7 +480,7 @@ def select_statistics_columns(schema: Schema, first: Sequence[int]) -> list[tupl
         if not is_nested(column.type) and not any(path[:depth] in inside_lists for depth in range(1, len(path)))
     ]
     ordered = sorted(plain, key=lambda entry: entry[1] not in first)
-    return ordered[:STATISTICS_COLUMNS_MAX]
+    return tuple(ordered[:STATISTICS_COLUMNS_MAX])
 
 
 def group_files_by_log(

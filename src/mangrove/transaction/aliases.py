@@ -63,7 +63,7 @@ def locate_namespace(reading: _Reader, locator: NamespaceLocator) -> tuple[Names
 def locate_parent(reading: _Reader, locator: InNamespace) -> InNamespace:
     """Return the locator with the own name of its namespace in place of an alias."""
     parent, _ = locate_namespace(reading, locator.parent)
-    return replace(locator, namespace=parent.name)
+    return locator if parent.name == locator.namespace else replace(locator, namespace=parent.name)
 
 
 def locate_table(reading: _Reader, locator: TableLocator) -> tuple[TableLocator, TableEntry | None]:

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
@@ -232,7 +233,8 @@ def open_table(reading: CatalogReader, target: TableLocator | TableTarget) -> Op
         raise FormatError(f"{locator} has no stream {stream_id}; run `mangrove check`")
     if stream.state is StreamState.STAGED and target.stream_id is None:
         raise InvalidInputError(f"the rows of {target} are staged in the stream {stream_id} and not committed")
-    return OpenTable(target, table, version_locator, version, replace(stream_locator, format=stream.format), stream)
+    located = StreamLocator(table.namespace_id, table.id, number, stream_id, format=stream.format)
+    return OpenTable(target, table, version_locator, version, located, stream)
 
 
 def build_no_version_error(
@@ -428,7 +430,7 @@ def _add_delta(
     elif there is None:
         workspace.put(partition_locator, partition)
     position = workspace.next_position(partition_locator, is_new=there is None, chosen=delta.position)
-    added = replace(partition_locator, partition_values=partition.values).at(position)
+    added = partition_locator.at(position, partition.values)
     workspace.put(added, delta if delta.position is None else replace(delta, position=None))
     return added
 
@@ -474,8 +476,16 @@ def put_table_version(
 
 def partition_id_of(stream_id: str, scheme_id: str, values: Sequence[Value | None]) -> str:
     """Return the id of the partition with these values; all writers of the stream derive the same id."""
+    if not values:
+        return _only_partition_id_of(stream_id, scheme_id)
     text = json.dumps([stream_id, scheme_id, [value_to_json(value) for value in values]], ensure_ascii=True)
     return str(uuid.uuid5(uuid.NAMESPACE_URL, text))
+
+
+@lru_cache(maxsize=1024)
+def _only_partition_id_of(stream_id: str, scheme_id: str) -> str:
+    """Return the id of the only partition of a stream; every small write needs it."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([stream_id, scheme_id, []], ensure_ascii=True)))
 
 
 def validate_partition_values(opened: OpenTable, values: Sequence[Value | None]) -> tuple[Value | None, ...]:

@@ -299,7 +299,8 @@ class GroupCommitter:
         except MangroveError as error:
             one.outcome = error
         else:
-            one.request = replace(request, base=base, changes=changes)
+            if base is not request.base:
+                one.request = replace(request, base=base, changes=changes)
 
     def _commit_all(self, group: list[_PendingRequest]) -> None:
         if len(group) > 1 and self._commit_merged(group):

@@ -15,7 +15,7 @@ from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, CommitResult, Isolation, MetastoreSnapshot
 from mangrove.model.locators import TableIdentity
 from mangrove.model.names import check_text
-from mangrove.model.properties import NO_PROPERTIES, Properties
+from mangrove.model.properties import NO_PROPERTIES, freeze_mapping
 from mangrove.model.settings import TIME_LIMIT_PROPERTY, LakehouseSettings, time_limit_millis
 from mangrove.transaction.workspace import Workspace
 
@@ -97,7 +97,7 @@ class StagedTransaction:
         self.isolation = isolation
         self.message = message
         self.author = author
-        self.properties = Properties(properties)
+        self.properties = freeze_mapping(properties)
         self.state = TransactionState.OPEN
         self.began_at_millis = now_millis()
         self._committer = committer

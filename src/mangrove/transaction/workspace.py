@@ -437,6 +437,6 @@ def _return(value: Object) -> Object:
 
 def _at(locator: Locator, parent: Parent) -> Locator:
     """Return the same name in another namespace."""
-    if isinstance(parent, NamespaceLocator) and isinstance(locator, TableLocator | ViewLocator):
-        return type(locator)(parent.name, locator.name)
-    return locator
+    if not isinstance(parent, NamespaceLocator) or not isinstance(locator, TableLocator | ViewLocator):
+        return locator
+    return locator if locator.namespace == parent.name else type(locator)(parent.name, locator.name)

@@ -49,7 +49,7 @@ __all__ = [
 
 def read_footer_statistics(found: ParquetBytes, state: TableState) -> tuple[ColumnStatistics, ...]:
     """Return the footer's counts and bounds for the columns that our own writer collects statistics of."""
-    first = [*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields)]
+    first = (*state.version.keys, *(field.source_id for field in state.version.partition_scheme.fields))
     selected = {column_id for _, column_id in select_statistics_columns(state.schema, first)}
     columns = {column.id: column for _, column in state.schema.all_columns() if column.id in selected}
     metadata: Any = found.parquet.metadata

@@ -70,6 +70,11 @@ class TreeFiles:
 
         Definitions that are not cached are read in one batch.
         """
+        if len(requested) == 1:
+            ((locator, pointer),) = requested
+            known = self._definitions.get(pointer)
+            if known is not None and known.locator == locator:
+                return [known.read]
         cached = {pointer: self._definitions.get(pointer) for _, pointer in requested}
         contents = {
             pointer: decode_inline_pointer(pointer, "a node")

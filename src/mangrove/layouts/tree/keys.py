@@ -22,6 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -154,10 +155,22 @@ def _usual_parts(kind: Kind, text: str) -> tuple[Part, ...] | None:
 _USUAL_FORMS: Mapping[Kind, str] = {
     kind: "".join(f"{{:0{_DIGITS[one]}d}}" if one in _DIGITS else "{} " for one in _SHAPES[kind]) for kind in _USUAL
 }
+_KINDS_BY_SHAPES: Mapping[tuple[_Shape, ...], Kind] = {_SHAPES[kind]: kind for kind in _USUAL}
+_PARENT_KINDS: Mapping[tuple[Kind, int], Kind] = {
+    (kind, size): _KINDS_BY_SHAPES[shapes[:size]]
+    for kind, shapes in _SHAPES.items()
+    for size in range(1, len(shapes))
+    if shapes[:size] in _KINDS_BY_SHAPES
+}
+"""The kind whose keys have the same parts as the first parts of a key, by kind and number of parts."""
 
 
-def _encode_usual_parts(kind: Kind, parts: Sequence[Part]) -> str | None:
-    """Return the encoded parts if `_usual_parts` decodes them to the same parts, else None."""
+@lru_cache(maxsize=4096)
+def _encode_usual_parts(kind: Kind, parts: tuple[Part, ...]) -> str | None:
+    """Return the encoded parts if `_usual_parts` decodes them to the same parts, else None.
+
+    The last ones are cached: all writes to a table need the keys of the same few objects.
+    """
     form = _USUAL_FORMS.get(kind)
     if form is None:
         return None
@@ -165,7 +178,7 @@ def _encode_usual_parts(kind: Kind, parts: Sequence[Part]) -> str | None:
         text = form.format(*parts)
     except (ValueError, TypeError, IndexError):
         return None
-    return text if _usual_parts(kind, text) == tuple(parts) else None
+    return text if _usual_parts(kind, text) == parts else None
 
 
 def encode_schema_id(schema_id: int) -> str:
@@ -210,7 +223,7 @@ class KeyEncoding:
             raise InvalidInputError(
                 f"the locator of a {kind.word} has {len(shapes)} parts, not {len(parts)}: {parts!r}"
             )
-        text = _encode_usual_parts(kind, parts) or self._encode_parts(shapes, parts, sizes)
+        text = _encode_usual_parts(kind, tuple(parts)) or self._encode_parts(shapes, parts, sizes)
         return self.before[kind] + text + self.after[kind]
 
     def parts_of(self, key: str, sizes: NameSizes) -> KeyParts:
@@ -245,7 +258,9 @@ class KeyEncoding:
             if shapes[-1] in _DIGITS:
                 raise InvalidInputError(f"a {kind.word} has a number, not a name; a name prefix is not supported")
             _check_text(name_prefix, "name prefix")
-        start = self.before[kind] + self._encode_parts(shapes[: len(parent)], parent, sizes)
+        like = _PARENT_KINDS.get((kind, len(parent)))
+        usual = None if like is None else _encode_usual_parts(like, tuple(parent))
+        start = self.before[kind] + (usual or self._encode_parts(shapes[: len(parent)], parent, sizes))
         first = start + name_prefix
         if after is not None:
             # No key is a prefix of another key of its kind, so this is the next string.

@@ -17,7 +17,7 @@ write buffer   messages, oldest first; no value means delete
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import mmh3
 import pyarrow as pa
@@ -69,7 +69,7 @@ def encode_columns(columns: Mapping[str, Sequence[str | None]], compression: str
     if options is None:
         raise InvalidInputError(f"unknown compression of node files {compression!r}; expected one of {COMPRESSIONS}")
     try:
-        arrays = [pa.array(column, pa.string()) for column in columns.values()]
+        arrays = [_build_text_array(column) for column in columns.values()]
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"a string contains a lone surrogate, which UTF-8 cannot encode: {error}") from None
     schema = _schema(tuple(columns))
@@ -77,6 +77,11 @@ def encode_columns(columns: Mapping[str, Sequence[str | None]], compression: str
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
     return _with_checksum(sink.getvalue().to_pybytes())
+
+
+def _build_text_array(column: Sequence[str | None]) -> Any:
+    """Return the column as an array. A leaf has no children, and Arrow reads each null of a list separately."""
+    return pa.nulls(len(column), pa.string()) if column.count(None) == len(column) else pa.array(column, pa.string())
 
 
 def decode_columns(

@@ -120,9 +120,9 @@ class TreeSnapshot:
     def load_objects(self, requested: Sequence[tuple[Locator, str]]) -> list[Object]:
         """Return the objects at the locators from the values of their tree keys."""
         read = self.files.objects(self.root.revision.definitions, requested)
-        self._unknown |= {
-            locator: unknown for (locator, _), (_, unknown) in zip(requested, read, strict=True) if unknown
-        }
+        for (locator, _), (_, unknown) in zip(requested, read, strict=True):
+            if unknown:
+                self._unknown[locator] = unknown
         return [value for value, _ in read]
 
     def locator(self, key: str, *, namespace: str | None = None, namespace_id: str | None = None) -> Locator:
