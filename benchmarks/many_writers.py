@@ -1,8 +1,8 @@
 """Commits per second of many writers of one lakehouse, with and without group commit across processes.
 
-    python -m benchmarks.many_writers simulated [--writers 1 4 8 16] [--seconds 6] [--latency-millis 20]
+    python -m benchmarks.many_writers simulated [--writers 1 4 8 16] [--threads-each 1 8] [--seconds 6]
     python -m benchmarks.many_writers local [--writers 1 4 16] [--commits 50] [--folder FOLDER]
-    python -m benchmarks.many_writers s3 [--writers 1 8] [--threads 64] [--commits 50]
+    python -m benchmarks.many_writers s3 [--writers 1 8] [--threads-each 1 8] [--threads 64] [--commits 50]
 
 Each commit appends three rows, to one table or to a table of each writer. `simulated` runs the writers in
 simulated time, where a request and a pause take time and the work of a commit takes 3 ms, so the figures
@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from benchmarks.peers.s3_proxy import S3Proxy
@@ -45,6 +46,7 @@ ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
 WORK_SECONDS = 0.003
 """The time that a simulated writer needs for the work of a commit."""
 HINT_SECONDS = 0.1
+POLL_SECONDS = 0.0005
 WORKER = (sys.executable, "-m", "benchmarks.many_writers", "worker")
 INLINE_BYTES = {"data files": "0", "inline rows": "4096"}
 
@@ -125,18 +127,50 @@ class SimulatedTime:
         self._turns[number].clear()
 
 
-class SimulatedProcess:
-    """A writer with its own handle of the lakehouse, whose requests and pauses take simulated time."""
+class SimulatedCondition:
+    """A condition of the threads of one simulated process, of which one runs at a time; a waiting thread polls."""
 
-    def __init__(self, clock: SimulatedTime, store: MemoryStore, number: int, latency_seconds: float) -> None:
+    def __init__(self, lock: threading.Lock, sleep: Callable[[float], None]) -> None:
+        self._lock = lock
+        self._sleep = sleep
+
+    def notify(self) -> None:
+        """Do nothing: waiting threads poll."""
+
+    notify_all = notify
+
+    def wait_for(self, is_met: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until the condition is met, or for so many seconds."""
+        left = seconds
+        while not is_met():
+            if left is not None and left <= 0:
+                return False
+            self._lock.release()
+            self._sleep(POLL_SECONDS)
+            self._lock.acquire()
+            left = None if left is None else left - POLL_SECONDS
+        return True
+
+
+class SimulatedProcess:
+    """A process with its own handle of the lakehouse, whose requests, pauses and work take simulated time.
+
+    The work of its threads takes turns, as that of Python code does.
+    """
+
+    def __init__(self, clock: SimulatedTime, store: MemoryStore, number: int, threads: int, latency: float) -> None:
         self._clock = clock
         self._number = number
-        self._latency_seconds = latency_seconds
+        self._threads = threads
+        self._latency_seconds = latency
         self._chance = random.Random(number)
+        self._current = threading.local()
         self._is_in_background = False
         self._hint_after = 0.0
+        self._busy_until = 0.0
         self._store = CountingStore(store, self._wait_for_response)
         self._before = StoreRequests()
+        self._lake: Lakehouse | None = None
         self.latencies: list[float] = []
 
     @property
@@ -144,14 +178,23 @@ class SimulatedProcess:
         """The requests of the measured commits."""
         return self._store.requests - self._before
 
-    def append(self, table: str, seconds: float) -> None:
+    def append(self, thread: int, table: str, seconds: float) -> None:
         """Open the lakehouse and append to the table for some time, the first time unmeasured."""
-        handle = open_on_store(self._build_effects(), engines=LocalEngines).table(table)
-        handle.append(ROWS)
-        self._before = self._store.requests
+        self._current.number = self._number * self._threads + thread
+        if thread == 0:
+            lake = open_on_store(self._build_effects(), engines=LocalEngines)
+            lake.table(table).append(ROWS)
+            committer: Any = lake._commits
+            committer.new_condition = lambda lock: SimulatedCondition(lock, self._sleep)
+            committer.__post_init__()
+            self._before, self._lake = self._store.requests, lake
+        while self._lake is None:
+            self._sleep(POLL_SECONDS)
+        handle = self._lake.table(table)
         while self._clock.now < seconds:
             began = self._clock.now
-            self._pause(WORK_SECONDS)
+            self._busy_until = max(began, self._busy_until) + WORK_SECONDS * self._chance.uniform(0.5, 1.5)
+            self._sleep(self._busy_until - began)
             handle.append(ROWS)
             self.latencies.append(self._clock.now - began)
 
@@ -160,16 +203,18 @@ class SimulatedProcess:
             self._store,
             lambda: 1_800_000_000_000 + int(self._clock.now * 1000),
             build_deterministic_effects(self._store, first_id=10**9 * (self._number + 1)).new_id,
-            self._pause,
+            lambda seconds: self._sleep(seconds * self._chance.uniform(0.5, 1.5)),
             self._write_hint,
         )
 
-    def _pause(self, seconds: float) -> None:
-        self._clock.sleep(self._number, seconds * self._chance.uniform(0.5, 1.5))
+    def _sleep(self, seconds: float) -> None:
+        # Helper threads of the library, which flush inline rows, take no simulated time.
+        if (number := getattr(self._current, "number", None)) is not None:
+            self._clock.sleep(number, seconds)
 
     def _wait_for_response(self, made: StoreRequests) -> None:
         if made.total and not self._is_in_background:
-            self._clock.sleep(self._number, self._latency_seconds * self._chance.uniform(0.9, 1.1))
+            self._sleep(self._latency_seconds * self._chance.uniform(0.9, 1.1))
 
     def _write_hint(self, task: Callable[[], None]) -> None:
         if self._clock.now < self._hint_after:
@@ -203,29 +248,43 @@ def check_rows(lake: Lakehouse, tables: Sequence[str], commits: Sequence[int]) -
 
 
 def simulate(
-    writers: int, seconds: float, *, intents: bool, is_shared: bool, inline_bytes: str, latency_seconds: float
+    writers: int,
+    seconds: float,
+    *,
+    threads: int = 1,
+    intents: bool,
+    is_shared: bool,
+    inline_bytes: str,
+    latency_seconds: float,
 ) -> Measurement:
-    """Let simulated processes append at the same time, for so many simulated seconds."""
+    """Let threads of simulated processes append at the same time, for so many simulated seconds."""
     store = MemoryStore("memory://many-writers/")
     settings = LakehouseSettings(properties=build_properties(intents=intents))
     lake = create_on_store(build_deterministic_effects(store), settings=settings, engines=LocalEngines)
     tables = create_tables(lake, writers, inline_bytes, is_shared=is_shared)
     clock = SimulatedTime()
-    processes = [SimulatedProcess(clock, store, number, latency_seconds) for number in range(writers)]
-    clock.run(lambda number: processes[number].append(tables[number], seconds), writers)
+    processes = [SimulatedProcess(clock, store, number, threads, latency_seconds) for number in range(writers)]
+
+    def append(number: int) -> None:
+        process, thread = divmod(number, threads)
+        processes[process].append(thread, tables[process], seconds)
+
+    clock.run(append, writers * threads)
     check_rows(lake, tables, [1 + len(one.latencies) for one in processes])
     requests = sum((one.requests for one in processes), StoreRequests())
     latencies = [latency for one in processes for latency in one.latencies]
     return Measurement(clock.now, latencies, requests.total)
 
 
-def run_processes(uri: str, options: Mapping[str, str], tables: Sequence[str], commits: int) -> Measurement:
-    """Let one process for each table append at the same time."""
+def run_processes(
+    uri: str, options: Mapping[str, str], tables: Sequence[str], commits: int, threads: int = 1
+) -> Measurement:
+    """Let one process for each table append at the same time, with so many threads each."""
     with ExitStack() as stack:
         workers = [
             stack.enter_context(
                 subprocess.Popen(
-                    [*WORKER, json.dumps([uri, dict(options), table, commits])],
+                    [*WORKER, json.dumps([uri, dict(options), table, commits, threads])],
                     cwd=Path(__file__).parents[1],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -248,14 +307,16 @@ def run_processes(uri: str, options: Mapping[str, str], tables: Sequence[str], c
     return Measurement(seconds, latencies, cpu_seconds=sum(answer["cpu_seconds"] for answer in answers))
 
 
-def run_worker(uri: str, options: Mapping[str, str], table: str, commits: int) -> None:
-    """Append in this process when a line arrives, the first time unmeasured, and print the times."""
+def run_worker(uri: str, options: Mapping[str, str], table: str, commits: int, threads: int) -> None:
+    """Append with threads of this process when a line arrives, the first time unmeasured, and print the times."""
     handle = mangrove.open(uri, storage_options=options or None).table(table)
     handle.append(ROWS)
     print("ready", flush=True)
     sys.stdin.readline()
     cpu_began = time.process_time()
-    latencies = append_repeatedly(handle.append, commits)
+    with ThreadPoolExecutor(threads) as pool:
+        found = [*pool.map(lambda _: append_repeatedly(handle.append, commits), range(threads))]
+    latencies = [latency for one in found for latency in one]
     print(json.dumps({"latencies": latencies, "cpu_seconds": time.process_time() - cpu_began}), flush=True)
 
 
@@ -282,17 +343,20 @@ def measure_simulated(given: argparse.Namespace) -> None:
     latency_seconds = given.latency_millis / 1000
     for rows, inline_bytes in INLINE_BYTES.items():
         one = None
-        for intents, is_shared, writers in itertools.product((False, True), (True, False), given.writers):
+        kinds = itertools.product((False, True), (True, False), given.threads_each, given.writers)
+        for intents, is_shared, threads, writers in kinds:
             measured = simulate(
                 writers,
                 given.seconds,
+                threads=threads,
                 intents=intents,
                 is_shared=is_shared,
                 inline_bytes=inline_bytes,
                 latency_seconds=latency_seconds,
             )
             one = one or measured
-            print_measurement(f"{writers} processes, {rows}", measured, one, intents=intents, is_shared=is_shared)
+            label = f"{describe_writers(writers, threads)}, {rows}"
+            print_measurement(label, measured, one, intents=intents, is_shared=is_shared)
 
 
 def measure_local(given: argparse.Namespace) -> None:
@@ -310,19 +374,21 @@ def measure_local(given: argparse.Namespace) -> None:
 def measure_s3(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as folder, run_seaweedfs(Path(folder)) as server:
         one = None
-        for intents, is_shared, writers in itertools.product((False, True), (True, False), given.writers):
+        kinds = itertools.product((False, True), (True, False), given.threads_each, given.writers)
+        for intents, is_shared, threads, writers in kinds:
             with S3Proxy(server.options["endpoint"], given.latency_millis) as proxy:
                 options = {**server.options, "endpoint": proxy.endpoint}
-                uri = f"{server.uri}lake-{intents}-{is_shared}-{writers}"
+                uri = f"{server.uri}lake-{intents}-{is_shared}-{threads}-{writers}"
                 properties = build_properties(intents=intents)
                 lake = mangrove.create(uri, storage_options=options, properties=properties)
                 tables = create_tables(lake, writers, given.inline_bytes, is_shared=is_shared)
                 proxy.requests.clear()
-                measured = run_processes(uri, options, tables, given.commits)
+                measured = run_processes(uri, options, tables, given.commits, threads)
                 measured = replace(measured, requests=proxy.requests.total())
-                check_rows(lake, tables, [given.commits + 1] * writers)
+                check_rows(lake, tables, [given.commits * threads + 1] * writers)
             one = one or measured
-            print_measurement(f"{writers} processes, S3", measured, one, intents=intents, is_shared=is_shared)
+            label = f"{describe_writers(writers, threads)}, S3"
+            print_measurement(label, measured, one, intents=intents, is_shared=is_shared)
         with S3Proxy(server.options["endpoint"], given.latency_millis) as proxy:
             options = {**server.options, "endpoint": proxy.endpoint}
             lake = mangrove.create(f"{server.uri}lake-threads", storage_options=options)
@@ -332,30 +398,36 @@ def measure_s3(given: argparse.Namespace) -> None:
             print_measurement(f"{given.threads} threads, S3", measured, one or measured, intents=False, is_shared=True)
 
 
+def describe_writers(processes: int, threads: int) -> str:
+    """Return the text of a number of processes with a number of threads each."""
+    return f"{processes} processes" + (f" of {threads} threads" if threads > 1 else "")
+
+
 def print_measurement(label: str, measured: Measurement, one: Measurement, *, intents: bool, is_shared: bool) -> None:
     """Print a line of the result."""
     what = f"{label}, {'one table' if is_shared else 'a table each'}{', intents' if intents else ''}"
     print(f"{what:<58} {measured.describe(one)}", flush=True)
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["worker"]:
-        run_worker(*json.loads(sys.argv[2]))
+def main(arguments: Sequence[str] = ()) -> None:
+    if [*arguments[:1]] == ["worker"]:
+        run_worker(*json.loads(arguments[1]))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=[*PARTS], default="simulated")
     parser.add_argument("--writers", type=int, nargs="+", default=[1, 4, 8, 16])
     parser.add_argument("--threads", type=int, default=64)
+    parser.add_argument("--threads-each", type=int, nargs="+", default=[1], help="of each process")
     parser.add_argument("--commits", type=int, default=50, help="of each process or thread")
     parser.add_argument("--seconds", type=float, default=6.0, help="simulated seconds")
     parser.add_argument("--latency-millis", type=float, default=20.0)
     parser.add_argument("--inline-bytes", default="0", help="the property write.inline-rows-max-bytes")
     parser.add_argument("--folder", type=Path, default=None)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     PARTS[given.part](given)
 
 
 PARTS = {"simulated": measure_simulated, "local": measure_local, "s3": measure_s3}
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,6 +1,7 @@
 """What small writes and reads cost without a JVM, beside the least that anybody could do on the same disk.
 
-    python benchmarks/small_writes.py [--folder FOLDER] [--turns 101] [--commits 1000] [--clock cpu] [--inline BYTES]
+    python -m benchmarks.small_writes [--folder FOLDER] [--turns 101] [--commits 1000] [--clock cpu] [--inline BYTES]
+    python -m benchmarks.small_writes --writers     also many writers, on a disk and on SeaweedFS with 20 ms
 
 A write is compared with a bare Parquet file and a second file, each written
 durably under its name: data and a commit. A read is compared with pyarrow on one
@@ -26,6 +27,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 import mangrove
+from benchmarks import many_writers
 from mangrove.lakehouse.opening import create_on_store
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
@@ -146,6 +148,29 @@ def many_tables(bench: Bench) -> None:
     bench.compare("append of 3 rows to 10 tables", append_to_all, lambda: bench.write_by_hand(ROWS), 8.0)
 
 
+def many_names(bench: Bench, tables: int) -> None:
+    """List the names of many tables, and plan a scan of one of them, from a handle that was just opened."""
+    bench.lake.create_namespace("many")
+    folder = bench.bare / "many"
+    folder.mkdir()
+    with bench.lake.transaction() as transaction:
+        for number in range(tables):
+            transaction.create_table(f"many.t{number:05d}", "id bigint, name string")
+            (folder / f"t{number:05d}").mkdir()
+
+    def list_names() -> None:
+        assert len([table.name for table in mangrove.open(bench.folder / "lake").tables("many")]) == tables
+
+    def plan() -> None:
+        mangrove.open(bench.folder / "lake").table("bench.grown").scan().files()
+
+    path = bench.bare / "all.parquet"
+    turns, bench.turns = bench.turns, min(bench.turns, 21)
+    bench.compare(f"names of {tables:,} tables, lakehouse just opened", list_names, lambda: [*folder.iterdir()], 10.0)
+    bench.compare("open and plan of a grown table", plan, lambda: pq.read_metadata(path), 60.0)
+    bench.turns = turns
+
+
 def requests(inline: int | None) -> None:
     """Count the requests and the data files of 100 appends."""
     store = CountingStore(MemoryStore("memory://requests/"))
@@ -202,6 +227,8 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1_000)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--inline", type=int, default=None)
+    parser.add_argument("--tables", type=int, default=10_000)
+    parser.add_argument("--writers", action="store_true", help="measure many writers too, for some minutes")
     given = parser.parse_args()
     clock = time.perf_counter if given.clock == "wall" else time.process_time
     folder = Path(tempfile.mkdtemp(prefix="mangrove-small-", dir=given.folder))
@@ -212,8 +239,12 @@ def main() -> None:
         writes(bench)
         small_read(bench)
         many_tables(bench)
+        many_names(bench, given.tables)
         requests(given.inline)
         lookup(bench, given.commits)
+        if given.writers:
+            many_writers.main(["local", "--writers", "1", "4", "16", "--inline-bytes", "2000"])
+            many_writers.main(["s3", "--writers", "1", "8", "--threads-each", "1", "8", "--inline-bytes", "2000"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

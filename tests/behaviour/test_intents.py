@@ -15,6 +15,8 @@ from mangrove.errors import ConflictError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.transaction import Transaction
+from mangrove.metastore import ObjectRange
+from mangrove.model.locators import Kind
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings, time_limit_millis
@@ -22,6 +24,7 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.transaction import process_group_commit as intents_module
 from mangrove.transaction.process_group_commit import INTENTS_FOLDER, VERSIONS_MAX
 from mangrove.wiring import LocalEngines
 
@@ -36,6 +39,13 @@ def lake(effects: Effects, layout: str, strict: bool | None) -> Lakehouse:
     lake.create_table("shop.other", "id int")
     append(lake, "first")
     return lake
+
+
+@pytest.fixture(autouse=True)
+def publish_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let writers publish after one lost race, lead groups of any size and delete intents at once."""
+    for name in ("_DIRECT_ATTEMPTS_MAX", "_FOLLOWERS_MIN", "_DELETES_MIN"):
+        monkeypatch.setattr(intents_module, name, 1)
 
 
 Open = Callable[..., Lakehouse]
@@ -127,6 +137,52 @@ def test_a_writer_that_lost_a_race_commits_and_leaves_no_intent(
 
 
 @pytest.mark.usefixtures("published")
+@pytest.mark.parametrize("races", [1, 2, 3])
+def test_a_writer_publishes_only_after_several_lost_races(
+    lake: Lakehouse, store: CountingStore, clock: Clock, monkeypatch: pytest.MonkeyPatch, races: int
+) -> None:
+    monkeypatch.setattr(intents_module, "_DIRECT_ATTEMPTS_MAX", 3)
+    effects = build_deterministic_effects(store, clock, 10**9)
+    process = open_on_store(effects)
+    late = begin(process, "late")
+    lost: list[str] = []
+    original = process.metastore.commit_next
+
+    def commit_next(*arguments: Any) -> Any:
+        if len(lost) < races:
+            lost.append(f"race {len(lost)}")
+            append(lake, lost[-1])
+        return original(*arguments)
+
+    monkeypatch.setattr(process.metastore, "commit_next", commit_next)
+    published: list[str] = []
+    put = store.put
+
+    def record_put(path: str, data: bytes) -> None:
+        published.extend([path] if path.startswith(INTENTS_FOLDER) else [])
+        put(path, data)
+
+    monkeypatch.setattr(store, "put", record_put)
+    late.commit()
+    assert names(lake) == ["first", *lost, "late"]
+    assert len(published) == (1 if races == 3 else 0)
+    assert intents(store) == []
+
+
+@pytest.mark.usefixtures("published")
+def test_a_writer_without_races_commits_intents_that_wait_since_many_versions(
+    lake: Lakehouse, open_process: Open, store: CountingStore
+) -> None:
+    process = open_process()
+    append(process, "begin")
+    leave_intent(process, open_process, store, "one")
+    for number in range(32):
+        append(process, f"filler {number}")
+    assert "one" in names(lake)
+    assert intents(store) == []
+
+
+@pytest.mark.usefixtures("published")
 def test_the_intents_of_others_are_committed_in_one_version(
     lake: Lakehouse, open_process: Open, store: CountingStore
 ) -> None:
@@ -140,6 +196,22 @@ def test_the_intents_of_others_are_committed_in_one_version(
     for name in names(lake):
         store.put(f"data/{name}", b"1")
     assert lake.maintenance.check().is_sound
+
+
+@pytest.mark.usefixtures("published")
+def test_an_intent_is_moved_behind_later_deltas_although_another_member_guards_their_positions(
+    lake: Lakehouse, open_process: Open, store: CountingStore
+) -> None:
+    leave_intent(lake, open_process, store, "one")
+    append(lake, "later")
+    leader = open_process().transaction(message="leader")
+    leader.alter_table("shop.other", {"by": "leader"})
+    (partition,) = {locator.parent for locator, _ in leader.table("shop.orders").deltas()}
+    leader.core.workspace.guard(ObjectRange(Kind.DELTA, partition))
+    lake.create_table("shop.third", "id int")
+    leader.commit()
+    assert messages(lake)[lake.version] == ["leader", "one"]
+    assert names(lake) == ["first", "before one", "later", "one"]
 
 
 @pytest.mark.usefixtures("published")
@@ -312,7 +384,7 @@ def test_an_intent_does_not_survive_a_rollback_a_change_of_namespaces_or_many_ve
             lake.create_namespace("another")
         case _:
             for number in range(VERSIONS_MAX):
-                append(lake, f"filler {number}")
+                append(open_process(), f"filler {number}")
     lose_race(lake, open_process, "leader").commit()
     assert ("one" in names(lake)) == (change == "none")
     assert intents(store) == []

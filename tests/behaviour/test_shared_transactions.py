@@ -130,6 +130,22 @@ def test_publishing_is_refused_like_any_commit(sales: Lakehouse) -> None:
     assert sales.view("sales.daily").properties == {"by": "rival"}
 
 
+def test_saved_changes_that_a_rollback_removed_are_not_published_silently(sales: Lakehouse) -> None:
+    begun = sales.begin_shared("load")
+    began = sales.version
+    begun.add_delta("sales.orders", (1,), delta("one"))
+    begun.save()
+    joined = sales.join_shared("load")
+    sales.rollback(to=began)
+    with sales.join_shared("load") as other:
+        other.add_delta("sales.orders", (1,), delta("another"))
+    for handle in (begun, joined):
+        with pytest.raises(ConflictError, match="a rollback removed changes that were saved"):
+            handle.publish()
+    sales.join_shared("load").publish()
+    assert files(sales) == ["data/another"]
+
+
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
 def test_isolation_covers_the_read_sets_of_all_participants(
     sales: Lakehouse, opened_again: Callable[[], Lakehouse], isolation: str

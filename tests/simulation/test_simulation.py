@@ -43,7 +43,7 @@ def test_every_version_results_from_its_transactions_and_the_previous_version(se
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
 def test_every_version_is_what_its_transactions_made_of_the_one_before_with_intents(layout: str) -> None:
     reports = [
-        run_simulation(Simulation(seed, layout, writers=6, deeds=10, intents=True))
+        run_simulation(Simulation(seed, layout, writers=6, deeds=10, intents=True, threads=1 + seed % 2))
         for seed in range(len(FAULT_PROFILES))
     ]
     assert sum(ran.groups for ran in reports) > 0

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from itertools import count
 from typing import Final, ParamSpec, TypeVar
 from unittest.mock import patch
 
@@ -20,6 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _STUCK_SECONDS: Final = 120.0
+_TIMEOUT_TURNS: Final = 8
 _ROWS: Final = ".parquet"
 _ARRIVES: Final = 0.1
 """The chance of a delayed request to take effect at each turn."""
@@ -79,22 +81,28 @@ class TurnScheduler:
 class TurnCondition:
     """A condition for threads of which one runs at a time: who waits lets the seed choose who goes on."""
 
-    def __init__(self, turns: TurnScheduler) -> None:
+    def __init__(self, turns: TurnScheduler, lock: threading.Lock) -> None:
         self._turns = turns
+        self._lock = lock
 
-    def __enter__(self) -> None:
-        """Do nothing: no other thread runs."""
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: no other thread runs."""
+    def notify(self) -> None:
+        """Do nothing: who waits looks again at each of its turns."""
 
     def notify_all(self) -> None:
         """Do nothing: who waits looks again at each of its turns."""
 
-    def wait_for(self, predicate: Callable[[], bool], _: float | None = None) -> None:
-        """Wait until the predicate holds."""
-        while not predicate():
-            self._turns.hand_over(threading.current_thread().name)
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until the predicate holds, with a time limit for a few turns; return whether it holds."""
+        turns = count() if timeout is None else range(_TIMEOUT_TURNS if timeout > 0 else 0)
+        for _ in turns:
+            if predicate():
+                return True
+            self._lock.release()
+            try:
+                self._turns.hand_over(threading.current_thread().name)
+            finally:
+                self._lock.acquire()
+        return predicate()
 
 
 class ScheduledStore:

@@ -21,6 +21,7 @@ from mangrove.lakehouse.opening import open_on_store
 from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.wiring import LakehouseEngines
 
 __all__ = ["Attempt", "DeedT", "FaultProfile", "Process", "SkewedClock", "Workload", "Writer"]
@@ -141,8 +142,14 @@ class Process:
         effects = Effects(store, self.clock.read, counted.new_id, self._pause, self._later)
         lake = open_on_store(effects, engines=LakehouseEngines)
         # Threads of one process commit together; they wait for each other in turns.
-        lake._commits._changed = TurnCondition(self.turns)  # type: ignore[attr-defined]
+        commits = lake._commits
+        assert isinstance(commits, GroupCommitter)
+        commits.new_condition = self._build_condition
+        commits.__post_init__()
         return lake
+
+    def _build_condition(self, lock: threading.Lock) -> TurnCondition:
+        return TurnCondition(self.turns, lock)
 
     def _pause(self, _: float) -> None:
         self.turns.hand_over(threading.current_thread().name)

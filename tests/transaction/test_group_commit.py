@@ -76,8 +76,8 @@ class Threads:
         assert self.gate.reached.wait(60)
         for number, (name, transaction) in enumerate(others.items(), 1):
             threads.append(self._committing(name, transaction))
-            with grouped._changed:
-                assert grouped._changed.wait_for(lambda count=number: len(grouped._waiting) == count, 60)  # type: ignore[misc]
+            with grouped._lock:
+                assert grouped._arrived.wait_for(lambda count=number: len(grouped._waiting) == count, 60)  # type: ignore[misc]
         self.gate.opened.set()
         for thread in threads:
             thread.join(60)
@@ -333,7 +333,7 @@ def test_a_transaction_interrupted_while_waiting_is_never_committed(threads: Thr
     first.create_table("n.first", "id int")
     stopped.create_table("n.stopped", "id int")
     grouped = get_committer(lake)
-    grouped._changed = Interrupted()
+    grouped.new_condition = Interrupted
     threads.gate.reached.clear()
     threads.gate.opened.clear()
     held = threads._committing("first", first)
@@ -342,9 +342,50 @@ def test_a_transaction_interrupted_while_waiting_is_never_committed(threads: Thr
         stopped.commit()
     threads.gate.opened.set()
     held.join(60)
-    grouped._changed = threading.Condition()
+    grouped.new_condition = threading.Condition
     lake.create_table("n.after", "id int")
     assert [table.name for table in lake.tables("n")] == ["after", "first", "other", "rows"]
+
+
+def test_a_commit_waits_for_as_many_threads_as_were_there_at_the_last_one(threads: Threads) -> None:
+    lake = threads.lake
+    one, two = lake.transaction(), lake.transaction()
+    one.create_table("n.one", "id int")
+    two.create_table("n.two", "id int")
+    grouped = get_committer(lake)
+    grouped._expected, grouped._gather_millis = 2, 60_000
+    first = threads._committing("one", one)
+    with grouped._lock:
+        assert grouped._arrived.wait_for(lambda: grouped._is_busy, 60)
+    second = threads._committing("two", two)
+    first.join(60)
+    second.join(60)
+    assert threads.outcomes == {"one": 4, "two": 4}
+    assert grouped._expected == 2
+
+
+def test_a_conflict_in_a_group_leaves_the_others_together(threads: Threads) -> None:
+    lake = threads.lake
+    first = lake.transaction()
+    first.add_delta("n.rows", (), delta("first"))
+    others = {f"t{number}": lake.transaction() for number in range(4)}
+    for name, transaction in others.items():
+        transaction.add_delta("n.rows", (), delta(name))
+    others["t2"].alter_table("n.other", {"by": "t2"})
+    other = open_on_store(build_deterministic_effects(threads.store, first_id=10**6))
+    grouped = get_committer(lake)
+    original = grouped.metastore.commit
+
+    def overtake(*arguments: Any) -> Any:
+        if "members" in str(arguments[1].properties):
+            grouped.metastore.commit = original  # type: ignore[method-assign]
+            other.alter_table("n.other", {"by": "another process"})
+        return original(*arguments)
+
+    grouped.metastore.commit = overtake  # type: ignore[method-assign, assignment]
+    threads.commit_behind(first, others)
+    assert isinstance(threads.outcomes.pop("t2"), ConflictError)
+    assert threads.outcomes == {"first": 4, "t0": 6, "t1": 7, "t3": 7}
 
 
 def test_a_lone_commit_is_not_changed_by_grouping(threads: Threads) -> None:

@@ -97,7 +97,7 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             self._commits = AuthorizedCommitter(laid_out.metastore, owner._commits)
         else:
             intents = ProcessGroupCommitter(effects, laid_out.metastore)
-            self._commits = GroupCommitter(intents, effects.new_id, self._have_rows_changed)
+            self._commits = GroupCommitter(intents, effects.new_id, effects.now_millis, self._have_rows_changed)
         self._maintaining = threading.Lock()
         self.clients = clients
         self.storage_options = storage_options
@@ -232,7 +232,8 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Run the maintenance of a table at once, unless another thread runs one, with which it could conflict."""
         if self._maintaining.acquire(blocking=False):
             try:
-                maintain_table(self, target)
+                recent = self.metastore.latest_since(self.effects.now_millis() - _FRESH_MILLIS)
+                maintain_table(self, target, recent or self.metastore.latest())
             finally:
                 self._maintaining.release()
 

@@ -73,6 +73,7 @@ from mangrove.tables.write_plan import (
     find_missing_columns,
     plan_partial_upsert,
 )
+from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import (
     VERSION_PREFIX,
     TableTarget,
@@ -634,9 +635,8 @@ class Table(TableSnapshot):
         on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
         return engines.spark() if on_spark else engines.local()
 
-    def _maintain_if_due(self) -> None:
+    def _maintain_if_due(self, reading: CatalogReader) -> None:
         """Run a bounded part of a compaction, or move inline rows into data files if there are many."""
-        reading = self.catalog._reading()
         opened = open_table(reading, self.target)
         if opened.version.schema is None:
             return
@@ -675,15 +675,17 @@ class Table(TableSnapshot):
         return plan
 
 
-def maintain_table(lake: WritableCatalog, target: TableTarget) -> None:
+def maintain_table(lake: WritableCatalog, target: TableTarget, reading: CatalogReader) -> None:
     """Run the maintenance of a table after a write if it is due; give up on a conflict with a concurrent commit.
+
+    A recent version decides whether it is due.
 
     The preceding write is already committed. An error raised here would make callers
     repeat their write and duplicate rows, so other errors of Mangrove are only logged.
     """
     try:
         table = Table(lake, target.locator, lambda: find_target_table(lake._reading(), target)[1], target)
-        table._maintain_if_due()
+        table._maintain_if_due(reading)
     except (ConflictError, NotFoundError):
         return  # a transaction can drop a table to which it wrote
     except MangroveError as error:

@@ -3,15 +3,18 @@
 `process_group_commit.py` does the same for several processes.
 
 A request commits immediately if no commit is running. Requests that arrive meanwhile
-wait, and then one of their threads commits all that are compatible. No request waits
-for others to arrive, so a single writer is not slowed down.
+wait, and then one of their threads commits all that are compatible. It waits for a quarter
+of the time of the last commit until as many requests have arrived as were there then: the
+threads of that commit prepare their next requests. Without this, groups of one and of all
+others would take turns. A single writer waits for nobody.
 
 Requests whose base version is older than the newest version in memory are rebased on it
 first: their commit could not be the next version. Changes are compatible if they have
 the same base version then, and none conflicts with an earlier one of the group. Rows
 are not compared within a group: a request that read or guards rows of a stream to which
 an earlier member writes commits on its own, later. If a merged commit conflicts, only
-one member may be the cause, so each member then commits on its own.
+one member may be the cause: the first member then commits on its own, and the others are
+rebased on its version, which finds the cause, before they form the next group.
 """
 
 import threading
@@ -40,6 +43,7 @@ __all__ = [
     "CommitTarget",
     "GroupCommitRequest",
     "GroupCommitter",
+    "ThreadCondition",
     "detect_conflicts",
     "find_written_rows",
     "is_in_scan",
@@ -87,6 +91,8 @@ def find_written_rows(
 
 
 _MEMBERS_MAX: Final = 64
+_GATHER_MILLIS_MAX: Final = 250
+"""The longest time that a commit waits for others, whatever the clock says about the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +209,29 @@ def _drop_duplicate_puts(changes: Changes, members: Sequence[GroupCommitRequest]
     )
 
 
+class ThreadCondition(Protocol):
+    """What a group commit uses of `threading.Condition`."""
+
+    def notify(self) -> None:
+        """Wake one thread that waits."""
+        ...
+
+    def notify_all(self) -> None:
+        """Wake all threads that wait."""
+        ...
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until the predicate holds, at most so many seconds; return whether it holds."""
+        ...
+
+
 @dataclass(eq=False)
 class _PendingRequest:
     """A request and, once known, its outcome."""
 
     request: GroupCommitRequest
+    changed: ThreadCondition
+    """Notified when the outcome is known, and when its thread may commit."""
     outcome: CommitResult | MangroveError | None = None
 
 
@@ -233,19 +257,29 @@ class GroupCommitter:
 
     metastore: CommitTarget
     new_id: Callable[[], str]
+    now_millis: Callable[[], int]
     have_rows_changed: RowChangeDetector = assume_rows_changed
-    _changed: threading.Condition = field(default_factory=threading.Condition)
+    new_condition: Callable[[threading.Lock], ThreadCondition] = threading.Condition
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _arrived: ThreadCondition = field(init=False)
+    """Notified when a request arrives."""
     _waiting: list[_PendingRequest] = field(default_factory=list)
     _is_busy: bool = False
+    _expected: int = 1
+    """How many requests there were at the last commit, in its group and waiting."""
+    _gather_millis: int = 0
+
+    def __post_init__(self) -> None:
+        self._arrived = self.new_condition(self._lock)
 
     def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, possibly together with those of other threads."""
         if changes.is_empty:
             return self.metastore.commit(base, changes, isolation, self.have_rows_changed)
-        mine = _PendingRequest(GroupCommitRequest(base, changes, isolation))
-        with self._changed:
+        mine = _PendingRequest(GroupCommitRequest(base, changes, isolation), self.new_condition(self._lock))
+        with self._lock:
             self._waiting.append(mine)
-            self._changed.notify_all()
+            self._arrived.notify_all()
         try:
             while mine.outcome is None:
                 self._commit_next_or_wait(mine)
@@ -258,26 +292,45 @@ class GroupCommitter:
 
     def _commit_next_or_wait(self, mine: _PendingRequest) -> None:
         """Commit the oldest waiting requests, or wait until another thread has committed this one."""
-        with self._changed:
-            self._changed.wait_for(lambda: mine.outcome is not None or not self._is_busy)
+        group: list[_PendingRequest] = []
+        with self._lock:
+            mine.changed.wait_for(lambda: mine.outcome is not None or not self._is_busy)
             if mine.outcome is not None:
                 return
             self._is_busy = True
-            group, self._waiting = self._waiting, []
         try:
+            with self._lock:
+                group = self._gather()
+            began_at_millis = self.now_millis()
             self._commit_compatible(group)
+            self._gather_millis = min(_GATHER_MILLIS_MAX, max(0, self.now_millis() - began_at_millis) // 4)
         finally:
-            with self._changed:
-                # Requests without an outcome, because this thread was interrupted, are first in line again.
+            with self._lock:
+                # Requests without an outcome are first in line again.
                 self._waiting = [*(one for one in group if one.outcome is None), *self._waiting]
+                self._expected = len(self._waiting) + sum(one.outcome is not None for one in group)
                 self._is_busy = False
-                self._changed.notify_all()
+                for one in group:
+                    one.changed.notify()
+                self._notify_next()
+
+    def _gather(self) -> list[_PendingRequest]:
+        """Return the waiting requests, after a pause if there are fewer than before."""
+        self._arrived.wait_for(lambda: len(self._waiting) >= self._expected, self._gather_millis / 1000)
+        group, self._waiting = self._waiting, []
+        return group
+
+    def _notify_next(self) -> None:
+        """Let the thread of the oldest waiting request commit."""
+        if self._waiting and not self._is_busy:
+            self._waiting[0].changed.notify()
 
     def _withdraw(self, mine: _PendingRequest, error: BaseException) -> None:
         """Remove the request of an interrupted thread, unless its commit has begun."""
-        with self._changed:
+        with self._lock:
             mine.outcome = mine.outcome or _unknown_outcome_error(error)
             self._waiting = [one for one in self._waiting if one is not mine]
+            self._notify_next()
 
     def _commit_compatible(self, waiting: list[_PendingRequest]) -> None:
         """Commit the first request that can be committed, together with those that are compatible with it."""
@@ -303,14 +356,12 @@ class GroupCommitter:
                 one.request = replace(request, base=base, changes=changes)
 
     def _commit_all(self, group: list[_PendingRequest]) -> None:
-        if len(group) > 1 and self._commit_merged(group):
-            return
-        for one in group:
-            if one.outcome is None:
-                self._commit_one(one)
+        """Commit the requests, or the first one on its own; then the others are first in line."""
+        if len(group) == 1 or not self._commit_merged(group):
+            self._commit_one(group[0])
 
     def _commit_merged(self, group: list[_PendingRequest]) -> bool:
-        """Return whether all requests have their outcome; otherwise each must commit on its own."""
+        """Return whether all requests have their outcome; otherwise one of them conflicts."""
         members = [one.request for one in group]
         try:
             changes = merge_changes(members, self.new_id())

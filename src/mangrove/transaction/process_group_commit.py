@@ -7,15 +7,16 @@
 
 An intent may be committed only by a writer that has read every version after the base of
 the intent and found neither its transactions nor any write that concerns them, and only
-into the next 32 versions. An intent for which this fails once is dead for everybody, so
+into the next 48 versions. An intent for which this fails once is dead for everybody, so
 its owner may then commit alone and report a conflict. Decision 63 has the argument.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -56,9 +57,9 @@ __all__ = [
 ]
 
 INTENTS_FOLDER: Final = "data/intents/"
-VERSIONS_MAX: Final = 32
+VERSIONS_MAX: Final = 48
 """The number of versions after its base into which an intent may be committed."""
-_FORM: Final = 1
+_FORM: Final = 2
 _BYTES_MAX: Final = 64 * 1024
 _OBJECTS_MAX: Final = 256
 _INTENTS_MAX: Final = 64
@@ -77,10 +78,19 @@ _POLLS_MORE: Final = 2
 _PAUSES: Final = 3
 """About as many requests follow the put of an intent until its leader has created the version."""
 _VERSIONS_MISSED_MAX: Final = 2
-_LEADS_QUIET_MAX: Final = 8
-"""A leader that finds no intent this many times in a row tries the next version directly again."""
+_DIRECT_ATTEMPTS_MAX: Final = 3
+"""A writer publishes an intent after it has lost so many races for one transaction."""
+_FOLLOWERS_MIN: Final = 2
+"""Groups of fewer followers are not worth the requests of their leader."""
+_LEADS_SMALL_MAX: Final = 4
+"""A leader of this many small groups in a row tries the next version directly again."""
 _COMMITS_PER_LISTING: Final = 32
 """A writer that never loses a race looks for intents every so many commits: the others may never win one."""
+_LISTINGS_MORE_MAX: Final = 3
+_ROUNDS_EXPECTED: Final = 2
+"""A leader waits for the writers of so many groups before."""
+_DELETES_MIN: Final = 16
+"""A leader deletes so many intents with one request."""
 _NAME: Final = re.compile(rf"{INTENTS_FOLDER}\d{{15}}-(\d{{1,20}})-[0-9a-f-]{{36}}\.intent")
 
 
@@ -93,11 +103,15 @@ class Intent:
     """The transaction of the base version, which tells two lakehouses or histories apart."""
     changes: Changes
     isolation: Isolation
+    writer_id: str = ""
+    """The same for all intents of a process, so that leaders know for how many to wait."""
     transaction_ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         if type(self.base_version) is not int or self.base_version < 0:
             raise InvalidInputError(f"invalid base version {self.base_version!r} of an intent")
+        if not isinstance(self.writer_id, str):
+            raise InvalidInputError(f"invalid writer {self.writer_id!r} of an intent")
         limit_millis = self.changes.commit_before_millis
         if limit_millis is not None and type(limit_millis) is not int:
             raise InvalidInputError(f"invalid commit deadline {limit_millis!r} of an intent")
@@ -131,6 +145,7 @@ def encode_intent(intent: Intent) -> bytes:
         "base": intent.base_version,
         "base_transaction": intent.base_transaction_id,
         "commit_before_millis": changes.commit_before_millis,
+        "writer": intent.writer_id,
     }
     body = json.dumps(head).encode() + b"\n" + payload
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
@@ -161,7 +176,7 @@ def decode_intent(data: bytes, path: str) -> Intent:
             properties=work.properties,
             commit_before_millis=head["commit_before_millis"],
         )
-        return Intent(head["base"], head["base_transaction"], changes, work.isolation)
+        return Intent(head["base"], head["base_transaction"], changes, work.isolation, head["writer"])
     except (ValueError, TypeError, LookupError, InvalidInputError) as error:
         raise FormatError(f"{path} has invalid content ({error!r}); delete it") from error
 
@@ -183,12 +198,16 @@ def find_damaged_intents(store: Store) -> Iterator[tuple[str, str]]:
             yield path, str(error)
 
 
-@dataclass(frozen=True, slots=True)
 class _ReadVersion:
-    """A version that this process has read, with the ids of its transactions."""
+    """A version that this process has read."""
 
-    snapshot: MetastoreSnapshot
-    transaction_ids: tuple[str, ...]
+    def __init__(self, snapshot: MetastoreSnapshot) -> None:
+        self.snapshot = snapshot
+
+    @cached_property
+    def transaction_ids(self) -> tuple[str, ...]:
+        """The ids of its transactions."""
+        return tuple(record.id for record in self.snapshot.commit.transactions)
 
 
 @dataclass(slots=True)
@@ -226,14 +245,11 @@ class _ReadVersions:
         if snapshot.version - 1 not in self._versions:
             self._versions.clear()
         self._insert(snapshot)
-        self._versions = {
-            number: one for number, one in self._versions.items() if number >= snapshot.version - VERSIONS_MAX
-        }
+        self._versions.pop(snapshot.version - VERSIONS_MAX - 1, None)
         self.newest = snapshot
 
     def _insert(self, snapshot: MetastoreSnapshot) -> None:
-        ids = tuple(record.id for record in snapshot.commit.transactions)
-        self._versions[snapshot.version] = _ReadVersion(snapshot, ids)
+        self._versions[snapshot.version] = _ReadVersion(snapshot)
 
     def load_later(self, count: int) -> bool:
         """Read up to `count` versions after the newest one; return whether there may be more."""
@@ -247,6 +263,10 @@ class _ReadVersions:
         while self.compare(tracked).is_committable and self.load_later(count):
             pass
         self.compare(tracked)
+
+    def has_group_after(self, version: int) -> bool:
+        """Return whether one of the versions after that one contains several transactions."""
+        return any(len(one.transaction_ids) > 1 for number, one in self._versions.items() if number > version)
 
     def has(self, version: int) -> bool:
         """Return whether the version was read."""
@@ -304,10 +324,13 @@ class ProcessGroupCommitter:
         """Whether the last commit met others, so that a direct attempt would probably lose."""
         self._rank: int | None = None
         """The place of the last commit in its version: 0 if this process led, None if it is unknown."""
-        self._followers = 0
-        """How many intents of others this process met when it led the last time."""
-        self._leads_quiet = 0
+        self._writer_id = ""
+        self._writers: dict[str, int] = {}
+        """The writers of the last groups that this process led, and for how many groups more to expect each."""
+        self._leads_small = 0
         self._direct_commits = 0
+        self._obsolete: list[str] = []
+        """Intents that are in a version; they are deleted together."""
         self._request_seconds = _PAUSE_SECONDS_MIN
 
     def rebase(
@@ -331,12 +354,19 @@ class ProcessGroupCommitter:
         metastore = self._metastore
         if changes.is_empty or not base.settings.has_intents or not self._is_publishable(changes):
             return metastore.commit(base, changes, isolation, have_rows_changed)
-        if not self._is_contended or self._rank == 0:
+        for _ in range(_DIRECT_ATTEMPTS_MAX):
+            if self._is_contended and self._rank != 0:
+                break
             committed = self._commit_unpublished(base, changes, isolation)
             if committed is not None:
                 return committed
+            is_grouped = self._remember(base).has_group_after(base.version)
             base, changes = metastore.rebase(base, changes, isolation, have_rows_changed)
-        intent = _build_intent(base, changes, isolation)
+            if is_grouped:
+                break
+        self._is_contended = True
+        self._writer_id = self._writer_id or self._effects.new_id()
+        intent = replace(_build_intent(base, changes, isolation), writer_id=self._writer_id)
         data = encode_intent(intent)
         if len(data) <= _BYTES_MAX:
             committed = self._commit_published(_TrackedIntent(intent), data, base)
@@ -359,28 +389,29 @@ class ProcessGroupCommitter:
         """
         own = _TrackedIntent(_build_intent(base, changes, isolation))
         self._direct_commits += 1
-        committed = None
-        if not self._is_contended and self._direct_commits % _COMMITS_PER_LISTING:
+        committed, versions = None, self._remember(base)
+        if not self._is_contended and not _is_listing_due(self._direct_commits):
             committed = self._metastore.commit_next(base, changes)
-        elif (versions := self._remember(base)).compare(own).is_committable:
+        elif versions.compare(own).is_committable:
             committed = self._lead(own, versions, self._gather_intents(versions))
         if committed is not None:
+            versions.add(committed.snapshot)
             return committed
-        self._is_contended, self._rank = True, None
+        self._rank = None
         # A delayed create may have succeeded although a later one was refused.
-        self._remember(base).catch_up(own)
+        versions.catch_up(own)
         return None if own.commit is None else CommitResult(own.commit, _locate_deltas(changes, own.commit))
 
     def _gather_intents(self, versions: _ReadVersions) -> dict[str, _TrackedIntent]:
-        """Return the intents of others; if there are fewer than the last time, some are probably on their way."""
+        """Return the intents of others; if there are fewer than writers, some are probably on their way."""
         began_at_millis = self._effects.now_millis()
         listed = self._list_intents(versions)
         self._measure_request(began_at_millis)
-        if 1 < self._followers > len(listed):
-            self._effects.pause(self._request_seconds)
+        for _ in range(_LISTINGS_MORE_MAX):
+            if len(_select_recent(versions, listed)) >= len(self._writers):
+                break
+            self._effects.pause(self._request_seconds / 2)
             listed = self._list_intents(versions)
-        self._leads_quiet = 0 if listed else self._leads_quiet + 1
-        self._is_contended = bool(listed) or (self._is_contended and self._leads_quiet < _LEADS_QUIET_MAX)
         return self._read_intents(versions, listed)
 
     def _commit_published(self, own: _TrackedIntent, data: bytes, base: MetastoreSnapshot) -> CommitResult | None:
@@ -410,6 +441,8 @@ class ProcessGroupCommitter:
         began_at_millis = self._effects.now_millis()
         self._store.put(path, data)
         self._measure_request(began_at_millis)
+        # While another writer leads there is time to delete what this one led before.
+        self._delete_obsolete()
         versions_missed = 0
         for _ in range(_ROUNDS_MAX):
             listed = self._list_intents(versions) if self._rank is None else None
@@ -467,8 +500,7 @@ class ProcessGroupCommitter:
         self, versions: _ReadVersions, listed: Mapping[str, int], own: str = ""
     ) -> dict[str, _TrackedIntent]:
         """Return the listed intents of others whose base versions are known or a few versions older."""
-        oldest = versions.newest.version - _BACK_MAX
-        recent = [one for one, base in listed.items() if one != own and (base >= oldest or versions.has(base))]
+        recent = [one for one in _select_recent(versions, listed) if one != own]
         versions.load_back_to(min((listed[one] for one in recent), default=versions.newest.version))
         paths = [one for one in recent if versions.has(listed[one])][:_INTENTS_MAX]
         found = zip(paths, self._store.read_many(paths) if paths else (), strict=True)
@@ -485,9 +517,28 @@ class ProcessGroupCommitter:
         if committed is None:
             return None
         versions.add(committed.snapshot)
-        self._rank, self._followers = 0, len(others)
-        self._delete([*published, *members, *obsolete])
+        self._note_lead({others[path].intent.writer_id for path in members})
+        self._obsolete += [*published, *members, *obsolete]
+        if len(self._obsolete) >= _DELETES_MIN or not self._is_contended:
+            self._delete_obsolete()
         return committed
+
+    def _delete_obsolete(self) -> None:
+        self._delete(self._obsolete)
+        self._obsolete = []
+
+    def _note_lead(self, followers: Set[str]) -> None:
+        """Remember the group; lead the next one too if it is worth its listing and reads."""
+        self._rank = 0
+        self._writers = {
+            **{writer: rounds - 1 for writer, rounds in self._writers.items() if rounds > 1},
+            **dict.fromkeys(followers, _ROUNDS_EXPECTED),
+        }
+        is_small = len(followers) < _FOLLOWERS_MIN
+        self._leads_small = self._leads_small + 1 if is_small else 0
+        if self._is_contended and self._leads_small >= _LEADS_SMALL_MAX:
+            self._is_contended, self._direct_commits, self._writers = False, 0, {}
+        self._is_contended = self._is_contended or not is_small
 
     def _select_members(
         self, own: GroupCommitRequest, versions: _ReadVersions, others: Mapping[str, _TrackedIntent]
@@ -515,17 +566,18 @@ class ProcessGroupCommitter:
 
     def _commit_members(self, members: Sequence[GroupCommitRequest]) -> CommitResult | None:
         """Try to commit the members as the next version, and return the result of the first one."""
-        own, newest = members[0], members[0].base
-        if len(members) > 1:
+        newest = members[0].base
+        # Each on its own: the deltas of one may have to keep positions of a partition to which others append.
+        moved = [replace(one, changes=assign_positions(one.changes, newest)) for one in members]
+        if len(moved) > 1:
             try:
-                merged = merge_changes(members, self._effects.new_id())
-                committed = self._metastore.commit_next(newest, assign_positions(merged, newest))
-                return None if committed is None else split_commit_result(members, committed)[0]
+                committed = self._metastore.commit_next(newest, merge_changes(moved, self._effects.new_id()))
+                return None if committed is None else split_commit_result(moved, committed)[0]
             except StorageError:
                 raise
             except MangroveError:
                 pass  # one of the others may be the cause
-        return self._metastore.commit_next(newest, assign_positions(own.changes, newest))
+        return self._metastore.commit_next(newest, moved[0].changes)
 
     def _list_intents(self, versions: _ReadVersions) -> dict[str, int]:
         """Return the base versions of the intents by path, oldest intent first; delete those that are too old."""
@@ -538,7 +590,7 @@ class ProcessGroupCommitter:
             and (match := _NAME.fullmatch(entry.path)) is not None
         }
         self._delete([path for path, base in bases.items() if base < oldest])
-        return {path: base for path, base in bases.items() if base >= oldest}
+        return {path: base for path, base in bases.items() if base >= oldest and path not in self._obsolete}
 
     def _measure_request(self, began_at_millis: int) -> None:
         """Remember how long a request took: the unit of all pauses."""
@@ -557,6 +609,21 @@ class ProcessGroupCommitter:
                 self._store.delete_many(paths)
         except StorageError:
             return  # leaders skip them, and vacuum deletes them
+
+
+def _select_recent(versions: _ReadVersions, listed: Mapping[str, int]) -> list[str]:
+    """Return the paths of the intents whose base versions are known or a few versions older."""
+    oldest = versions.newest.version - _BACK_MAX
+    return [path for path, base in listed.items() if base >= oldest or versions.has(base)]
+
+
+def _is_listing_due(commits: int) -> bool:
+    """Return whether a writer looks for intents before a direct commit; often at first, as others may begin too.
+
+    >>> [commit for commit in range(1, 100) if _is_listing_due(commit)]
+    [4, 8, 16, 32, 64, 96]
+    """
+    return commits % _COMMITS_PER_LISTING == 0 or commits in (4, 8, 16)
 
 
 def _build_intent(base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> Intent:

@@ -110,10 +110,14 @@ class SharedWork:
     rows_read: frozenset[RowRange] = frozenset()
     rows_guarded: frozenset[RowRange] = frozenset()
     streams_read: frozenset[StreamLocator] = frozenset()
+    save_ids: tuple[str, ...] = ()
+    """One id for each time that it was saved, in order: a rollback may remove the last ones."""
 
     def __post_init__(self) -> None:
         for name in ("transaction_id", "message", "author"):
             check_text(getattr(self, name), f"the {name} of a shared transaction")
+        for one in self.save_ids:
+            check_text(one, "the id of a save of a shared transaction")
         object.__setattr__(self, "properties", Properties(self.properties))
         object.__setattr__(self, "origins", Properties(self.origins))
 
@@ -190,6 +194,7 @@ def encode_work(work: SharedWork) -> bytes:
         "rows_read": sorted(map(_encode_rows, work.rows_read), key=json.dumps),
         "rows_guarded": sorted(map(_encode_rows, work.rows_guarded), key=json.dumps),
         "streams_read": _encode_locators(work.streams_read),
+        "saves": work.save_ids,
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -221,6 +226,7 @@ def decode_work(payload: bytes, where: str) -> SharedWork:
             frozenset(_decode_rows(one, where) for one in data.get("rows_read", ())),
             frozenset(_decode_rows(one, where) for one in data.get("rows_guarded", ())),
             frozenset(map(_decode_stream, data.get("streams_read", ()))),
+            tuple(data.get("saves", ())),
         )
     except (ValueError, TypeError, LookupError, AttributeError, InvalidInputError) as error:
         raise FormatError(f"{where} has an invalid payload ({error!r}); discard it") from error
@@ -500,9 +506,10 @@ class SharedTransactions:
             there = self._same(newest, known)
             before, after = load_shared_work(known), load_shared_work(there)
             merged = merge_work(before, after, mine, self._compare_work(known.base_version, before, after))
-            saved = replace(there, payload=encode_work(merged))
-            if saved == there:
+            if merged == after:
                 return there
+            merged = replace(merged, save_ids=(*merged.save_ids, self.effects.new_id()))
+            saved = replace(there, payload=encode_work(merged))
             if self._is_put(newest, saved, f"save shared transaction {known.name}", attempt):
                 return saved
         raise AssertionError("the last attempt raises")
@@ -631,12 +638,15 @@ class SharedTransactions:
 
     def _same(self, newest: MetastoreSnapshot, known: SharedTransactionEntry) -> SharedTransactionEntry:
         there = load_shared_transaction(newest, known.name, self.effects.now_millis())
-        if (
-            there.began_at_millis != known.began_at_millis
-            or load_shared_work(there).transaction_id != load_shared_work(known).transaction_id
-        ):
+        found, expected = load_shared_work(there), load_shared_work(known)
+        if there.began_at_millis != known.began_at_millis or found.transaction_id != expected.transaction_id:
             raise ConflictError(
                 f"shared transaction {known.name!r} is not the one that was joined, which was published or discarded"
+            )
+        if found.save_ids[: len(expected.save_ids)] != expected.save_ids:
+            raise ConflictError(
+                f"a rollback removed changes that were saved in shared transaction {known.name!r}. Join it again and "
+                "repeat them"
             )
         return there
 
