@@ -2,11 +2,13 @@
 
 import datetime
 import decimal
+import io
 import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,7 +22,7 @@ from mangrove.local.data_files import compute_statistics
 from mangrove.local.engine import LocalEngine
 from mangrove.local.keys import filter_keys_in, filter_keys_not_in, find_visible_rows
 from mangrove.local.parallel import map_ahead
-from mangrove.local.parquet import encode_parquet
+from mangrove.local.parquet import ParquetBytes, encode_parquet
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
@@ -283,6 +285,44 @@ def test_a_dictionary_is_written_unless_most_values_are_distinct(count: int) -> 
     chunks = [footer.row_group(footer.num_row_groups - 1).column(place) for place in range(2)]
     assert [chunk.has_dictionary_page for chunk in chunks] == [False, True]
     assert [chunk.statistics.max for chunk in chunks] == [count - 1, 63]
+
+
+def test_ascending_integers_are_stored_as_differences() -> None:
+    numbers: Any = build_row_numbers(400_000)
+    columns = {
+        "ascending": numbers,
+        "nullable": pc.if_else(
+            pc.equal(pc.bit_wise_and(numbers, 63), pa.scalar(3, pa.int64())), pa.scalar(None, pa.int64()), numbers
+        ),
+        "narrow": numbers.cast(pa.int32()),
+        "times": numbers.cast(pa.timestamp("us")),
+        "descending": numbers[::-1],
+        "repeated": pc.bit_wise_and(numbers, 63),
+        "texts": numbers.cast(pa.string()),
+    }
+    rows = pa.table(columns)
+    file = pq.ParquetFile(pa.BufferReader(encode_parquet(rows)))
+    chunks = [file.metadata.row_group(1).column(place) for place in range(len(columns))]
+    differences = {chunk.path_in_schema for chunk in chunks if "DELTA_BINARY_PACKED" in chunk.encodings}
+    assert differences == {"ascending", "nullable", "narrow", "times"}
+    assert file.read().equals(rows)
+    sums = "sum(ascending), sum(nullable), sum(narrow), max(times)"
+    read = duckdb.from_parquet(io.BytesIO(encode_parquet(rows)))
+    assert read.aggregate(sums).fetchall() == duckdb.from_arrow(rows).aggregate(sums).fetchall()
+
+
+def test_row_groups_of_one_file_are_read_into_one_buffer() -> None:
+    store, pool = MemoryStore(), pa.default_memory_pool()
+    numbers = build_row_numbers(1_000_000)
+    incompressible = pc.random(len(numbers), initializer=1)
+    rows = pa.table({"id": numbers, "a": incompressible, "b": incompressible})
+    data = encode_parquet(rows)
+    store.create("f.parquet", data)
+    reader = ParquetBytes(store, DataFile("f.parquet", len(data), rows.num_rows))
+    before = pool.total_bytes_allocated()
+    read = [reader.read_row_group(number, ["id"]) for number in range(4)]
+    assert pa.concat_tables(read).equals(rows.select(["id"]))
+    assert pool.total_bytes_allocated() - before < 2 * len(data)
 
 
 def test_a_selective_filter_decodes_a_quarter_of_a_million_rows() -> None:

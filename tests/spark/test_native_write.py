@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -49,6 +51,29 @@ def with_two_rows(spark: SparkSession, folder: Path) -> Any:
     table = lake.create_table("s.t", SCHEMA)
     table.append(local.to_spark())
     return table
+
+
+def test_spark_reads_integers_that_the_local_engine_stored_as_differences(spark: SparkSession, tmp_path: Path) -> None:
+    count = 100_000
+    lake = mangrove.create(tmp_path)
+    lake.create_namespace("s")
+    table = lake.create_table("s.t", "id bigint not null, n int, ts timestamp")
+    ids: Any = pa.array(range(count), pa.int64())
+    narrow = pc.if_else(
+        pc.equal(pc.bit_wise_and(ids, 63), pa.scalar(3, pa.int64())), pa.scalar(None, pa.int64()), ids
+    ).cast(pa.int32())
+    table.append(pa.table({"id": ids, "n": narrow, "ts": ids.cast(pa.timestamp("us", "UTC"))}))
+    (file,) = tmp_path.rglob("*.parquet")
+    chunks = [pq.read_metadata(file).row_group(0).column(place) for place in range(3)]
+    assert all("DELTA_BINARY_PACKED" in chunk.encodings for chunk in chunks)
+    frame = table.to_spark()
+    assert spark.conf.get("spark.sql.parquet.enableVectorizedReader") == "true"
+    assert frame.selectExpr("sum(id)", "sum(n)", "sum(unix_micros(ts))").first() == (
+        pc.sum(ids).as_py(),
+        pc.sum(narrow).as_py(),
+        pc.sum(ids).as_py(),
+    )
+    assert frame.where("id = 77777 and n is not null").count() == 1
 
 
 def test_rows_are_read_back_exactly(spark: SparkSession, tmp_path: Path) -> None:

@@ -121,6 +121,8 @@ def is_footer_checksum_valid(end: bytes) -> bool:
 
 _WHOLE_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Up to this size, reading a whole file with one request costs less than several ranged requests."""
+_SHARED_SIZE_BYTES_MAX: Final = 128 * 1024 * 1024
+"""Up to this size, all row groups of a file are read into one buffer: new memory for each costs more than the reads."""
 _END_SIZE_BYTES: Final = 64 * 1024
 """Bytes read first from the end of a larger file: its footer, unless it has very many columns."""
 GAP_SIZE_BYTES_MAX: Final = 512 * 1024
@@ -132,7 +134,8 @@ _AFTER_SIZE_BYTES: Final = 100
 class ParquetBytes:
     """An open file of a store; only the footer of a large file is read at first.
 
-    The buffer is as large as the file, but memory is used only for the ranges that are read.
+    A buffer is as large as the file, but memory is used only for the ranges that are read. Several threads may
+    read the same range into it: the bytes of a file never change.
     """
 
     def __init__(self, store: Store, file: DataFile) -> None:
@@ -162,7 +165,8 @@ class ParquetBytes:
 
     def _open_row_group(self, number: int, names: Sequence[str] | None = None) -> pq.ParquetFile:
         """Open the bytes of a row group with a new reader, because Arrow's readers are not thread-safe."""
-        buffer = self._buffer if self._is_whole else pa.allocate_buffer(self._file.size_bytes)
+        is_shared = self._file.size_bytes <= _SHARED_SIZE_BYTES_MAX
+        buffer = self._buffer if is_shared else pa.allocate_buffer(self._file.size_bytes)
         self._fetch(buffer, self._chunks(number, names))
         return self._open(buffer, metadata=self.parquet.metadata)
 
@@ -247,7 +251,7 @@ def encode_with_metadata(rows: pa.Table) -> tuple[bytes, Any]:
     stored = rows.cast(pa.schema([field.with_type(_storage_type(field.type)) for field in rows.schema]))
     # Its content is returned without a copy.
     sink = io.BytesIO()
-    metadata = _write(stored, sink, **_statistics_options(stored))
+    metadata = _write(stored, sink, **_choose_column_options(stored))
     _write_footer_checksum(sink)
     return sink.getvalue(), metadata
 
@@ -352,17 +356,19 @@ def _write(rows: pa.Table, sink: Any, **aids: Any) -> Any:
     return collected[0]
 
 
-def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
-    """Return which columns get bounds and dictionaries; excludes those with which Spark would skip matching rows.
+def _choose_column_options(rows: pa.Table) -> dict[str, Any]:
+    """Return the encodings of columns and which of them get bounds, with which Spark must not skip matching rows.
 
     In SQL, NaN is greater than all numbers, but the bounds that Arrow writes exclude it. In
     SQL, both zeros are equal, but a dictionary lookup distinguishes them. A dictionary of
     mostly distinct values exceeds its limit, and building it takes as long as writing the
-    column.
+    column. Ascending integers, such as keys, are stored as differences, which are decoded
+    ten times as fast as compressed integers.
     """
     floats = [leaf for name in rows.column_names for leaf in _floats(name, rows[name])]
     unbounded = {path for path, array in floats if pc.any(pc.is_nan(array)).as_py()}
     plain = {name for name in rows.column_names if _is_mostly_distinct(rows[name])}
+    ascending = [name for name in rows.column_names if name in plain and _is_ascending(rows[name])]
     plain |= {path for path, array in floats if path not in plain and any(map(_has_negative_zero, array.chunks))}
     if not unbounded and not plain:
         return {"write_statistics": True, "use_dictionary": True}
@@ -373,6 +379,7 @@ def _statistics_options(rows: pa.Table) -> dict[str, bool | list[str]]:
     return {
         "write_statistics": [path for path in paths if path not in unbounded],
         "use_dictionary": [path for path in paths if path not in plain],
+        "column_encoding": dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
     }
 
 
@@ -396,8 +403,21 @@ def _is_mostly_distinct(array: Any) -> bool:
     """Return whether the first rows of a large column have too many distinct values for a useful dictionary."""
     if len(array) < _SAMPLED_ROWS_MIN or not (pa.types.is_primitive(array.type) or pa.types.is_string(array.type)):
         return False
-    sample = array.slice(0, min(_SAMPLE_ROWS_MAX, len(array) // _ROWS_PER_SAMPLE))
+    sample = _sample(array)
     return bool(pc.count_distinct(sample).as_py() > len(sample) * 7 // 8)
+
+
+def _is_ascending(array: Any) -> bool:
+    """Return whether the first values of a column are stored as integers and none is less than the one before."""
+    if not (pa.types.is_integer(array.type) or pa.types.is_timestamp(array.type)):
+        return False
+    sample = _sample(array).drop_null().combine_chunks()
+    return pc.all(pc.less_equal(sample[:-1], sample[1:])).as_py() is not False
+
+
+def _sample(array: Any) -> Any:
+    """Return the first rows of a large column."""
+    return array.slice(0, min(_SAMPLE_ROWS_MAX, len(array) // _ROWS_PER_SAMPLE))
 
 
 def _has_negative_zero(chunk: Any) -> bool:
