@@ -6,9 +6,8 @@ Both layouts implement `Metastore`; everything above works with either.
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import islice, repeat
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from itertools import chain, repeat
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from mangrove.errors import ConflictError, FormatError, InvalidInputError
 from mangrove.expressions.predicates import ConstantPredicate, Predicate
@@ -44,6 +43,7 @@ __all__ = [
     "Metastore",
     "MetastoreMaintenance",
     "MetastoreSnapshot",
+    "ObjectPage",
     "ObjectRange",
     "OpenFailure",
     "Parent",
@@ -55,7 +55,8 @@ __all__ = [
     "check_clock",
     "check_deadline",
     "commit_time_after",
-    "page_objects",
+    "list_pages",
+    "load_pages",
     "split_into_pages",
 ]
 
@@ -227,38 +228,66 @@ class CommitResult:
     changes: Changes
 
 
-LoadObject: TypeAlias = Callable[[], Object]
-"""Returns the object at a locator; the first call for an object of a page reads all objects of the page."""
+LoadObject: TypeAlias = Callable[[Locator], Object]
+"""Returns the object at a locator of a page; the first call for a page reads all of its objects."""
 _PAGE_FIRST, _PAGE_MAX = 16, 512
 T = TypeVar("T")
 
 
-class _LoadFromPage(NamedTuple):
-    """Returns the object at a place of a page. A listing has thousands of these, so it is a tuple."""
+class ObjectPage(Generic[T]):
+    """Some objects of a listing by their locators and pointers, which are read and decoded together.
 
-    load_page: Callable[[], list[Object]]
-    place: int
+    A listing has thousands of objects, and the garbage collector visits each value that belongs
+    to only one of them, so the objects of a page share everything but their locators.
+    """
 
-    def __call__(self) -> Object:
-        return self.load_page()[self.place]
+    def __init__(
+        self,
+        locators: Sequence[Locator],
+        pointers: Sequence[T],
+        load: Callable[[list[tuple[Locator, T]]], list[Object]],
+    ) -> None:
+        self.locators = locators
+        self._pointers = pointers
+        self._load = load
+        self._objects: dict[Locator, Object] | None = None
+
+    def load_all(self) -> Iterator[tuple[Locator, Object]]:
+        """Yield the objects in order."""
+        objects = self._load(list(zip(self.locators, self._pointers, strict=True)))
+        return zip(self.locators, objects, strict=True)
+
+    def load(self, locator: Locator) -> Object:
+        """Return the object at a locator of the page."""
+        if self._objects is None:
+            self._objects = dict(self.load_all())
+        return self._objects[locator]
 
 
-def page_objects(
-    pages: Iterable[list[tuple[Locator, T]]], load: Callable[[list[tuple[Locator, T]]], list[Object]]
-) -> Iterator[tuple[Locator, LoadObject]]:
-    """Yield the locators of pages, each with a function that returns the object; pages are loaded together."""
-    for page in pages:
-        load_page = cache(partial(load, page))
-        loaders = map(partial(tuple.__new__, _LoadFromPage), zip(repeat(load_page), range(len(page)), strict=False))
-        yield from zip([locator for locator, _ in page], loaders, strict=True)
+def list_pages(pages: Iterable[ObjectPage[T]]) -> Iterator[tuple[Locator, LoadObject]]:
+    """Yield the locators of pages, each with the function that returns the object."""
+    return chain.from_iterable(zip(page.locators, repeat(page.load), strict=False) for page in pages)
 
 
-def split_into_pages(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items in lists that grow to a limit, so that the first items of a long listing come early."""
-    rest, size = iter(items), _PAGE_FIRST
-    while page := list(islice(rest, size)):
-        yield page
-        size = min(2 * size, _PAGE_MAX)
+def load_pages(pages: Iterable[ObjectPage[T]]) -> Iterator[tuple[Locator, Object]]:
+    """Yield the objects of pages."""
+    return chain.from_iterable(page.load_all() for page in pages)
+
+
+def split_into_pages(chunks: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield keys and values in lists that grow to a limit, so that the first items of a long listing come early."""
+    keys: list[str] = []
+    values: list[str] = []
+    size = _PAGE_FIRST
+    for more_keys, more_values in chunks:
+        keys += more_keys
+        values += more_values
+        while len(keys) >= size:
+            yield keys[:size], values[:size]
+            keys, values = keys[size:], values[size:]
+            size = min(2 * size, _PAGE_MAX)
+    if keys:
+        yield keys, values
 
 
 class MetastoreSnapshot(Protocol):

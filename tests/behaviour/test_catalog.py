@@ -1,5 +1,6 @@
 """Namespaces, tables and views: made, described, altered, renamed, dropped, listed."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -287,6 +288,39 @@ def test_a_list_of_tables_reads_definitions_page_by_page_when_one_is_used(
     assert names == [f"t{number:02d}" for number in range(20)]
     assert [text.partition(":")[0] for text in descriptions] == [f"table {number}" for number in range(20)]
     assert second.reads == first.reads + 20
+
+
+def test_a_list_of_tables_leaves_few_values_to_the_garbage_collector(
+    lake: Lakehouse, opened_again: Callable[[], Lakehouse]
+) -> None:
+    tables = 200
+    lake.create_namespace("sales")
+    with lake.transaction() as transaction:
+        for number in range(tables):
+            transaction.create_table(f"sales.table_{number:03d}", "id bigint")
+    other = opened_again()
+    assert len(list(other.tables("sales", limit=None))) == tables  # the nodes are in memory now
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        listed = list(other.tables("sales"))
+        values = len(gc.get_objects()) - before
+    finally:
+        gc.enable()
+    # A handle, a locator and, in a DeltaCAT layout, an entry of the index.
+    assert (len(listed), listed[-1].name) == (tables, f"table_{tables - 1:03d}")
+    assert values < 3.5 * tables
+
+
+def test_a_transaction_lists_the_tables_of_a_namespace_that_it_renamed(lake: Lakehouse) -> None:
+    lake.create_namespace("sales")
+    lake.create_table("sales.orders", "id bigint", description="what we sold")
+    with lake.transaction() as transaction:
+        transaction.rename_namespace("sales", "shop")
+        transaction.create_table("shop.items", "id bigint", description="what we have")
+        listed = {one.name: one.description for one in transaction.tables("shop")}
+    assert listed == {"items": "what we have", "orders": "what we sold"}
 
 
 def test_a_listed_table_is_described_as_of_the_list(lake: Lakehouse) -> None:

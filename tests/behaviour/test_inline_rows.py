@@ -93,7 +93,7 @@ def test_an_append_of_few_rows_creates_only_the_root(lake: Lakehouse, layout: st
     orders.append(rows_of(2, 3, 4))
     made = store.requests - before
     # The put is that of the hint.
-    assert (made.creates, made.puts) == (1, 1)
+    assert (made.creates, made.puts, made.total) == (1, 1, 2)
 
 
 def test_the_property_is_a_number_of_bytes(lake: Lakehouse) -> None:

@@ -12,6 +12,7 @@ from mangrove.errors import FormatError
 
 __all__ = [
     "DEPTH_MAX",
+    "Chunk",
     "KeyRangeSet",
     "Span",
     "get",
@@ -21,6 +22,7 @@ __all__ = [
     "merge_ranges",
     "scan",
     "scan_all",
+    "scan_chunks",
 ]
 
 
@@ -62,6 +64,8 @@ _AHEAD_OF_USED = 4
 
 Span: TypeAlias = tuple[str, str | None]
 """The keys from the first (inclusive) to the second (exclusive); None means no upper bound."""
+Chunk: TypeAlias = tuple[Sequence[str], Sequence[str]]
+"""Keys in order, and their values."""
 
 
 def get(root: Node, key: str, read: ReadNodes) -> str | None:
@@ -123,7 +127,16 @@ def scan_all(root: Node, spans: Sequence[Span], read: ReadNodes) -> Iterator[Ent
     This is one walk that reads each node once. Each range leads to a node, so batches
     are large from the start.
     """
-    return chain.from_iterable(_walk(root, _Range(None, None), spans, {}, _ReadAhead(read, len(spans)), DEPTH_MAX))
+    # A named tuple's own constructor is written in Python, and a scan has thousands of entries.
+    return chain.from_iterable(
+        map(partial(tuple.__new__, Entry), zip(keys, values, strict=True))
+        for keys, values in scan_chunks(root, spans, read)
+    )
+
+
+def scan_chunks(root: Node, spans: Sequence[Span], read: ReadNodes) -> Iterator[Chunk]:
+    """Yield what `scan_all` yields, as the keys and the values of one node after the other."""
+    return _walk(root, _Range(None, None), spans, {}, _ReadAhead(read, len(spans)), DEPTH_MAX)
 
 
 def last(root: Node, start: str, end: str, read: ReadNodes) -> Entry | None:
@@ -165,7 +178,7 @@ class _ReadAhead:
 
 def _walk(
     node: Node, place: _Range, spans: Sequence[Span], newer: Mapping[str, Message], ahead: _ReadAhead, depth: int
-) -> Iterator[Iterable[Entry]]:
+) -> Iterator[Chunk]:
     """Yield the entries node by node, each node when it is reached."""
     if depth == 0:
         raise _too_deep()
@@ -224,11 +237,10 @@ def _keys_in_span(keys: Sequence[str], span: Span) -> Sequence[str]:
     return keys[first:beyond]
 
 
-def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Iterator[Entry]:
+def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Chunk:
     key = node.keys[index]
     value = pending[key].value if key in pending else node.values[index]
-    if value is not None:
-        yield Entry(key, value)
+    return ((), ()) if value is None else ((key,), (value,))
 
 
 def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) -> dict[str, Message]:
@@ -241,33 +253,15 @@ def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) ->
 
 def _merge_entries(
     keys: Sequence[str], values: Sequence[str], waiting: Sequence[str], pending: Mapping[str, Message]
-) -> Iterator[Entry]:
+) -> Chunk:
     if not waiting:
-        # A named tuple's own constructor is written in Python, and a listing has thousands of entries.
-        yield from map(partial(tuple.__new__, Entry), zip(keys, values, strict=True))
-        return
-    if not keys:
-        # After a commit of thousands of objects, all of them wait in the buffer of one node.
-        found = ((key, pending[key].value) for key in waiting)
-        yield from map(partial(tuple.__new__, Entry), (entry for entry in found if entry[1] is not None))
-        return
-    position = 0
-    for key, value in zip(keys, values, strict=True):
-        while position < len(waiting) and waiting[position] < key:
-            yield from _message_entries(pending[waiting[position]])
-            position += 1
-        if position < len(waiting) and waiting[position] == key:
-            yield from _message_entries(pending[key])
-            position += 1
-        else:
-            yield Entry(key, value)
-    for key in waiting[position:]:
-        yield from _message_entries(pending[key])
-
-
-def _message_entries(message: Message) -> Iterator[Entry]:
-    if message.value is not None:
-        yield Entry(message.key, message.value)
+        return keys, values
+    merged: dict[str, str | None] = dict(zip(keys, values, strict=True))
+    merged.update((key, pending[key].value) for key in waiting)
+    # After a commit of thousands of objects, all of them wait in the buffer of one node, in order.
+    ordered = sorted(merged) if keys else waiting
+    found = [(key, value) for key in ordered if (value := merged[key]) is not None]
+    return [key for key, _ in found], [value for _, value in found]
 
 
 def _find_last_in(
@@ -293,9 +287,9 @@ def _find_last_in(
         if greatest is not None:
             return greatest
         if index > first:
-            pivot = next(_pivot(node, index - 1, pending), None)
-            if pivot is not None:
-                return pivot
+            keys, values = _pivot(node, index - 1, pending)
+            if keys:
+                return Entry(keys[0], values[0])
             high = low
     return None
 

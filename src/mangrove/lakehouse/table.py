@@ -684,7 +684,7 @@ def maintain_table(lake: WritableCatalog, target: TableTarget, reading: CatalogR
     repeat their write and duplicate rows, so other errors of Mangrove are only logged.
     """
     try:
-        table = Table(lake, target.locator, lambda: find_target_table(lake._reading(), target)[1], target)
+        table = Table(lake, target.locator, lambda _: find_target_table(lake._reading(), target)[1], target)
         table._maintain_if_due(reading)
     except (ConflictError, NotFoundError):
         return  # a transaction can drop a table to which it wrote

@@ -159,7 +159,7 @@ class TableSnapshot:
     def value(self) -> TableEntry:
         """The catalog entry; a table from a listing loads it with those of the other tables of its page."""
         if not isinstance(self._value, TableEntry):
-            loaded = self._value()
+            loaded = self._value(self._locator)
             assert isinstance(loaded, TableEntry)
             self._value = loaded
         return self._value

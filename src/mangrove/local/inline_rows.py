@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mangrove.errors import FormatError
 from mangrove.local.schema_projection import FIELD_ID, conform_rows, match_by_id
+from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
@@ -72,7 +73,11 @@ class InlineRowsReader:
 
     def read_all(self, columns: Sequence[Column]) -> pa.Table:
         """Return all rows with these columns; a column that the rows lack is null."""
-        return conform_rows(self.rows, _build_schema(tuple(columns)), match_by_id, is_checked=False)
+        schema = _build_schema(tuple(columns))
+        header = _build_plain_header(schema)
+        if header is not None and self._file.inline_rows is not None and self._file.inline_rows.startswith(header):
+            return pa.Table.from_arrays(self.rows.columns, schema=schema_to_arrow(schema))
+        return conform_rows(self.rows, schema, match_by_id, is_checked=False)
 
     def read_row_group(self, number: int, columns: Sequence[Column]) -> pa.Table:
         """Return all rows: they are the row group 0."""
@@ -84,6 +89,13 @@ class InlineRowsReader:
 def _build_schema(columns: tuple[Column, ...]) -> Schema:
     """Return the schema of requested columns; a scan requests the same of many entries."""
     return Schema(columns)
+
+
+@lru_cache(maxsize=64)
+def _build_plain_header(schema: Schema) -> bytes | None:
+    """Return the header of inline rows with exactly these columns; None if their types have fields of their own."""
+    slim, header = _build_header(schema_to_arrow(schema).serialize().to_pybytes())
+    return None if any(map(pa.types.is_nested, slim.types)) else header
 
 
 def _strip_metadata(field: Any) -> Any:

@@ -225,7 +225,7 @@ class AuthorizedSnapshot:
         return self._tables.get(table_id, False)
 
 
-def _return(value: Object) -> Object:
+def _return(value: Object, _: Locator) -> Object:
     return value
 
 

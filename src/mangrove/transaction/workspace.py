@@ -7,7 +7,7 @@ its old name for everyone else.
 
 import copy
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -243,7 +243,9 @@ class Workspace:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` in order; the whole scan is recorded as read."""
-        return ((locator, load()) for locator, load in self.list_children(kind, parent, prefix=prefix, after=after))
+        found = self._scan_base(self.snapshot.children, kind, parent, prefix, after)
+        visible = ((_at(locator, parent), value) for locator, value in found)
+        yield from merge_ordered(visible, self.staged.below(kind, parent, prefix=prefix, after=after))
 
     def list_children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
@@ -251,15 +253,27 @@ class Workspace:
         """Yield the locators that `children` yields, each with a function that returns the object."""
         staged = self.staged.below(kind, parent, prefix=prefix, after=after)
         put: list[tuple[Locator, LoadObject]] = [(locator, partial(_return, value)) for locator, value in staged]
+        found = self._scan_base(self.snapshot.list_children, kind, parent, prefix, after)
+        yield from merge_ordered((_move(locator, parent, load) for locator, load in found), put)
+
+    def _scan_base(
+        self,
+        scan: Callable[..., Iterator[tuple[Locator, T]]],
+        kind: Kind,
+        parent: Parent,
+        prefix: str,
+        after: Locator | None,
+    ) -> Iterator[tuple[Locator, T]]:
+        """Yield what a scan of the base version finds, without deleted objects, and record the scan as read."""
         there = self._parent_there(parent)
         if there is _NOWHERE:
-            yield from put
             return
         self.scans.add(ObjectRange(kind, there, prefix))
         following = None if after is None else _at(after, there)
-        found = self.snapshot.list_children(kind, there, prefix=prefix, after=following)
-        visible = ((_at(locator, parent), load) for locator, load in found if locator not in self.staged.deletes)
-        yield from merge_ordered(visible, put)
+        deletes = self.staged.deletes
+        for locator, item in scan(kind, there, prefix=prefix, after=following):
+            if not deletes or locator not in deletes:
+                yield locator, item
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in order."""
@@ -431,8 +445,14 @@ class Workspace:
                 self.guards.add(parent)
 
 
-def _return(value: Object) -> Object:
+def _return(value: Object, _: Locator) -> Object:
     return value
+
+
+def _move(locator: Locator, parent: Parent, load: LoadObject) -> tuple[Locator, LoadObject]:
+    """Return the same name in another namespace, with the function that loads the object."""
+    moved = _at(locator, parent)
+    return moved, load if moved is locator else lambda _: load(locator)
 
 
 def _at(locator: Locator, parent: Parent) -> Locator:

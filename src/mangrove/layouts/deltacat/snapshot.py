@@ -27,7 +27,17 @@ from mangrove.layouts.deltacat.index import (
 from mangrove.layouts.deltacat.object_codec import ObjectBody
 from mangrove.layouts.deltacat.paths import SETTINGS_FOLDER
 from mangrove.layouts.deltacat.revision import digest_of
-from mangrove.metastore import BelowTable, Commit, LoadObject, ObjectRange, Parent, page_objects, split_into_pages
+from mangrove.metastore import (
+    BelowTable,
+    Commit,
+    LoadObject,
+    ObjectPage,
+    ObjectRange,
+    Parent,
+    list_pages,
+    load_pages,
+    split_into_pages,
+)
 from mangrove.model.locators import (
     AliasLocator,
     Kind,
@@ -108,20 +118,20 @@ class DeltaCatSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` lazily, in locator order."""
-        return ((locator, load()) for locator, load in self.list_children(kind, parent, prefix=prefix, after=after))
+        found = self.range_of(ObjectRange(kind, parent, prefix), after)
+        return load_pages(self._found(kind, parent, [] if found is None else [found]))
 
     def list_children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, LoadObject]]:
         """Yield the locators that `children` yields, each with a function that returns the object."""
         found = self.range_of(ObjectRange(kind, parent, prefix), after)
-        return self._list_ranges(kind, parent, [] if found is None else [found])
+        return list_pages(self._found(kind, parent, [] if found is None else [found]))
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
         ranges = {found for parent in parents if (found := self.range_of(ObjectRange(kind, parent))) is not None}
-        listed = self._list_ranges(kind, parents[0], sorted(ranges)) if parents else ()
-        return ((locator, load()) for locator, load in listed)
+        return load_pages(self._found(kind, parents[0], sorted(ranges)) if parents else ())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last object of `kind` below `parent`, or None."""
@@ -178,12 +188,12 @@ class DeltaCatSnapshot:
         """Return the nodes at these pointers."""
         return self.files.nodes(pointers)
 
-    def _list_ranges(
-        self, kind: Kind, parent: Parent, ranges: Sequence[IndexKeyRange]
-    ) -> Iterator[tuple[Locator, LoadObject]]:
-        entries = search.scan_all(self.guard.root, ranges, self.read_nodes)
-        found = ((locator_of_key(entry.key, _namespace_of(parent)), entry) for entry in entries)
-        return page_objects(split_into_pages(found), partial(self._load_objects, kind))
+    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[IndexKeyRange]) -> Iterator[ObjectPage[Entry]]:
+        """Yield the objects in pages."""
+        namespace = _namespace_of(parent)
+        for keys, values in split_into_pages(search.scan_chunks(self.guard.root, ranges, self.read_nodes)):
+            locators = [locator_of_key(key, namespace) for key in keys]
+            yield ObjectPage(locators, list(map(Entry, keys, values)), partial(self._load_objects, kind))
 
     def _load_objects(self, kind: Kind, requested: Sequence[tuple[Locator, Entry]]) -> list[Object]:
         bodies = self.files.bodies([self._revision_at(kind, locator, entry) for locator, entry in requested])

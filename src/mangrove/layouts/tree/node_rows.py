@@ -53,6 +53,7 @@ _CHECKSUM_PLACE = b"here-the-checksum-will-be-filled"
 _MAGIC = b"ARROW1"
 _CONTINUATION = 0xFFFFFFFF
 _RECORD_BATCH_HEADER = 3
+_UINT16, _UINT32, _INT32 = (struct.Struct(shape).unpack_from for shape in ("<H", "<I", "<i"))
 _TEXT = (pa.string(), pa.large_string())
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 _WRITE_OPTIONS = {
@@ -176,7 +177,10 @@ def _expanded_bytes(data: bytes, path: str) -> int:
     (footer_size,) = _numbers("<i", data, len(data) - len(_MAGIC) - 4)
     if not data.startswith(_MAGIC) or not data.endswith(_MAGIC) or footer_size <= 0:
         raise struct.error("invalid magic bytes or footer size")
-    footer = _target(data, len(data) - len(_MAGIC) - 4 - footer_size)
+    footer_start = len(data) - len(_MAGIC) - 4 - footer_size
+    if footer_start < 0:
+        raise struct.error("negative offset")
+    footer = _target(data, footer_start)
     if _vector(data, _field(data, footer, 2), 24):
         raise _format_error(path, "it has dictionaries; expected string columns")
     total = 0
@@ -213,17 +217,19 @@ def _numbers(shape: str, data: bytes, at: int) -> tuple[int, ...]:
 
 
 def _target(data: bytes, at: int) -> int:
-    """Return the target of the offset at `at`."""
-    return at + _numbers("<I", data, at)[0]
+    """Return the target of the offset at `at`, which is not negative."""
+    target: int = at + _UINT32(data, at)[0]
+    return target
 
 
 def _field(data: bytes, table: int, index: int) -> int | None:
     """Return the position of a field of a table, or None if it is absent."""
-    fields = table - _numbers("<i", data, table)[0]
-    (fields_size,) = _numbers("<H", data, fields)
-    if fields_size < 6 + 2 * index:
+    fields: int = table - _INT32(data, table)[0]
+    if fields < 0:
+        raise struct.error("negative offset")
+    if _UINT16(data, fields)[0] < 6 + 2 * index:
         return None
-    (offset,) = _numbers("<H", data, fields + 4 + 2 * index)
+    offset: int = _UINT16(data, fields + 4 + 2 * index)[0]
     return table + offset if offset else None
 
 
@@ -232,7 +238,7 @@ def _vector(data: bytes, field: int | None, item_size: int) -> range:
     if field is None:
         return range(0)
     vector = _target(data, field)
-    (length,) = _numbers("<I", data, vector)
+    (length,) = _UINT32(data, vector)
     if length * item_size > len(data):
         raise struct.error("a vector is longer than the file")
     return range(vector + 4, vector + 4 + length * item_size, item_size)
@@ -359,10 +365,10 @@ def read_key_table(
 def _node(
     rows: NodeRows, keys: TextColumn, values: TextColumn, children: tuple[str, ...], buffer: tuple[Message, ...]
 ) -> Node:
-    known_keys = tuple([key for key in keys if key is not None])
-    known_values = tuple([value for value in values if value is not None])
+    # The key table ends before the first row without a key.
+    known_values = values if None not in values else [value for value in values if value is not None]
     try:
-        return Node(known_keys, known_values, children, buffer)
+        return Node(tuple(cast("Sequence[str]", keys)), tuple(cast("Sequence[str]", known_values)), children, buffer)
     except ValueError as error:
         raise rows.broken(str(error)) from None
 

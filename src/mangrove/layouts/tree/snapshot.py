@@ -14,9 +14,11 @@ from mangrove.metastore import (
     BelowTable,
     Commit,
     LoadObject,
+    ObjectPage,
     ObjectRange,
     Parent,
-    page_objects,
+    list_pages,
+    load_pages,
     split_into_pages,
 )
 from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, build_table_locators
@@ -74,20 +76,18 @@ class TreeSnapshot:
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below `parent` lazily, in locator order."""
-        return ((locator, load()) for locator, load in self.list_children(kind, parent, prefix=prefix, after=after))
+        return load_pages(self._found(kind, parent, [self.keys.range_of(ObjectRange(kind, parent, prefix), after)]))
 
     def list_children(
         self, kind: Kind, parent: Parent, *, prefix: str = "", after: Locator | None = None
     ) -> Iterator[tuple[Locator, LoadObject]]:
         """Yield the locators that `children` yields, each with a function that returns the object."""
-        found = self._found(kind, parent, [self.keys.range_of(ObjectRange(kind, parent, prefix), after)])
-        return page_objects(found, self.load_objects)
+        return list_pages(self._found(kind, parent, [self.keys.range_of(ObjectRange(kind, parent, prefix), after)]))
 
     def children_of(self, kind: Kind, parents: Sequence[BelowTable]) -> Iterator[tuple[Locator, Object]]:
         """Yield the objects of `kind` below any of the parents, all of one table, in locator order."""
         ranges = {self.keys.range_of(ObjectRange(kind, parent)) for parent in parents}
-        found = self._found(kind, parents[0], sorted(ranges)) if parents else ()
-        return ((locator, load()) for locator, load in page_objects(found, self.load_objects))
+        return load_pages(self._found(kind, parents[0], sorted(ranges)) if parents else ())
 
     def last_child(self, kind: Kind, parent: Parent) -> Locator | None:
         """Return the last object of `kind` below `parent`, or None."""
@@ -130,17 +130,18 @@ class TreeSnapshot:
         parts = self.keys.encoding.parts_of(key, self.keys.sizes)
         return _locator_from_parts(parts, namespace, namespace_id)
 
-    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[list[tuple[Locator, str]]]:
-        """Yield the locators with their pointers in pages."""
-        for page in split_into_pages(search.scan_all(self.root.node, ranges, self.read_nodes)):
-            keys, pointers = zip(*page, strict=True)
+    def _found(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[ObjectPage[str]]:
+        """Yield the objects in pages."""
+        for keys, pointers in split_into_pages(search.scan_chunks(self.root.node, ranges, self.read_nodes)):
             names = self.keys.table_names_in(keys) if kind is Kind.TABLE else None
             if names is not None and isinstance(parent, NamespaceLocator):
-                yield list(zip(_build_table_locators(parent.name, names), pointers, strict=True))
-            else:
-                parts = [self.keys.encoding.parts_of(key, self.keys.sizes) for key in keys]
-                found = [(one, pointer) for one, pointer in zip(parts, pointers, strict=True) if one.kind is kind]
-                yield [(self._below(parent, one), pointer) for one, pointer in found]
+                yield ObjectPage(_build_table_locators(parent.name, names), pointers, self.load_objects)
+                continue
+            parts = [self.keys.encoding.parts_of(key, self.keys.sizes) for key in keys]
+            found = [
+                (self._below(parent, one), at) for one, at in zip(parts, pointers, strict=True) if one.kind is kind
+            ]
+            yield ObjectPage([locator for locator, _ in found], [pointer for _, pointer in found], self.load_objects)
 
     def _last_in(self, kind: Kind, parent: Parent, within: TreeKeyRange) -> Locator | None:
         first, end = within
