@@ -31,7 +31,7 @@ from benchmarks.peers.parts import (
 )
 from benchmarks.peers.registry import SYSTEMS
 from benchmarks.peers.results import PartResult, Report, describe_machine, encode_report
-from benchmarks.peers.setting import Setting, Sizes
+from benchmarks.peers.setting import Budget, Setting, Sizes
 
 PARTS: Mapping[str, Callable[[Setting], PartResult]] = {
     "local": local_tables.run,
@@ -44,6 +44,8 @@ PARTS: Mapping[str, Callable[[Setting], PartResult]] = {
     "spark": spark_dml.run,
     "tpch": tpch_queries.run,
 }
+WEIGHTS: Mapping[str, int] = {"spark": 2, "tpch": 3}
+"""The shares of the time that parts get; all others get one. Time that a part does not need is left for later ones."""
 OPTIONS = {
     "rounds": "interleaved rounds",
     "rows": "rows of a large table",
@@ -54,7 +56,7 @@ OPTIONS = {
     "latency_millis": "added latency of each S3 request in milliseconds",
     "scale": "scale factor of TPC-H",
     "seconds_max": "time limit of one operation in seconds",
-    "part_seconds_max": "time in seconds after which a part begins no further round",
+    "total_seconds_max": "time limit of all parts together in seconds",
 }
 
 
@@ -66,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = Report(now.strftime("%Y-%m-%d %H:%M UTC"), describe_machine(), setting.versions, asdict(sizes))
     given.out.mkdir(parents=True, exist_ok=True)
     names = given.parts or [*PARTS]
+    budget = Budget.of(sizes.seconds_max, sizes.total_seconds_max)
     for number, name in enumerate(names):
+        weights = [WEIGHTS.get(one, 1) for one in names[number:]]
+        setting.budget = budget.share(sum(weights) / weights[0])
         start = time.perf_counter()
         print(f"── {name}; remaining parts: {', '.join(names[number + 1 :]) or 'none'}", flush=True)
         part = PARTS[name](setting)

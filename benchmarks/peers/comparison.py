@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.peers.client import Answer, Failed, Worker
 from benchmarks.peers.results import PartResult
+from benchmarks.peers.setting import Budget, OutOfTime
 
 PREPARE_FACTOR = 10
 """How much longer than a measured operation an unmeasured one may take."""
@@ -14,19 +15,19 @@ PREPARE_FACTOR = 10
 class Comparison:
     """Runs operations on the workers of a part and records figures, failures and differing answers."""
 
-    def __init__(self, result: PartResult, workers: Mapping[str, Worker], turn: int, seconds_max: float) -> None:
+    def __init__(self, result: PartResult, workers: Mapping[str, Worker], turn: int, budget: Budget) -> None:
         """Compare in an order of systems that depends on the turn, so that none is always first."""
         names = [*workers]
         start = turn % len(names) if names else 0
         self._result = result
         self._workers = {name: workers[name] for name in names[start:] + names[:start]}
-        self._seconds_max = seconds_max
+        self._budget = budget
 
     def prepare(self, operation: str, **arguments: Any) -> None:
         """Run an operation unmeasured; a failure shows in the next measured operation."""
         for worker in self._workers.values():
             try:
-                worker.call(operation, PREPARE_FACTOR * self._seconds_max, **arguments)
+                worker.call(operation, self._budget.limit_next(PREPARE_FACTOR), **arguments)
             except Failed:
                 continue
 
@@ -45,7 +46,10 @@ class Comparison:
             if cell.reason:
                 continue
             try:
-                answers[name] = answer = worker.call(operation, self._seconds_max, **arguments)
+                answers[name] = answer = worker.call(operation, self._budget.limit_next(), **arguments)
+            except OutOfTime as failure:
+                # A figure of an earlier round stays.
+                cell.reason = "" if cell.wall else str(failure)
             except Failed as failure:
                 cell.reason = str(failure)
             else:

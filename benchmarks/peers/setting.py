@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.peers.client import Failed, Worker
@@ -30,8 +30,38 @@ class Sizes:
     scale: float = 1.0
     seconds_max: float = 60.0
     """The time limit of one operation."""
-    part_seconds_max: float = 240.0
-    """No round begins that would end later after the first round of its part began."""
+    total_seconds_max: float = 2280.0
+    """The time of all parts together, without the installation of systems."""
+
+
+class OutOfTime(Failed):
+    """No time is left for an operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The time limit of each operation, and of all of them together."""
+
+    operation_seconds_max: float
+    ends_at: float
+    """On the monotonic clock."""
+
+    @classmethod
+    def of(cls, operation_seconds_max: float, seconds_max: float) -> "Budget":
+        """Return a budget that begins now."""
+        return cls(operation_seconds_max, time.monotonic() + seconds_max)
+
+    def share(self, count: float) -> "Budget":
+        """Return an equal share of the remaining time for the next of `count` parts or systems."""
+        now = time.monotonic()
+        return replace(self, ends_at=now + (self.ends_at - now) / count)
+
+    def limit_next(self, factor: float = 1) -> float:
+        """Return the time limit of the next operation in seconds, which may take `factor` times as long as others."""
+        remaining = self.ends_at - time.monotonic()
+        if remaining <= 0:
+            raise OutOfTime("the time limit of the part")
+        return min(remaining, factor * self.operation_seconds_max)
 
 
 def locate_locally(name: str, folder: Path) -> Place:
@@ -51,6 +81,11 @@ class Setting:
     installed: bool = False
     """Whether all systems run in the environment of this process."""
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
+    budget: Budget = field(init=False)
+    """The time of the part that runs."""
+
+    def __post_init__(self) -> None:
+        self.budget = Budget.of(self.sizes.seconds_max, self.sizes.total_seconds_max)
 
     def begin(self, name: str, title: str, description: str, systems: Sequence[str]) -> PartResult:
         """Return an empty result for the chosen systems among those of a part."""
@@ -61,7 +96,8 @@ class Setting:
         """Yield the numbers of the rounds: at least one, and no more than probably fit into the time of a part."""
         start = time.monotonic()
         for turn in range(self.sizes.rounds):
-            if turn and (time.monotonic() - start) * (turn + 1) / turn > self.sizes.part_seconds_max:
+            now = time.monotonic()
+            if turn and now + (now - start) / turn > self.budget.ends_at:
                 return
             yield turn
 

@@ -11,15 +11,15 @@ import pytest
 from benchmarks.peers import markdown, publish, svg
 from benchmarks.peers.__main__ import main
 from benchmarks.peers.client import Failed, Worker
-from benchmarks.peers.comparison import find_differences
+from benchmarks.peers.comparison import Comparison, find_differences
 from benchmarks.peers.environments import NotAvailable, prepare_python
-from benchmarks.peers.parts.growth_curves import Budget, grow_commits, grow_tables
+from benchmarks.peers.parts.growth_curves import grow_commits, grow_tables
 from benchmarks.peers.parts.s3_cost import compute_dollars
 from benchmarks.peers.registry import System
 from benchmarks.peers.results import Cell, Curve, PartResult, Report, Row, decode_report, encode_report
 from benchmarks.peers.rows import digest_rows, make_rows, make_updates, write_rows
 from benchmarks.peers.s3_proxy import S3Proxy
-from benchmarks.peers.setting import Setting, Sizes
+from benchmarks.peers.setting import Budget, OutOfTime, Setting, Sizes
 from benchmarks.peers.systems.port import Place
 from benchmarks.peers.systems.spark_tables import digest_answer
 from tests.support.s3_server import S3Server
@@ -156,6 +156,29 @@ def test_growth_curves_end_with_the_time_of_the_part_and_systems_share_it(tmp_pa
     assert 40 < Budget.of(600, 200).share(4).limit_next() <= 50
 
 
+def test_an_operation_without_time_has_a_reason_unless_an_earlier_round_has_a_figure(tmp_path: Path) -> None:
+    worker = Worker("parquet", Path(sys.executable), Place(str(tmp_path), str(tmp_path / "data")))
+    result = PartResult("local", "Local", "", {"parquet": "bare Parquet"})
+    try:
+        Comparison(result, {"parquet": worker}, 0, Budget.of(60, 600)).measure("creation", "create", table="t")
+        later = Comparison(result, {"parquet": worker}, 1, Budget.of(60, 0))
+        later.prepare("create", table="u")
+        later.measure("creation", "create", table="v")
+        later.measure("scan", "scan", table="t")
+    finally:
+        worker.stop()
+    creation, scan = (row.cells["parquet"] for row in result.rows)
+    assert (len(creation.wall), creation.reason) == (1, "")
+    assert (scan.wall, scan.reason) == ([], "the time limit of the part")
+
+
+def test_an_unmeasured_operation_may_take_longer_but_not_longer_than_the_part() -> None:
+    assert Budget.of(60, 1_000).limit_next(10) == 600
+    assert Budget.of(60, 100).limit_next(10) <= 100
+    with pytest.raises(OutOfTime):
+        Budget.of(60, 0).limit_next()
+
+
 def test_equal_answers_have_equal_digests_in_any_order() -> None:
     rows = [(1, 0.1 + 0.2, "a"), (2, Decimal("1.50"), None)]
     assert digest_answer(rows) == digest_answer([(2, 1.5, None), (1, 0.3, "a")])
@@ -191,7 +214,7 @@ def test_a_system_that_cannot_be_installed_is_not_available(tmp_path: Path) -> N
 
 def test_a_part_begins_no_round_that_would_exceed_its_time() -> None:
     assert [*Setting(Sizes(rounds=3), []).list_turns()] == [0, 1, 2]
-    assert [*Setting(Sizes(rounds=3, part_seconds_max=0), []).list_turns()] == [0]
+    assert [*Setting(Sizes(rounds=3, total_seconds_max=0), []).list_turns()] == [0]
 
 
 def test_a_curve_that_ends_early_is_extrapolated_and_says_so() -> None:

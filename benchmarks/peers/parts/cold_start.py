@@ -11,6 +11,7 @@ from benchmarks.peers.setting import Setting
 
 SYSTEMS = ("parquet", "mangrove", "lance", "delta", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk")
 COMMITS = 10
+START = "start, open and scan"
 
 
 def run(setting: Setting) -> PartResult:
@@ -26,9 +27,12 @@ def run(setting: Setting) -> PartResult:
     with setting.folder() as folder:
         files = write_commits(folder, COMMITS)
         with setting.workers(result, folder) as workers:
-            for worker in workers.values():
-                worker.call("create", setting.sizes.seconds_max, table="t")
-                worker.call("append", setting.sizes.seconds_max, table="t", rows=files, times=COMMITS)
+            for name, worker in workers.items():
+                try:
+                    worker.call("create", setting.budget.limit_next(), table="t")
+                    worker.call("append", setting.budget.limit_next(), table="t", rows=files, times=COMMITS)
+                except Failed as failure:
+                    result.row(START).cells[name].reason = str(failure)
                 worker.stop()
             measure_starts(result, workers, setting)
     return result
@@ -36,13 +40,15 @@ def run(setting: Setting) -> PartResult:
 
 def measure_starts(result: PartResult, workers: Mapping[str, Worker], setting: Setting, table: str = "t") -> None:
     """Add the times from the start of a process to the answer of its first scan."""
-    row = result.row("start, open and scan")
+    row = result.row(START)
     for _ in setting.list_turns():
         for name, worker in workers.items():
             cell = row.cells[name]
+            if cell.reason:
+                continue
             start, cpu_start = time.perf_counter(), read_children_cpu_seconds()
             try:
-                worker.call("scan", setting.sizes.seconds_max, table=table)
+                worker.call("scan", setting.budget.limit_next(), table=table)
             except Failed as failure:
                 cell.reason = str(failure)
                 continue

@@ -8,7 +8,7 @@ from benchmarks.peers.client import Failed, Worker
 from benchmarks.peers.comparison import find_differences
 from benchmarks.peers.parts.small_commits import ROWS, write_commits
 from benchmarks.peers.results import PartResult
-from benchmarks.peers.setting import Setting
+from benchmarks.peers.setting import Budget, Setting
 
 SYSTEMS = ("mangrove", "lance", "delta", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk")
 ATTEMPTS_MAX = 1_000
@@ -33,11 +33,11 @@ def run(setting: Setting) -> PartResult:
                         others = [setting.prepare_worker(name, first.place) for _ in range(writers - 1)]
                         for other in others:
                             stack.callback(other.stop)
-                        run_writers(result, [first, *others], files, setting.sizes.seconds_max)
+                        run_writers(result, [first, *others], files, setting.budget)
     return result
 
 
-def run_writers(result: PartResult, workers: Sequence[Worker], files: Sequence[str], seconds_max: float) -> None:
+def run_writers(result: PartResult, workers: Sequence[Worker], files: Sequence[str], budget: Budget) -> None:
     """Let all workers of a system append to one table, then each to its own."""
     name = workers[0].name
     shared = ["shared"] * len(workers)
@@ -49,17 +49,20 @@ def run_writers(result: PartResult, workers: Sequence[Worker], files: Sequence[s
             continue
         try:
             for table in dict.fromkeys(tables):
-                workers[0].call("create", seconds_max, table=table)
+                workers[0].call("create", budget.limit_next(), table=table)
             for worker, table in zip(workers, tables, strict=True):
-                worker.call("append", seconds_max, table=table, rows=files[0])
+                worker.call("append", budget.limit_next(), table=table, rows=files[0])
             start = time.perf_counter()
             for worker, table in zip(workers, tables, strict=True):
                 worker.send("append", table=table, rows=[*files], times=len(files), attempts=ATTEMPTS_MAX)
-            answers = [worker.receive("append", seconds_max) for worker in workers]
+            answers = [worker.receive("append", budget.limit_next()) for worker in workers]
             seconds = time.perf_counter() - start
-            stored = sum(workers[0].call("scan", seconds_max, table=table).value["rows"] for table in {*tables})
+            stored = sum(workers[0].call("scan", budget.limit_next(), table=table).value["rows"] for table in {*tables})
         except Failed as failure:
-            rate.reason = retries.reason = str(failure)
+            rate.reason = retries.reason = "" if rate.wall else str(failure)
+            for worker in workers:
+                # It may still append; the next call starts it again.
+                worker.stop(0)
             continue
         commits = len(workers) * len(files)
         rate.wall.append(commits / seconds)

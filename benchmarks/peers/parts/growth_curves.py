@@ -1,15 +1,14 @@
 """Part `growth`: how commits and lookups slow down with the history of a table and the number of tables."""
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.peers.client import Failed, Worker
 from benchmarks.peers.parts.small_commits import write_commits
 from benchmarks.peers.results import Curve, PartResult
-from benchmarks.peers.setting import Setting
+from benchmarks.peers.setting import Budget, Setting
 
 SYSTEMS = ("mangrove", "lance", "delta", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk")
 CATALOGS = ("mangrove", "ducklake", "ducklake-postgres", "pyiceberg", "icechunk")
@@ -22,32 +21,6 @@ COMMITS_SHARE = 0.6
 """The share of the part's time for the curves over commits, of which there are more systems."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The time limit of each operation, and of all of them together."""
-
-    operation_seconds_max: float
-    ends_at: float
-    """On the monotonic clock."""
-
-    @classmethod
-    def of(cls, operation_seconds_max: float, seconds_max: float) -> "Budget":
-        """Return a budget that begins now."""
-        return cls(operation_seconds_max, time.monotonic() + seconds_max)
-
-    def share(self, count: int) -> "Budget":
-        """Return an equal share of the remaining time for the next of `count` systems."""
-        now = time.monotonic()
-        return replace(self, ends_at=now + (self.ends_at - now) / count)
-
-    def limit_next(self) -> float:
-        """Return the time limit of the next operation in seconds; raise `Failed` if no time is left."""
-        remaining = self.ends_at - time.monotonic()
-        if remaining <= 0:
-            raise Failed("the time limit of the part")
-        return min(remaining, self.operation_seconds_max)
-
-
 def run(setting: Setting) -> PartResult:
     """Measure at powers of ten up to the largest sizes."""
     sizes = setting.sizes
@@ -57,20 +30,19 @@ def run(setting: Setting) -> PartResult:
         f"Medians of {MEASURED} operations at each size, on the local disk: appends of 3 rows and lookups of one key "
         "after that many commits to one table, and creation and reading of an empty table among that many tables. A "
         f"curve ends where {CREATED_AT_ONCE:,} tables or the commits up to the next size take longer than "
-        f"{sizes.seconds_max:g} s, or where the system has used its share of the {sizes.part_seconds_max:g} s of the "
-        "part. Larger sizes are extrapolated from the slope between the last two, which is too low for costs that are "
-        "still small at those sizes.",
+        f"{sizes.seconds_max:g} s, or where the system has used its share of the time of the part. Larger sizes are "
+        "extrapolated from the slope between the last two, which is too low for costs that are still small at those "
+        "sizes.",
         SYSTEMS,
     )
     with setting.folder() as folder:
         files = write_commits(folder, 2)
         with setting.workers(result, folder / "commits") as workers:
-            budget = Budget.of(sizes.seconds_max, sizes.part_seconds_max)
-            within = replace(budget, ends_at=budget.ends_at - sizes.part_seconds_max * (1 - COMMITS_SHARE))
+            within = setting.budget.share(1 / COMMITS_SHARE)
             result.curves += grow_commits(workers, files, sizes.commits_max, within)
         with setting.workers(result, folder / "tables") as workers:
             catalogs = {name: worker for name, worker in workers.items() if name in CATALOGS}
-            result.curves += grow_tables(catalogs, sizes.objects_max, budget)
+            result.curves += grow_tables(catalogs, sizes.objects_max, setting.budget)
     return result
 
 

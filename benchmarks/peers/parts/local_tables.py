@@ -30,7 +30,7 @@ def run(setting: Setting) -> PartResult:
         files = write_inputs(folder, rows)
         for turn in setting.list_turns():
             with setting.folder() as round_folder, setting.workers(result, round_folder) as workers:
-                comparison = Comparison(result, workers, turn, setting.sizes.seconds_max)
+                comparison = Comparison(result, workers, turn, setting.budget)
                 warm_up(comparison, folder)
                 run_round(comparison, files, rows)
     return result

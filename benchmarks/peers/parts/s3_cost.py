@@ -9,7 +9,7 @@ from benchmarks.peers.client import Failed, Worker
 from benchmarks.peers.parts.small_commits import write_commits, write_updates
 from benchmarks.peers.results import PartResult
 from benchmarks.peers.s3_proxy import S3Proxy
-from benchmarks.peers.setting import Setting
+from benchmarks.peers.setting import Budget, Setting
 
 PRICES_DATE = "2025"
 DOLLARS_PER_REQUEST: Mapping[str, float] = {
@@ -42,12 +42,12 @@ def run(setting: Setting) -> PartResult:
         files, updates = write_commits(folder, commits), write_updates(folder, commits)
         with open_bucket_workers(setting, result, folder, latency_millis=0) as (workers, proxies):
             for name, worker in workers.items():
-                measure_requests(result, worker, proxies[name], files, updates, setting.sizes.seconds_max)
+                measure_requests(result, worker, proxies[name], files, updates, setting.budget)
     return result
 
 
 def measure_requests(
-    result: PartResult, worker: Worker, proxy: S3Proxy, files: list[str], updates: list[str], seconds_max: float
+    result: PartResult, worker: Worker, proxy: S3Proxy, files: list[str], updates: list[str], budget: Budget
 ) -> None:
     """Add the requests of one system."""
     operations: list[tuple[str, str, dict[str, Any]]] = [
@@ -57,8 +57,8 @@ def measure_requests(
     ]
     try:
         for table in ("warm", "t"):
-            worker.call("create", seconds_max, table=table)
-        worker.call("append", seconds_max, table="warm", rows=files[0])
+            worker.call("create", budget.limit_next(), table=table)
+        worker.call("append", budget.limit_next(), table="warm", rows=files[0])
         failure = ""
     except Failed as error:
         failure = str(error)
@@ -71,7 +71,7 @@ def measure_requests(
         try:
             if failure:
                 raise Failed(failure)
-            worker.call(operation, seconds_max, table="t", **arguments)
+            worker.call(operation, budget.limit_next(), table="t", **arguments)
         except Failed as error:
             writes.reason = reads.reason = dollars.reason = str(error)
             continue

@@ -30,7 +30,7 @@ def run(setting: Setting) -> PartResult:
         table = write_rows(make_rows(rows), folder / "table.arrow")
         with open_bucket_workers(setting, result, folder, sizes.latency_millis) as (workers, _):
             for turn in setting.list_turns():
-                run_round(Comparison(result, workers, turn, sizes.seconds_max), files, updates, table, rows, turn)
+                run_round(Comparison(result, workers, turn, setting.budget), files, updates, table, rows, turn)
             for worker in workers.values():
                 worker.stop()
             measure_starts(result, workers, setting, table="small0")

@@ -28,7 +28,7 @@ def run(setting: Setting) -> PartResult:
         files, updates = write_commits(folder, commits), write_updates(folder, commits)
         for turn in setting.list_turns():
             with setting.folder() as round_folder, setting.workers(result, round_folder) as workers:
-                run_round(Comparison(result, workers, turn, setting.sizes.seconds_max), files, updates)
+                run_round(Comparison(result, workers, turn, setting.budget), files, updates)
     return result
 
 

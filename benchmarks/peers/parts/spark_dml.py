@@ -29,9 +29,9 @@ def run(setting: Setting) -> PartResult:
     )
     unmeasured = setting.begin(result.name, "Warm-up", "", SYSTEMS)
     with setting.folder() as folder, setting.workers(result, folder) as workers:
-        run_round(Comparison(unmeasured, workers, 0, setting.sizes.seconds_max), "warm", WARM_UP_ROWS)
+        run_round(Comparison(unmeasured, workers, 0, setting.budget), "warm", WARM_UP_ROWS)
         for turn in setting.list_turns():
-            run_round(Comparison(result, workers, turn, setting.sizes.seconds_max), f"t{turn}", rows)
+            run_round(Comparison(result, workers, turn, setting.budget), f"t{turn}", rows)
     return result
 
 

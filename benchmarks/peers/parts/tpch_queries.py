@@ -20,13 +20,13 @@ def run(setting: Setting) -> PartResult:
     )
     with setting.folder() as folder, setting.workers(result, folder) as workers:
         generate(folder / "files", scale)
-        loading = Comparison(result, workers, 0, setting.sizes.seconds_max)
+        loading = Comparison(result, workers, 0, setting.budget)
         for table in TABLES:
             loading.prepare("load_files", table=table, path=str(folder / "files" / f"{table}.parquet"))
         for query in QUERIES:
             loading.prepare("query", sql=query)
         for turn in setting.list_turns():
-            comparison = Comparison(result, workers, turn, setting.sizes.seconds_max)
+            comparison = Comparison(result, workers, turn, setting.budget)
             for number, query in enumerate(QUERIES, start=1):
                 comparison.measure(f"query {number}", "query", sql=query)
     add_totals(result)
