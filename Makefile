@@ -52,8 +52,8 @@ test-slow: $(READY) ## the suites that take long or talk to a real peer
 test-docs: $(READY) ## the examples in docstrings
 	$(PYTEST) --doctest-modules src
 
-test-peers: $(READY) ## install what other tests are skipped without, run them and list what is still skipped
-	@$(BIN)/python -m tests.peers --jobs $(JOBS)
+test-peers: $(READY) ## install what other tests are skipped without, run them and list what is still skipped: make test-peers ARGS='--only Trino'
+	@$(BIN)/python -m tests.peers --jobs $(JOBS) $(ARGS)
 
 compatibility-kit: $(READY) ## Iceberg's REST Compatibility Kit, which is installed first: make compatibility-kit ARGS="testAppend"
 	@$(BIN)/python -m tests.peers.compatibility_kit $(ARGS)

@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from tests.support.skipped_tests import record_skipped_tests
 
 from mangrove.storage import memory
 
@@ -60,3 +62,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     yield
     if _spark_runs() and not ran_before and not item.get_closest_marker("interop"):
         pytest.fail("this test starts Spark; mark it as interop and let it take the fixture spark")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Record the skipped tests in the file that MANGROVE_SKIPPED_LIST names, for the end of `.ci/run`."""
+    if not (file := os.environ.get("MANGROVE_SKIPPED_LIST")):
+        return
+    reports = [one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
+    skipped = {one.nodeid: str(one.longrepr[2]) for one in reports if one.skipped and isinstance(one.longrepr, tuple)}
+    record_skipped_tests(Path(file), (one.nodeid for one in reports), skipped)

@@ -1,20 +1,24 @@
 """Installation of the peers that tests need, and a run of the tests that are skipped without them.
 
-python -m tests.peers        from the root of the repository, or        make test-peers
+    python -m tests.peers                               from the root of the repository, or make test-peers
+    python -m tests.peers --only "Iceberg clients"      only this peer
 
 What is installed is in `.build/peers`. A peer that cannot be installed here is listed with the
-reason, and so is each test that is still skipped.
+reason, and so is each test that is still skipped. A test that fails is repeated once, because it
+starts servers and JVMs of other projects.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+import pytest
 from benchmarks.iceberg_clients.programs import build_go_program
 from benchmarks.peers.environments import FOLDER, ROOT, NotAvailable, prepare_environment
 from tests.peers.compatibility_kit import install_kit
@@ -97,14 +101,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Install the peers, run their tests and list what is not available; return the exit code of pytest."""
     parser = argparse.ArgumentParser(prog="python -m tests.peers", description=main.__doc__)
     parser.add_argument("--jobs", default="2", help="how many processes run tests (default: %(default)s)")
-    jobs = parser.parse_args(arguments).jobs
-    found, reasons = install_peers(PEERS)
-    tests = [path for peer in PEERS for path in peer.tests]
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-n", jobs, "--dist", "loadgroup", *tests]
-    code = subprocess.run(command, cwd=ROOT, env={**os.environ, **found}, check=False).returncode
+    parser.add_argument(
+        "--only", action="append", choices=[peer.name for peer in PEERS], help="a peer; may be given several times"
+    )
+    given = parser.parse_args(arguments)
+    chosen = [peer for peer in PEERS if given.only is None or peer.name in given.only]
+    found, reasons = install_peers(chosen)
+    tests = [path for peer in chosen for path in peer.tests]
+    code = _run_tests(["-n", given.jobs, "--dist", "loadgroup", *tests], found)
+    if code == pytest.ExitCode.TESTS_FAILED:
+        sys.stdout.write("the tests that failed are repeated\n")
+        code = _run_tests(["--last-failed", *tests], found)
     for name, reason in reasons.items():
         sys.stdout.write(f"not available: {name}: {reason}\n")
+    for peer in PEERS:
+        if peer not in chosen:
+            sys.stdout.write(f"not chosen: {peer.name}\n")
     return code
+
+
+def _run_tests(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Return the exit code of pytest, with the environment variables of peers."""
+    # What is printed so far comes first.
+    sys.stdout.flush()
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", *arguments]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False).returncode
 
 
 def install_peers(peers: Iterable[Peer]) -> tuple[dict[str, str], dict[str, str]]:
@@ -115,6 +136,8 @@ def install_peers(peers: Iterable[Peer]) -> tuple[dict[str, str], dict[str, str]
             return peer.install()
         except NotAvailable as error:
             return error
+        except (OSError, tarfile.TarError) as error:
+            return NotAvailable(f"{type(error).__name__}: {error}")
 
     listed = tuple(peers)
     variables: dict[str, str] = {}
