@@ -2,13 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
-from tests.support.skipped_tests import record_skipped_tests
 
 from mangrove.storage import memory
 
@@ -71,3 +70,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
     skipped = {one.nodeid: str(one.longrepr[2]) for one in reports if one.skipped and isinstance(one.longrepr, tuple)}
     record_skipped_tests(Path(file), (one.nodeid for one in reports), skipped)
+
+
+def record_skipped_tests(file: Path, reported: Iterable[str], skipped: Mapping[str, str]) -> None:
+    """Remove the tests that a run reported from the list, and add those that it skipped, with their reasons."""
+    before = file.read_text("utf-8").splitlines() if file.exists() else []
+    known = dict(line.split("\t", 1) for line in before)
+    remaining = {test: reason for test, reason in known.items() if test not in set(reported)}
+    listed = remaining | {test: " ".join(reason.split()) for test, reason in skipped.items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{test}\t{reason}\n" for test, reason in sorted(listed.items())), "utf-8")

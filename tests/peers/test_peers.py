@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from benchmarks.peers.environments import NotAvailable
+from tests.conftest import record_skipped_tests
 from tests.peers.__main__ import PEERS, Peer, install_peers, main
-from tests.support.skipped_tests import record_skipped_tests
 
 ROOT = Path(__file__).parents[2]
-CONDITION = re.compile(r"needs_iceberg_\w+,?\n|skipif\(|pytest\.skip\(\"there is no|azurite_server|is not installed\"")
+CONDITION = re.compile(r"needs_\w+,?\n|skipif\(|pytest\.skip\(\"there is no|azurite_server|is not installed\"")
 OF_THE_PLATFORM = {
     "tests/cli/test_serve_workers.py",
     "tests/local/test_table_rows.py",
