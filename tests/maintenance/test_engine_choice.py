@@ -50,6 +50,6 @@ def test_an_unknown_or_missing_engine_is_rejected_before_anything_is_written() -
         validate_engine("duckdb")
     lake = create_on_store(build_deterministic_effects(MemoryStore()))
     before = lake.version
-    with pytest.raises(InvalidInputError, match="Spark was not handed in"):
+    with pytest.raises(InvalidInputError, match="has no Spark engine"):
         lake.maintenance.export("memory://copy/", "year-end", engine="spark")
     assert lake.version == before

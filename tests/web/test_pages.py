@@ -149,7 +149,7 @@ def test_the_page_of_a_table_version_is_found_by_its_canonical_string(lake: Lake
             for locator in (stream, *locators):
                 canonical = lake.resolve(locator).canonical
                 found = client.get(f"/objects?{urlencode({'name': canonical})}").text
-                (address,) = re.findall(r'<p><a href="([^"]*)">Its page', found)
+                (address,) = re.findall(r'<p><a href="([^"]*)">Open its page', found)
                 address = html.unescape(address)
                 assert f"table_version=2&stream={stream.stream_id}" in address
                 assert canonical in get(client, address)

@@ -318,7 +318,7 @@ class _SelectTranslator:
             ours = [self._scope.merged[folded]] if folded in self._scope.merged else _named(left, folded)
             theirs = _named(right, folded)
             if len(ours) != 1 or len(theirs) != 1:
-                raise SqlAnalysisError(f"USING column {name!r} is not exactly once in both tables", join)
+                raise SqlAnalysisError(f"USING column {name!r} must occur exactly once in each table", join)
             one, other = cast_to_common_type((ours[0].value, theirs[0].value), join)
             tests.append(f"{one.text} = {other.text}")
             value = other if side == "RIGHT" else one

@@ -158,7 +158,7 @@ class MaintenanceEngines:
 
     def _spark(self) -> SparkRowEngine:
         if self._engines is None:
-            raise InvalidInputError("Spark was not handed in: open the lakehouse with mangrove.open or mangrove.create")
+            raise InvalidInputError("this lakehouse has no Spark engine; open it with mangrove.open or mangrove.create")
         return self._engines.spark()
 
 

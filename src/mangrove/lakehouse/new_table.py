@@ -71,7 +71,9 @@ def _schema_by_names(given: Mapping[Any, Any]) -> Schema:
         except InvalidInputError as error:
             raise InvalidInputError(f"column {name!r} of the schema cannot be read: {error}") from error
     if not columns:
-        raise InvalidInputError("the schema is an empty dict: give names and SQL types, such as {'id': 'bigint'}")
+        raise InvalidInputError(
+            "the schema is an empty dict; expected column names and SQL types, such as {'id': 'bigint'}"
+        )
     return Schema(assign_fresh_ids(columns))
 
 

@@ -60,7 +60,7 @@ class LakeRollback:
     def undo(self, version: int, message: str, author: str) -> int:
         """Revert the changes of one version if nothing later changed the same objects; return the new version."""
         if version < 1:
-            raise InvalidInputError(f"version {version} cannot be undone: the first one that can is 1")
+            raise InvalidInputError(f"version {version} cannot be undone; the first version with changes is 1")
         text = message or f"undo version {version}"
         return self._repeat_attempt(lambda: self._undo_version(version, text, author))
 

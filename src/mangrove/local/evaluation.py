@@ -304,7 +304,7 @@ def _narrow(expression: Expression, array: Any, beside: Any) -> Any:
 
 def _truth(array: Any) -> Any:
     if not pa.types.is_boolean(array.type) and not pa.types.is_null(array.type):
-        raise InvalidInputError(f"`and`, `or` and `not` take conditions, and there is {array.type}")
+        raise InvalidInputError(f"`and`, `or` and `not` take conditions, not {array.type}")
     return cast_array(array, pa.bool_())
 
 

@@ -221,7 +221,7 @@ EMPTY_MANIFEST: Final = Manifest()
 
 def _check_count(count: int | None, what: str, where: object) -> None:
     if count is not None and (type(count) is not int or not 0 <= count <= LARGEST_INTEGER):
-        raise InvalidInputError(f"{what} {where} is {count!r}: it is a whole number from 0 to {LARGEST_INTEGER}")
+        raise InvalidInputError(f"{what} {where} is {count!r}; expected a whole number from 0 to {LARGEST_INTEGER}")
 
 
 def _check_bounds(column_id: int, minimum: Value, maximum: Value) -> None:

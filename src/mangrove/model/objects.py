@@ -458,9 +458,9 @@ def _check_distinct(ids: list[int] | list[str], what: str, which: str) -> None:
 
 def _check_ordinal(number: int | None, what: str) -> None:
     if number is not None and (type(number) is not int or not 1 <= number <= LARGEST_INTEGER):
-        raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 1 to {LARGEST_INTEGER}")
+        raise InvalidInputError(f"{what} is {number!r}; expected a whole number from 1 to {LARGEST_INTEGER}")
 
 
 def _check_whole(number: int | None, what: str) -> None:
     if number is not None and (type(number) is not int or not 0 <= number <= LARGEST_INTEGER):
-        raise InvalidInputError(f"{what} is {number!r}: it is a whole number from 0 to {LARGEST_INTEGER}")
+        raise InvalidInputError(f"{what} is {number!r}; expected a whole number from 0 to {LARGEST_INTEGER}")

@@ -237,7 +237,7 @@ def _day(value: Value) -> datetime.date:
 
 def _check_parameter(number: int, word: str) -> None:
     if type(number) is not int or not 1 <= number <= _WIDTH_MAX:
-        raise InvalidInputError(f"{word} has the parameter {number!r}: it is a whole number from 1")
+        raise InvalidInputError(f"{word} has the parameter {number!r}; expected a whole number from 1")
 
 
 _TAKES: Final[dict[type, str]] = {

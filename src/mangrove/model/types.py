@@ -87,11 +87,11 @@ class Decimal:
     def __post_init__(self) -> None:
         if type(self.precision) is not int or not 1 <= self.precision <= DECIMAL_PRECISION_MAX:
             raise InvalidInputError(
-                f"decimal has precision {self.precision!r}: it is a whole number from 1 to {DECIMAL_PRECISION_MAX}"
+                f"decimal has precision {self.precision!r}; expected a whole number from 1 to {DECIMAL_PRECISION_MAX}"
             )
         if type(self.scale) is not int or not 0 <= self.scale <= self.precision:
             raise InvalidInputError(
-                f"decimal has scale {self.scale!r}: it is a whole number from 0 to the precision, {self.precision}"
+                f"decimal has scale {self.scale!r}; expected a whole number from 0 to the precision, {self.precision}"
             )
 
 
@@ -303,7 +303,7 @@ def replace_inner_columns(data_type: DataType, columns: Iterator[Column]) -> Dat
 
 def _check_length(length: int, word: str, length_max: int = _LENGTH_MAX) -> None:
     if type(length) is not int or not 1 <= length <= length_max:
-        raise InvalidInputError(f"{word} has length {length!r}: it is a whole number from 1 to {length_max}")
+        raise InvalidInputError(f"{word} has length {length!r}; expected a whole number from 1 to {length_max}")
 
 
 def _check_inner_name(column: Column, name: str) -> None:
