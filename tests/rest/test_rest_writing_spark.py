@@ -113,3 +113,29 @@ def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None
     assert lake.maintenance.check().problems == ()
     ours.upsert([{"id": 10, "name": "ours again"}])
     assert sorted(ours.to_arrow()["id"].to_numpy().tolist()) == [2, 3, 4, 10]
+
+
+def test_spark_rolls_a_table_back_and_forward(tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("shop")
+    ours = lake.create_table("shop.ours", "id bigint not null, name string", keys=["id"])
+    ours.append([{"id": number, "name": "ours"} for number in range(3)])
+    first = lake.version
+    ours.upsert([{"id": 1, "name": "upserted"}])
+    ours.delete("id = 2")
+    with (
+        served(counted(lake), Access("127.0.0.1", TOKEN, is_writable=True)) as address,
+        peer("iceberg_spark.py", ICEBERG_JAR, address, TOKEN, str(lake.version)) as ask,
+    ):
+        ask("use lake")
+        snapshots = [int(one) for (one,) in ask("select snapshot_id from shop.ours.snapshots order by committed_at")]
+        ask(f"call system.rollback_to_snapshot('shop.ours', {snapshots[0]})")
+        restored = ask("select id, name from shop.ours order by id")
+        ours_restored = sorted(row["name"] for row in lake.table("shop.ours").to_arrow().to_pylist())
+        ask(f"call system.set_current_snapshot('shop.ours', {snapshots[-1]})")
+        forward = ask("select id, name from shop.ours order by id")
+    assert restored == [["0", "ours"], ["1", "ours"], ["2", "ours"]]
+    assert ours_restored == ["ours"] * 3
+    assert forward == [["0", "ours"], ["1", "upserted"]]
+    assert lake.at(first).table("shop.ours").count() == 3
+    assert lake.maintenance.check().problems == ()
