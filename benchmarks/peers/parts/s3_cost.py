@@ -41,8 +41,9 @@ def run(setting: Setting) -> PartResult:
     with setting.folder() as folder:
         files, updates = write_commits(folder, commits), write_updates(folder, commits)
         with open_bucket_workers(setting, result, folder, latency_millis=0) as (workers, proxies):
-            for name, worker in workers.items():
-                measure_requests(result, worker, proxies[name], files, updates, setting.budget)
+            for place, (name, worker) in enumerate(workers.items()):
+                within = setting.budget.share(len(workers) - place)
+                measure_requests(result, worker, proxies[name], files, updates, within)
     return result
 
 
