@@ -53,7 +53,6 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         "expects a number at the beginning of the name of the metadata file": "test_create_table_with_default_location",
         "expects an error of the client after it drops a partition column, which the catalog refuses": """
             test_incompatible_partitioned_schema_evolution""",
-        "expects the same metadata file after a rename, but its name has the version": "test_rename_table",
         "expects a server whose levels of namespaces are separated by dots": "test_rest_custom_namespace_separator",
         _FIRST_SPEC: "test_update_table_spec_conflict test_update_table_spec_then_revert",
     },
@@ -90,8 +89,6 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         "creates branches or tags; all tables share the history of the lakehouse": """
             test_rollback_to_snapshot_chained_with_tag test_rollback_to_snapshot_not_ancestor
             test_rollback_to_timestamp_chained_with_tag""",
-        "rolls a table back; `mangrove rollback` rolls the lakehouse back": """
-            test_rollback_to_snapshot test_rollback_to_timestamp""",
     },
     "test_statistics_operations": {"expects statistics files, which are discarded": "test_manage_statistics"},
 }

@@ -254,7 +254,7 @@ TRINO_MAINTENANCE = {
     "ALTER TABLE lake.shop.t EXECUTE remove_orphan_files(retention_threshold => '0s')": "",
     "ALTER TABLE lake.shop.t EXECUTE expire_snapshots(retention_threshold => '0s')": "GC is disabled",
 }
-GO_MAINTENANCE = {"remove-orphan-files shop.t": "", "expire-snapshots shop.t": "mangrove expire"}
+GO_MAINTENANCE = {"remove-orphan-files shop.t": "", "expire-snapshots shop.t": "GC is disabled"}
 """Statements of an engine, and why each is refused, if it is."""
 
 
@@ -283,7 +283,7 @@ def test_maintenance_by_an_engine_harms_no_version(
         versions = [one.version for one in table.history()]
         ids = {version: read_ids(lake, version) for version in versions}
         assert ids[versions[0]] == [0, 2, 3]
-        orphan = f"data/{read_table_id(lake)}/{STAGING_FOLDER}/orphan"
+        orphan = f"data/{read_table_id(lake)}/{STAGING_FOLDER}/data/orphan.parquet"
         lake.effects.store.put(orphan, b"")
         for statement, refusal in statements.items():
             text = statement.replace("FOLDER", lake.uri)
