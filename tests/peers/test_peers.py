@@ -10,7 +10,9 @@ from tests.conftest import record_skipped_tests
 from tests.peers.__main__ import PEERS, Peer, install_peers, main
 
 ROOT = Path(__file__).parents[2]
-CONDITION = re.compile(r"needs_\w+,?\n|skipif\(|pytest\.skip\(\"there is no|azurite_server|is not installed\"")
+CONDITION = re.compile(
+    r"needs_(?:iceberg_\w+|trino),?\n|skipif\(|pytest\.skip\(\"there is no|azurite_server|is not installed\""
+)
 OF_THE_PLATFORM = {
     "tests/cli/test_serve_workers.py",
     "tests/local/test_table_rows.py",
