@@ -316,15 +316,17 @@ def test_rows_of_an_intent_are_those_that_its_writer_appended(
 
 
 @pytest.mark.usefixtures("published")
+@pytest.mark.parametrize("name", ["", "00000000-0000-4000-8000-00000000ffff"])
 def test_an_intent_that_is_already_committed_is_not_committed_again(
-    lake: Lakehouse, open_process: Open, store: CountingStore
+    lake: Lakehouse, open_process: Open, store: CountingStore, name: str
 ) -> None:
     leader, later = begin(open_process(), "leader"), begin(open_process(), "later")
     leave_intent(lake, open_process, store, "one")
     ((path, data),) = [(path, store.read(path)) for path in intents(store)]
     leader.commit()
     assert names(lake).count("one") == 1
-    store.put(path, data)  # as if its deletion had been lost
+    # As if its deletion had been lost; other releases name intents by another id.
+    store.put(f"{path[: -len('.intent') - 36]}{name}.intent" if name else path, data)
     later.commit()
     assert names(lake).count("one") == 1
     assert intents(store) == []

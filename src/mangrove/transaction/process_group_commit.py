@@ -73,9 +73,9 @@ _LEADS_MAX: Final = 4
 _PAUSE_SECONDS_MIN: Final = 0.005
 _PAUSE_SECONDS_MAX: Final = 1.0
 _POLLS_MAX: Final = 8
-_POLLS_MORE: Final = 2
+_POLLS_MORE: Final = 4
 """How many polls more than its rank a writer makes before it leads."""
-_PAUSES: Final = 3
+_PAUSES: Final = 4
 """About as many requests follow the put of an intent until its leader has created the version."""
 _VERSIONS_MISSED_MAX: Final = 2
 _DIRECT_ATTEMPTS_MAX: Final = 3
@@ -87,11 +87,13 @@ _LEADS_SMALL_MAX: Final = 4
 _COMMITS_PER_LISTING: Final = 32
 """A writer that never loses a race looks for intents every so many commits: the others may never win one."""
 _LISTINGS_MORE_MAX: Final = 3
+_PAUSES_BEFORE_LISTING: Final = 2.2
+"""A leader pauses for so many requests: the others read its last version and write their next intents."""
 _ROUNDS_EXPECTED: Final = 2
 """A leader waits for the writers of so many groups before."""
 _DELETES_MIN: Final = 16
 """A leader deletes so many intents with one request."""
-_NAME: Final = re.compile(rf"{INTENTS_FOLDER}\d{{15}}-(\d{{1,20}})-[0-9a-f-]{{36}}\.intent")
+_NAME: Final = re.compile(rf"{INTENTS_FOLDER}\d{{15}}-(\d{{1,20}})-([0-9a-f-]{{36}})\.intent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,10 @@ class _ReadVersions:
         """Return whether one of the versions after that one contains several transactions."""
         return any(len(one.transaction_ids) > 1 for number, one in self._versions.items() if number > version)
 
+    def list_transaction_ids(self) -> set[str]:
+        """Return the ids of the transactions of all versions that were read."""
+        return {one for version in self._versions.values() for one in version.transaction_ids}
+
     def has(self, version: int) -> bool:
         """Return whether the version was read."""
         return version in self._versions
@@ -404,6 +410,8 @@ class ProcessGroupCommitter:
 
     def _gather_intents(self, versions: _ReadVersions) -> dict[str, _TrackedIntent]:
         """Return the intents of others; if there are fewer than writers, some are probably on their way."""
+        if len(self._writers) >= _FOLLOWERS_MIN:
+            self._effects.pause(_PAUSES_BEFORE_LISTING * self._request_seconds)
         began_at_millis = self._effects.now_millis()
         listed = self._list_intents(versions)
         self._measure_request(began_at_millis)
@@ -421,7 +429,9 @@ class ProcessGroupCommitter:
         """
         # The oldest intent leads. A wrong clock changes only the order.
         intent, when = own.intent, f"{max(0, self._effects.now_millis()):015d}"
-        path = f"{INTENTS_FOLDER}{when}-{intent.base_version}-{self._effects.new_id()}.intent"
+        path = f"{INTENTS_FOLDER}{when}-{intent.base_version}-{min(intent.transaction_ids)}.intent"
+        if _NAME.fullmatch(path) is None:
+            path = f"{INTENTS_FOLDER}{when}-{intent.base_version}-{self._effects.new_id()}.intent"
         try:
             committed = self._publish_and_wait(own, path, data, self._remember(base))
         except MangroveError as error:
@@ -458,7 +468,8 @@ class ProcessGroupCommitter:
                 return CommitResult(own.commit, _locate_deltas(own.intent.changes, own.commit))
             if own.is_dead:
                 return None
-            versions_missed += has_next
+            # While others commit groups, somebody lists intents.
+            versions_missed += has_next and not versions.has_group_after(versions.newest.version - 1)
         raise StorageError(f"it was not decided after {_ROUNDS_MAX} rounds")
 
     def _wait_for_leader(
@@ -500,6 +511,8 @@ class ProcessGroupCommitter:
         self, versions: _ReadVersions, listed: Mapping[str, int], own: str = ""
     ) -> dict[str, _TrackedIntent]:
         """Return the listed intents of others whose base versions are known or a few versions older."""
+        committed = versions.list_transaction_ids()
+        self._obsolete += [one for one in listed if one != own and _is_named_after(one, committed)]
         recent = [one for one in _select_recent(versions, listed) if one != own]
         versions.load_back_to(min((listed[one] for one in recent), default=versions.newest.version))
         paths = [one for one in recent if versions.has(listed[one])][:_INTENTS_MAX]
@@ -612,9 +625,21 @@ class ProcessGroupCommitter:
 
 
 def _select_recent(versions: _ReadVersions, listed: Mapping[str, int]) -> list[str]:
-    """Return the paths of the intents whose base versions are known or a few versions older."""
-    oldest = versions.newest.version - _BACK_MAX
-    return [path for path, base in listed.items() if base >= oldest or versions.has(base)]
+    """Return the paths of the intents whose base versions are known or a few versions older, without committed ones.
+
+    The name of an intent contains one of its transaction ids, so that committed ones need not be read.
+    """
+    oldest, committed = versions.newest.version - _BACK_MAX, versions.list_transaction_ids()
+    return [
+        path
+        for path, base in listed.items()
+        if (base >= oldest or versions.has(base)) and not _is_named_after(path, committed)
+    ]
+
+
+def _is_named_after(path: str, transaction_ids: Set[str]) -> bool:
+    match = _NAME.fullmatch(path)
+    return match is not None and match[2] in transaction_ids
 
 
 def _is_listing_due(commits: int) -> bool:
