@@ -1,7 +1,10 @@
-"""What every test shares: how hypothesis searches, and which tests stay on one worker."""
+"""What every test shares: how hypothesis searches, where temporary files are, and which tests stay on one worker."""
 
+import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -25,6 +28,45 @@ if PROFILE == "ci":
     providers._get_local_constants = lambda: providers._local_constants
 
 
+MEMORY = Path("/dev/shm")
+"""Where files are kept in memory. A test waits for no disk there, however often a commit calls fsync."""
+MEMORY_FREE_MIN = 4 * 2**30
+TEMPORARY = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory where there is room for them, unless a folder is given."""
+    if "TMPDIR" in os.environ or config.option.basetemp is not None or not MEMORY.is_dir():
+        return
+    room = os.statvfs(MEMORY)
+    if (
+        os.access(MEMORY, os.W_OK)
+        and not room.f_flag & os.ST_NOEXEC
+        and room.f_bavail * room.f_frsize > MEMORY_FREE_MIN
+    ):
+        config.stash[TEMPORARY] = Path(tempfile.mkdtemp(prefix="mangrove-tests-", dir=MEMORY))
+        # Processes that tests start, and those of xdist, find it in the environment.
+        os.environ["TMPDIR"] = str(config.stash[TEMPORARY])
+        tempfile.tempdir = None
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the temporary files that this process keeps in memory; let the garbage collector visit everything."""
+    # Libraries print a report about objects that remain at exit.
+    gc.unfreeze()
+    if (folder := config.stash.get(TEMPORARY, None)) is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        del os.environ["TMPDIR"]
+        tempfile.tempdir = None
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector visit neither modules nor collected tests, and the objects of a test less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+
+
 SPARK_SECOND = "test_sql"
 """The first test file of the second half of the Spark tests: each worker of two has a session, and none waits."""
 
@@ -34,13 +76,15 @@ SPARK_SECOND = "test_sql"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the interop tests of a folder on one worker, so that its server or Spark session starts once.
 
-    The tests of Spark, which take as long as all others, are two groups.
+    The tests of Spark, which take as long as all others, are two groups. The shortest tests run last, so that no
+    worker waits for a long one at the end.
     """
     for item in items:
         if item.get_closest_marker("interop") and not item.get_closest_marker("xdist_group"):
             folder = item.path.parent.name
             half = "-second" if folder == "spark" and item.path.name >= SPARK_SECOND else ""
             item.add_marker(pytest.mark.xdist_group(folder + half))
+    items.sort(key=lambda item: "tree-strict" in item.name)
 
 
 @pytest.fixture(autouse=True)

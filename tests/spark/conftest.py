@@ -16,9 +16,12 @@ from pyspark.sql import SparkSession
 from mangrove.errors import InvalidInputError
 from mangrove.spark.session import local_session
 
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SHORT_LIVED = {
+    "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+}
 """What a Java takes from its environment that lives for some tests only: compiling its code well would take it longer
-than running that code, and half of the processor's time."""
+than running that code, and half of the processor's time. Verifying the classes of Spark would take a tenth."""
 
 
 @pytest.fixture(scope="package", autouse=True)
