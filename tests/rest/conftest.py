@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import uvicorn
 from pyiceberg.catalog.rest import RestCatalog
@@ -22,6 +23,18 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.opening import open_store
 
 TOKEN = "right-token-1234"
+
+
+ASCENDING_ROWS = 40_000
+ASCENDING = [str(ASCENDING_ROWS), str(ASCENDING_ROWS), str(sum(range(ASCENDING_ROWS)))]
+"""The counts of rows and of distinct times, and the sum of ids, of a table from `create_ascending_table`."""
+
+
+def create_ascending_table(lake: Lakehouse, name: str) -> None:
+    """Create a table whose file stores ascending ids and times as differences."""
+    table = lake.create_table(name, "id bigint not null, clicked_at timestamp")
+    ids = pa.array(range(ASCENDING_ROWS))
+    table.append(pa.table({"id": ids, "clicked_at": ids.cast(pa.timestamp("us", "UTC"))}))
 
 
 def filled(folder: Path, layout: str = "tree") -> Lakehouse:

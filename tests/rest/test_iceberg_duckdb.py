@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.rest.conftest import TOKEN, counted, filled, served
+from tests.rest.conftest import ASCENDING, TOKEN, counted, create_ascending_table, filled, served
 from tests.rest.peer_process import PeerQuery, Rows, needs_iceberg_duckdb, peer
 from tests.support.servers import run_seaweedfs
 
@@ -30,6 +30,7 @@ def duck_lake(tmp_path: Path) -> Lakehouse:
     orders.upsert([{"id": 2, "customer": "bea"}, {"id": 4, "customer": None}])
     orders.delete("id = 1")
     lake.create_table("sales.empty", "id int")
+    create_ascending_table(lake, "sales.clicks")
     return lake
 
 
@@ -54,6 +55,7 @@ def test_duckdb_reads_the_newest_and_earlier_versions(query_duckdb: PeerQuery) -
         "SELECT customer FROM lake.sales.orders WHERE id > 2 ORDER BY id": [["cy"], ["None"]],
         "SELECT count(*), max(customer) FROM past.sales.orders": [["3", "cy"]],
         "SELECT count(*) FROM lake.sales.empty": [["0"]],
+        "SELECT count(*), count(distinct clicked_at), sum(id) FROM lake.sales.clicks": [ASCENDING],
     }
     for query, rows in wanted.items():
         assert query_duckdb(query) == rows, query

@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Iterator
 
 import pytest
-from tests.rest.conftest import TOKEN, counted, served
+from tests.rest.conftest import ASCENDING, TOKEN, counted, create_ascending_table, served
 from tests.rest.peer_process import ICEBERG_JAR, PeerQuery, Rows, needs_iceberg_spark, peer
 
 import mangrove
@@ -41,6 +41,7 @@ def java_lake(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     orders.update_schema().add_column("note", "string").commit()
     months = lake.create_table("sales.months", "id bigint, day date", partition_by=["months(day)"])
     months.append([{"id": number, "day": datetime.date(2026, 1 + number % 12, 1)} for number in range(24)])
+    create_ascending_table(lake, "sales.clicks")
     lake.create_view("sales.sums", "select customer, count(*) as n, sum(amount) as total from orders group by customer")
     lake.create_view("sales.new_sums", "select n, total from sales.sums where customer = 'new'")
     lake.create_view("sales.unsure", "select count(*) from orders")
@@ -65,6 +66,8 @@ def ask(java_lake: Lakehouse) -> Iterator[PeerQuery]:
         ("select place.city from lake.sales.orders where id = 6", [["x"]]),
         ("select id from lake.sales.orders where id = 95", []),
         ("select count(*), min(day) from lake.sales.months where day >= date'2026-06-01'", [["14", "2026-06-01"]]),
+        ("select count(*), count(distinct clicked_at), sum(id) from lake.sales.clicks", [ASCENDING]),
+        ("select id from lake.sales.clicks where id = 39999", [["39999"]]),
         ("select count(*) from past.sales.orders", [["100"]]),
         ("select customer from past.sales.orders where id = 5", [["c5"]]),
         ("select customer from lake.sales.orders version as of 'opening' where id = 5", [["c5"]]),
