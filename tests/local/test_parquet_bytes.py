@@ -51,7 +51,7 @@ def file_of(data: bytes) -> DataFile:
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mangrove.local.parquet._WHOLE_SIZE_BYTES_MAX", 1_000)
-    monkeypatch.setattr("mangrove.local.parquet._GAP_SIZE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("mangrove.local.parquet.GAP_SIZE_BYTES_MAX", 1_000)
 
 
 def test_nothing_that_arrow_reads_from_belongs_to_python() -> None:

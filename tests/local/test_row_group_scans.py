@@ -88,7 +88,7 @@ class Bench:
 def in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read files of some hundred kilobytes like large ones: the footer first, then ranges."""
     monkeypatch.setattr("mangrove.local.parquet._WHOLE_SIZE_BYTES_MAX", 100_000)
-    monkeypatch.setattr("mangrove.local.parquet._GAP_SIZE_BYTES_MAX", 0)
+    monkeypatch.setattr("mangrove.local.parquet.GAP_SIZE_BYTES_MAX", 0)
 
 
 COUNT = 40_000
