@@ -1,14 +1,14 @@
 """Rollback to an earlier version and undo of a single version."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.metastore import Changes, Isolation, Metastore, MetastoreSnapshot
-from mangrove.model.locators import TableIdentity, TableVersionLocator
-from mangrove.model.objects import TableVersion
+from mangrove.model.locators import Kind, Locator, TableIdentity, TableVersionLocator
+from mangrove.model.objects import Object, TableVersion
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.history import ROLLED_BACK_TO
 from mangrove.transaction.transaction import commit_deadline_millis
@@ -17,6 +17,7 @@ from mangrove.transaction.version_diff import (
     build_restore_changes,
     check_undoable,
     diff_snapshots,
+    find_narrowed_versions,
     select_undone,
 )
 
@@ -85,6 +86,9 @@ class LakeRollback:
             )
         until_millis = commit_deadline_millis(newest.settings, began_at_millis)
         changes = build_restore_changes(changed, self.effects.new_id(), message)
+        # Concurrent writes conflict with an unchanged stream that is written, as with a change of the columns.
+        stopped = _find_streams(newest, find_narrowed_versions(changed))
+        changes = replace(changes, puts={**stopped, **changes.puts})
         return self._committed(newest, changes, author, until_millis)
 
     def _restore_version(self, target: MetastoreSnapshot, message: str, author: str, until_millis: int) -> int:
@@ -109,6 +113,10 @@ class LakeRollback:
                 if not tries_left or self.metastore.latest().version == newest:
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+
+def _find_streams(newest: MetastoreSnapshot, versions: Iterable[TableVersionLocator]) -> dict[Locator, Object]:
+    return {stream: value for locator in versions for stream, value in newest.children(Kind.STREAM, locator)}
 
 
 def _rollback_properties(target: MetastoreSnapshot) -> dict[str, str]:

@@ -59,6 +59,7 @@ from mangrove.rebase import assign_positions, build_conflict_error, check_defaul
 from mangrove.transaction.catalog import CatalogReader, load_table_names
 from mangrove.transaction.deltas import REWRITING_TYPES
 from mangrove.transaction.group_commit import detect_conflicts, find_written_rows
+from mangrove.transaction.table_versions import accepts_rows_of
 from mangrove.transaction.transaction import commit_deadline_millis, name_conflicting_tables
 from mangrove.transaction.version_diff import diff_snapshots, find_changing_commit
 from mangrove.transaction.workspace import Workspace
@@ -616,7 +617,7 @@ class SharedTransactions:
         }
         rest = replace(changes, puts=new)
         base = workspace.snapshot
-        clash = detect_conflicts(rest, isolation, found)
+        clash = detect_conflicts(rest, isolation, found) or _find_narrowed_versions(rest, found, base)
         if not clash:
             # The rows of a partition are named by one of its new deltas.
             clash = [
@@ -676,3 +677,16 @@ def _names_for(locator: Locator, *snapshots: MetastoreSnapshot) -> dict[TableIde
         return {}
     namespace_id, table_id = locator.parts[:2]
     return load_table_names({TableIdentity(str(namespace_id), str(table_id))}, *snapshots)
+
+
+def _find_narrowed_versions(
+    changes: Changes, found: Mapping[Locator, Object | None], base: MetastoreSnapshot
+) -> list[Locator]:
+    """Return the table versions that changed since, so that they do not accept all rows of the base version."""
+    written = {locator.parent.parent.parent for locator in changes.puts if isinstance(locator, DeltaLocator)}
+    narrowed: list[Locator] = []
+    for locator in sorted(written & found.keys()):
+        was, now = base.get(locator), found[locator]
+        if isinstance(was, TableVersion) and isinstance(now, TableVersion) and not accepts_rows_of(now, was):
+            narrowed.append(locator)
+    return narrowed

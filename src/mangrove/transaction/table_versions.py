@@ -22,6 +22,7 @@ from mangrove.model.locators import (
 )
 from mangrove.model.names import check_new_id
 from mangrove.model.objects import (
+    CHECK_PREFIX,
     DROPPED_STREAMS,
     LAST_TABLE_VERSION,
     NAMED_PARTITIONS,
@@ -38,7 +39,7 @@ from mangrove.model.partitioning import Bucket, Transform, Truncate, transform_n
 from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.schema import check_new_columns
 from mangrove.model.schema_text import format_type
-from mangrove.model.types import Char, DataType, Decimal, Fixed, Int16, Int32, Varchar
+from mangrove.model.types import Char, DataType, Decimal, Fixed, Int16, Int32, Varchar, is_nested
 from mangrove.model.values import Value
 from mangrove.transaction.catalog import (
     CatalogReader,
@@ -59,6 +60,7 @@ from mangrove.transaction.deltas import (
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
+    "accepts_rows_of",
     "alter_table_version",
     "commit_stream",
     "create_partition",
@@ -68,6 +70,7 @@ __all__ = [
     "drop_table_version",
     "find_last_number",
     "find_versioned_table",
+    "keep_column_ids",
     "load_streams",
     "load_table_versions",
     "set_table_version_state",
@@ -320,3 +323,31 @@ def _find_active(versions: Mapping[int, TableVersion]) -> int | None:
 
 def _stream_locator(version: TableVersionLocator, stream_id: str) -> StreamLocator:
     return StreamLocator(version.namespace_id, version.table_id, version.version, stream_id)
+
+
+def keep_column_ids(restored: TableVersion, known: TableVersion) -> TableVersion:
+    """Return an earlier state of a table version that does not assign the ids of later columns again."""
+    if restored.schema is None or known.schema is None:
+        return restored
+    last = max(restored.schema.last_column_id, known.schema.last_column_id)
+    return replace(restored, schema=replace(restored.schema, last_column_id=last))
+
+
+def accepts_rows_of(version: TableVersion, written: TableVersion) -> bool:
+    """Return whether rows that were written to a table version in the state `written` are valid in another state."""
+    if version.schema is None or written.schema is None:
+        return version.schema is written.schema
+    known = {column.id: column for _, column in written.schema.all_columns()}
+    for _, column in version.schema.all_columns():
+        was = known.get(column.id)
+        if not column.nullable and (was is None or was.nullable):
+            return False
+        if was is not None and was.type != column.type and not (is_nested(was.type) and is_nested(column.type)):
+            return False
+    checks = {entry for entry in version.properties.items() if entry[0].startswith(CHECK_PREFIX)}
+    return (
+        version.keys == written.keys
+        and version.partition_scheme == written.partition_scheme
+        and version.properties.get(NAMED_PARTITIONS) == written.properties.get(NAMED_PARTITIONS)
+        and checks <= {*written.properties.items()}
+    )

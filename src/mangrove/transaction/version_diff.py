@@ -42,6 +42,7 @@ from mangrove.model.objects import (
     SharedTransactionEntry,
     SharedTransactionState,
     TableEntry,
+    TableVersion,
 )
 from mangrove.transaction.catalog import (
     KIND_BELOW,
@@ -52,7 +53,12 @@ from mangrove.transaction.catalog import (
     scan_objects_below,
 )
 from mangrove.transaction.history import HistoryEntry
-from mangrove.transaction.table_versions import find_last_number, load_table_versions
+from mangrove.transaction.table_versions import (
+    accepts_rows_of,
+    find_last_number,
+    keep_column_ids,
+    load_table_versions,
+)
 from mangrove.transaction.workspace import Workspace
 
 __all__ = [
@@ -62,6 +68,7 @@ __all__ = [
     "describe_object",
     "diff_snapshots",
     "find_changing_commit",
+    "find_narrowed_versions",
     "restore_stream",
     "restore_table",
     "roll_back_table",
@@ -220,10 +227,17 @@ def select_undone(differences: Iterable[Difference]) -> list[Difference]:
     found = [one for one in differences if not _is_batch_record(one)]
     made = {one.locator for one in found if one.before is None}
     return [
-        one
+        _keep_column_ids(one)
         for one in found
         if not isinstance(one.locator, PartitionLocator) or one.before is not None or one.locator.parent in made
     ]
+
+
+def _keep_column_ids(difference: Difference) -> Difference:
+    before, after = difference.before, difference.after
+    if isinstance(before, TableVersion) and isinstance(after, TableVersion):
+        return replace(difference, before=keep_column_ids(before, after))
+    return difference
 
 
 def check_undoable(
@@ -235,6 +249,7 @@ def check_undoable(
 ) -> None:
     """Raise an error if a later version changed an object of this one or depends on it.
 
+    A table version that is restored must accept the rows that later versions wrote to it.
     The same holds if this version removed a change of rows, which the undo would restore, and a
     later one removed deltas before it: the change was computed from their rows. It also holds
     if the undo would bring rows back to a table with keys to which a later version added rows
@@ -245,6 +260,7 @@ def check_undoable(
     partitions = {locator.parent for locator in changed if isinstance(locator, DeltaLocator)}
     restored = _find_restored_changes(undone)
     regained = {stream for stream in _find_streams_that_regain_rows(undone) if has_keys(stream.parent)}
+    narrowed = find_narrowed_versions(undone)
     for difference in later:
         locator = difference.locator
         if locator.kind is Kind.SHARED_TRANSACTION:
@@ -258,11 +274,26 @@ def check_undoable(
             and locator.position < restored.get(locator.parent, 0)
         )
         is_added = isinstance(locator, DeltaLocator) and locator.parent.parent in regained and _adds_rows(difference)
-        if locator in changed or is_rewritten or is_read or is_added or any(one in made for one in above):
+        is_invalid = (
+            isinstance(locator, DeltaLocator) and difference.after is not None and not narrowed.isdisjoint(above)
+        )
+        if locator in changed or is_rewritten or is_read or is_added or is_invalid or any(one in made for one in above):
             raise ConflictError(
                 f"version {version} cannot be undone: a later version changed {describe_object(locator, name_table)}. "
                 "Undo the later versions first, or roll back the whole lakehouse"
             )
+
+
+def find_narrowed_versions(undone: Iterable[Difference]) -> set[TableVersionLocator]:
+    """Return the table versions that do not accept all rows any more when the differences are reverted."""
+    return {
+        one.locator
+        for one in undone
+        if isinstance(one.locator, TableVersionLocator)
+        and isinstance(one.before, TableVersion)
+        and isinstance(one.after, TableVersion)
+        and not accepts_rows_of(one.before, one.after)
+    }
 
 
 def _find_restored_changes(undone: Sequence[Difference]) -> dict[PartitionLocator, int]:
@@ -387,6 +418,10 @@ def roll_back_table(
     table = load_table(workspace, locator)
     present = _load_below(workspace, identity_of(table))
     restored = _load_below_in(past, identity_of(was), table.namespace_id)
+    for found, value in restored.items():
+        known = present.get(found)
+        if isinstance(value, TableVersion) and isinstance(known, TableVersion):
+            restored[found] = keep_column_ids(value, known)
     properties = {**was.properties, **maintained}
     if present:
         last = find_last_number(table, load_table_versions(workspace, table))
