@@ -60,7 +60,8 @@ INTENTS_FOLDER: Final = "data/intents/"
 VERSIONS_MAX: Final = 48
 """The number of versions after its base into which an intent may be committed."""
 _FORM: Final = 2
-_BYTES_MAX: Final = 64 * 1024
+_BYTES_MAX: Final = 256 * 1024
+"""A group of 64 threads that append a few rows each fits."""
 _OBJECTS_MAX: Final = 256
 _INTENTS_MAX: Final = 64
 _LISTED_MAX: Final = 1000
