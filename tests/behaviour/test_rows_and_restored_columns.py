@@ -161,3 +161,16 @@ def test_rows_are_published_after_a_column_was_added(lake: Lakehouse, table: Tab
     add_column(table, "note", "string")
     lake.join_shared("load").publish()
     assert table.to_arrow().column("note").to_pylist() == [None, None]
+
+
+def test_rows_of_a_partition_that_a_rollback_removed_are_not_published(lake: Lakehouse) -> None:
+    lake.create_namespace("n")
+    table = lake.create_table("n.visits", "id bigint not null, day bigint", partition_by=["day"])
+    empty = lake.version
+    table.append([{"id": 1, "day": 1}])
+    shared = lake.begin_shared("load", ttl="6h")
+    shared.table("n.visits").append([{"id": 2, "day": 1}])
+    table.rollback(to=empty)
+    with pytest.raises(ConflictError, match=r"roll back n\.visits"):
+        shared.publish()
+    assert table.to_arrow().num_rows == 0

@@ -617,7 +617,11 @@ class SharedTransactions:
         }
         rest = replace(changes, puts=new)
         base = workspace.snapshot
-        clash = detect_conflicts(rest, isolation, found) or _find_narrowed_versions(rest, found, base)
+        clash = (
+            detect_conflicts(rest, isolation, found)
+            or _find_narrowed_versions(rest, found, base)
+            or _find_removed_parents(rest, found)
+        )
         if not clash:
             # The rows of a partition are named by one of its new deltas.
             clash = [
@@ -690,3 +694,12 @@ def _find_narrowed_versions(
         if isinstance(was, TableVersion) and isinstance(now, TableVersion) and not accepts_rows_of(now, was):
             narrowed.append(locator)
     return narrowed
+
+
+def _find_removed_parents(changes: Changes, found: Mapping[Locator, Object | None]) -> list[Locator]:
+    """Return the partitions of new deltas that were removed since, as by a rollback of the table.
+
+    A rollback to a version without the partition changes its stream, but the stream is equal afterwards.
+    """
+    parents = {locator.parent for locator in changes.puts if isinstance(locator, DeltaLocator)}
+    return sorted(one for one in parents - changes.puts.keys() if found.get(one, one) is None)
