@@ -175,13 +175,13 @@ def plan_update(
     plan = plan_scan(state, pruning)
     matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
     new = build_assignments(state, matched, {name: f.expr(to_spark_sql(value)) for name, value in checked.items()})
-    others = [column_of(one.name) for one in state.schema.columns if one.name not in checked]
-    rows = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *new.values(), *others)
+    columns = [new.get(one.name, column_of(one.name)) for one in state.schema.columns]
     moves_keys = any(key.name in checked for key in state.key_columns)
     if can_collect(plan.row_count) and not moves_keys and delete_mode_of(state) is DeleteMode.KEYS:
-        write = plan_upsert_of_changes(files, state, plan, rows, read)
+        write = plan_upsert_of_changes(files, state, plan, matched.select(*columns), read)
         if write is not None:
             return write
+    rows = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state), *columns)
     updated = materialize_frame(rows)
     ids = updated.select(
         column_of(FILE), column_of(ROW), *(column_of(key_column_of(place)) for place in _places(state))

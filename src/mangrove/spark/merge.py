@@ -113,7 +113,8 @@ def plan_merge(files: SparkFileContext, state: TableState, source: DataFrame, pl
     moving = _find_moving_clauses(state, theirs, plan, values, equated)
     read = read_matches(state, near)
     if can_collect(target.row_count) and _is_upsert(state, plan, moving):
-        write = plan_upsert_of_changes(files, state, target, changes, read)
+        rows = changes.selectExpr(*map(quote_name, state.schema.names))
+        write = plan_upsert_of_changes(files, state, target, rows, read)
         if write is not None:
             return write
     merged = materialize_frame(changes)

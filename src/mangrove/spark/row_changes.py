@@ -48,7 +48,7 @@ from mangrove.spark.change_feed import create_frame_from_arrow
 from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW
 from mangrove.spark.file_lists import FileLists
 from mangrove.spark.merge_pruning import build_values_predicate
-from mangrove.spark.scan import column_of, number_files, quote_name, read_target_rows
+from mangrove.spark.scan import column_of, number_files, read_target_rows
 from mangrove.spark.task_files import (
     REPORT_SCHEMA,
     create_file_id,
@@ -169,12 +169,12 @@ def plan_upsert_of_changes(
 ) -> PlannedWrite | None:
     """Plan updates that keep the keys, and inserts of new keys, in the job that computes the rows from those of a plan.
 
-    Return None if an upsert could replace other rows, or if rows share a key. The written
-    files are then unreferenced.
+    The rows have the columns of the table. Return None if an upsert could replace other rows,
+    or if rows share a key. The written files are then unreferenced.
     """
     keys = state.checked_keys("a change of rows")
     with load_key_index_meanwhile(files, state, plan):
-        added = files.write(state, rows.selectExpr(*map(quote_name, state.schema.names)))
+        added = files.write(state, rows)
     if not added:
         return plan_write({}, read=read)
     written = pa.concat_tables([read_columns(files.store, file, keys) for _, file in added])
