@@ -24,7 +24,7 @@ from mangrove.model.locators import (
     TableIdentity,
 )
 from mangrove.model.manifests import FileKind
-from mangrove.model.objects import Delta, DeltaType, Object, Partition, TableEntry
+from mangrove.model.objects import Delta, DeltaType, Object, Partition, TableEntry, TableVersion
 from mangrove.model.settings import LakehouseSettings
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "check_row_conflicts",
     "describe_object",
     "drop_identical_writes",
+    "restore_object",
     "restore_settings",
 ]
 
@@ -78,6 +79,14 @@ def restore_settings(newest: LakehouseSettings, to: LakehouseSettings) -> Lakeho
         maximum_version_age_millis_overrides=newest.maximum_version_age_millis_overrides,
     )
     return store_rules(kept, load_rules(newest))
+
+
+def restore_object(newest: Object | None, to: Object) -> Object:
+    """Return an object after a rollback: its earlier state, which does not assign the ids of later columns again."""
+    if not isinstance(newest, TableVersion) or not isinstance(to, TableVersion) or not newest.schema or not to.schema:
+        return to
+    last = max(newest.schema.last_column_id, to.schema.last_column_id)
+    return replace(to, schema=replace(to.schema, last_column_id=last))
 
 
 def check_row_conflicts(

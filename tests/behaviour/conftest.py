@@ -22,11 +22,19 @@ def layout(request: pytest.FixtureRequest) -> str:
     return "tree" if request.param == STRICT else request.param
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out strict trees where a test does not take the fixture `strict`: it would repeat that of the tree."""
+    items[:] = [item for item in items if _layout_of(item) != STRICT or "strict" in getattr(item, "fixturenames", ())]
+
+
+def _layout_of(item: pytest.Item) -> object:
+    return item.callspec.params.get("layout") if hasattr(item, "callspec") else None
+
+
 @pytest.fixture
 def strict(request: pytest.FixtureRequest) -> bool | None:
     """Return whether the layout of this test is a strict tree; None is the default of the layout."""
-    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    return True if parameters.get("layout") == STRICT else None
+    return True if _layout_of(request.node) == STRICT else None
 
 
 @pytest.fixture

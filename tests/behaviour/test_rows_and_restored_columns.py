@@ -17,8 +17,8 @@ _NUMBERS = itertools.count()
 
 
 @pytest.fixture
-def lake(layout: str) -> Lakehouse:
-    return mangrove.create(f"memory://restored-{layout}-{next(_NUMBERS)}/", layout=layout)
+def lake(layout: str, strict: bool | None) -> Lakehouse:
+    return mangrove.create(f"memory://restored-{layout}-{next(_NUMBERS)}/", layout=layout, strict=strict)
 
 
 @pytest.fixture
@@ -104,18 +104,34 @@ def test_a_new_column_has_no_values_of_a_column_whose_addition_was_undone(lake: 
     assert table.to_arrow().column("note").to_pylist() == [None, None]
 
 
-def test_a_new_column_has_no_changes_of_a_column_that_a_rollback_of_the_table_removed(
-    lake: Lakehouse, table: Table
+@pytest.mark.parametrize("rolled_back", ["table", "lakehouse"])
+def test_a_new_column_has_no_changes_of_a_column_that_a_rollback_removed(
+    lake: Lakehouse, table: Table, rolled_back: str
 ) -> None:
     first = lake.version
     add_column(table, "salary", "bigint")
     table.upsert([{"id": 1, "k": 1, "salary": 5}])
     changed = lake.version
-    table.rollback(to=first)
+    if rolled_back == "table":
+        table.rollback(to=first)
+    else:
+        lake.rollback(to=first)
+    lake = mangrove.open(lake.uri)
+    table = lake.table("n.t")
     add_column(table, "note", "string")
     table.upsert([{"id": 1, "k": 2, "note": "new"}])
     before = [row for row in table.changes(changed).to_pylist() if row["_change_type"] == "update_before"]
     assert [row["note"] for row in before] == [None]
+    assert lake.maintenance.check().is_sound
+
+
+def test_a_rollback_of_the_lakehouse_changes_no_table_version_without_new_columns(
+    lake: Lakehouse, table: Table
+) -> None:
+    first = lake.version
+    table.append([{"id": 2, "k": 2}])
+    lake.rollback(to=first)
+    assert lake.diff(first, lake.version).changes == ()
 
 
 @pytest.mark.parametrize("require", [require_k, require_positive])

@@ -9,6 +9,7 @@ import pytest
 import mangrove
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, StorageError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.lakehouse.maintenance import build_conversion_target
 from mangrove.layouts.deltacat.metastore import create_catalog
 from mangrove.layouts.tree.metastore import create_tree
@@ -303,6 +304,28 @@ def test_rollbacks_and_versions_without_changes_are_preserved(lake: Lake, layout
     assert made.at_version(5).commit.rolled_back_from == 4
     assert made.latest().version == 6
     assert made.latest().get(TableLocator("sales", "orders")) is not None
+
+
+@pytest.mark.parametrize("are_ids_preserved", [True, False])
+def test_a_rollback_of_new_columns_is_converted_also_if_it_let_their_ids_be_assigned_again(
+    lake: Lake, layout: str, there: MemoryStore, are_ids_preserved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for schema in ("id bigint", "id bigint, name string"):
+        version = TableVersion(1, parse_schema(schema), latest_stream_id="s")
+        commit_objects(lake.metastore, lake.metastore.latest(), (TableVersionLocator("n", "t", 1), version))
+    narrow = lake.metastore.at_version(lake.metastore.latest().version - 1)
+    if not are_ids_preserved:  # as in earlier releases
+        monkeypatch.setattr(f"mangrove.layouts.{layout}.maintenance.rollback.restore_object", lambda newest, to: to)
+    after = lake.metastore.roll_back(narrow, Changes("back"))
+    monkeypatch.undo()
+    report = convert_lakehouse(lake.maintained, build_conversion_target(there, OTHER[layout]))
+    assert report.is_sound, str(report)
+    made = _opened(there, OTHER[layout]).metastore.at_version(after.version)
+    assert (made.commit.rolled_back_from is not None) is are_ids_preserved
+    restored = made.get(TableVersionLocator("n", "t", 1))
+    assert isinstance(restored, TableVersion)
+    assert restored.schema is not None
+    assert restored.schema.last_column_id == (2 if are_ids_preserved else 1)
 
 
 def test_expired_versions_are_not_converted_and_export_names_are_preserved(

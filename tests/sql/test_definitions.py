@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import mangrove
-from mangrove import AlreadyExistsError, InvalidInputError, Lakehouse, NotFoundError
+from mangrove import AlreadyExistsError, ConflictError, InvalidInputError, Lakehouse, NotFoundError
 from mangrove.model.types import Int64
 from mangrove.sql.session import SqlSession
 
@@ -311,3 +311,16 @@ def test_names_with_too_many_parts_are_rejected_and_similar_names_are_suggested(
         NotFoundError, match=r"table or view nope\.x does not exist; namespace nope does not exist either"
     ):
         run(session, "describe nope.x")
+
+
+def test_a_replaced_view_that_a_query_names_conflicts_only_at_serializable(lake: Lakehouse) -> None:
+    lake.create_namespace("sales")
+    lake.create_view("sales.daily", "select 1 as n")
+    careless, careful = lake.transaction(), lake.transaction("serializable")
+    for transaction in (careless, careful):
+        assert transaction.sql("select n from sales.daily", engine="duckdb").to_arrow().to_pylist() == [{"n": 1}]
+        transaction.create_table(f"sales.{transaction.isolation.value}", "id int")
+    lake.sql("create or replace view sales.daily as select 2 as n", engine="duckdb")
+    careless.commit()
+    with pytest.raises(ConflictError, match=r"view sales\.daily"):
+        careful.commit()

@@ -70,7 +70,6 @@ __all__ = [
     "drop_table_version",
     "find_last_number",
     "find_versioned_table",
-    "keep_column_ids",
     "load_streams",
     "load_table_versions",
     "set_table_version_state",
@@ -323,14 +322,6 @@ def _find_active(versions: Mapping[int, TableVersion]) -> int | None:
 
 def _stream_locator(version: TableVersionLocator, stream_id: str) -> StreamLocator:
     return StreamLocator(version.namespace_id, version.table_id, version.version, stream_id)
-
-
-def keep_column_ids(restored: TableVersion, known: TableVersion) -> TableVersion:
-    """Return an earlier state of a table version that does not assign the ids of later columns again."""
-    if restored.schema is None or known.schema is None:
-        return restored
-    last = max(restored.schema.last_column_id, known.schema.last_column_id)
-    return replace(restored, schema=replace(restored.schema, last_column_id=last))
 
 
 def accepts_rows_of(version: TableVersion, written: TableVersion) -> bool:

@@ -44,6 +44,7 @@ from mangrove.model.objects import (
     TableEntry,
     TableVersion,
 )
+from mangrove.rebase import restore_object
 from mangrove.transaction.catalog import (
     KIND_BELOW,
     CatalogReader,
@@ -56,7 +57,6 @@ from mangrove.transaction.history import HistoryEntry
 from mangrove.transaction.table_versions import (
     accepts_rows_of,
     find_last_number,
-    keep_column_ids,
     load_table_versions,
 )
 from mangrove.transaction.workspace import Workspace
@@ -171,7 +171,7 @@ def build_restore_changes(differences: Iterable[Difference], transaction_id: str
             deletes.add(locator)
             guards |= _scans_below(locator)
         else:
-            puts[locator] = difference.before
+            puts[locator] = restore_object(difference.after, difference.before)
         if isinstance(locator, DeltaLocator):
             guards.add(ObjectRange(Kind.DELTA, locator.parent))
     return Changes(transaction_id, puts, frozenset(deletes), guards=frozenset(guards), message=message)
@@ -227,17 +227,10 @@ def select_undone(differences: Iterable[Difference]) -> list[Difference]:
     found = [one for one in differences if not _is_batch_record(one)]
     made = {one.locator for one in found if one.before is None}
     return [
-        _keep_column_ids(one)
+        one
         for one in found
         if not isinstance(one.locator, PartitionLocator) or one.before is not None or one.locator.parent in made
     ]
-
-
-def _keep_column_ids(difference: Difference) -> Difference:
-    before, after = difference.before, difference.after
-    if isinstance(before, TableVersion) and isinstance(after, TableVersion):
-        return replace(difference, before=keep_column_ids(before, after))
-    return difference
 
 
 def check_undoable(
@@ -417,11 +410,10 @@ def roll_back_table(
     """
     table = load_table(workspace, locator)
     present = _load_below(workspace, identity_of(table))
-    restored = _load_below_in(past, identity_of(was), table.namespace_id)
-    for found, value in restored.items():
-        known = present.get(found)
-        if isinstance(value, TableVersion) and isinstance(known, TableVersion):
-            restored[found] = keep_column_ids(value, known)
+    restored = {
+        found: restore_object(present.get(found), value)
+        for found, value in _load_below_in(past, identity_of(was), table.namespace_id).items()
+    }
     properties = {**was.properties, **maintained}
     if present:
         last = find_last_number(table, load_table_versions(workspace, table))

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, InvalidInputError, NotFoundError
+from mangrove.expressions.schema_text import parse_schema
 from mangrove.layouts.tree.maintenance.expiry import expire_versions
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
@@ -222,6 +224,9 @@ def test_a_rollback_restores_everything_and_can_itself_be_rolled_back(effects: E
 def test_a_rollback_to_before_the_upgrade_stays_in_the_newer_format_revision(effects: Effects) -> None:
     metastore = made(effects, revision=OLDER)
     some_history(metastore, 30, seed=6)
+    # The table id takes the place of the namespace id, because no table has these versions.
+    locator, narrow = TableVersionLocator("t", "t", 1), TableVersion(1, parse_schema("id int"))
+    commit_objects(metastore, metastore.latest(), (locator, narrow))
     past = metastore.latest()
     metastore.upgrade(Changes("upgrade"))
     commit_objects(metastore, metastore.latest(), make_namespace("later"))
@@ -230,6 +235,13 @@ def test_a_rollback_to_before_the_upgrade_stays_in_the_newer_format_revision(eff
     assert everything(metastore, after) == everything(metastore, past)
     fresh = opened(effects)
     assert everything(fresh, fresh.latest()) == everything(metastore, past)
+    wide = TableVersion(1, parse_schema("id int, name string"))
+    commit_objects(metastore, metastore.latest(), (locator, wide))
+    kept = replace(narrow, schema=replace(parse_schema("id int"), last_column_id=2))
+    assert everything(metastore, metastore.roll_back(past, Changes("again"))) == {
+        **everything(metastore, past),
+        locator: kept,
+    }
 
 
 def test_a_rollback_replaces_concurrent_commits(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +252,23 @@ def test_a_rollback_replaces_concurrent_commits(effects: Effects, monkeypatch: p
     after = metastore.roll_back(metastore.at_version(0), Changes("back"))
     assert (after.version, after.commit.rolled_back_from) == (3, 2)
     assert everything(concurrent_commit, concurrent_commit.latest()) == {}
+
+
+def test_a_rollback_preserves_the_ids_of_columns_that_a_concurrent_commit_adds(
+    effects: Effects, revision: TreeRevision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metastore, concurrent_commit = made(effects, revision=revision), opened(effects)
+    locator = TableVersionLocator("n", "t", 1)
+    commit_objects(metastore, metastore.latest(), (locator, TableVersion(1, parse_schema("id int"))))
+    base = metastore.latest()
+    wide = TableVersion(1, parse_schema("id int, name string"))
+    commit_objects(concurrent_commit, concurrent_commit.latest(), (locator, wide))
+    monkeypatch.setattr(metastore, "latest", lambda: base)
+    restored = metastore.roll_back(base, Changes("back")).get(locator)
+    assert isinstance(restored, TableVersion)
+    assert restored.schema is not None
+    assert (restored.schema.names, restored.schema.last_column_id) == (("id",), 2)
+    assert list(concurrent_commit.problems(concurrent_commit.latest())) == []
 
 
 def test_concurrent_rollbacks_conflict(effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ __all__ = [
     "pause_before_retry",
     "read_concurrent_roots",
     "rebase_changes",
+    "write_nodes",
 ]
 
 ATTEMPTS_MAX = 100
@@ -111,15 +112,28 @@ def _attempt(effects: Effects, files: TreeFiles, base: TreeSnapshot, staged: Sta
     now = effects.now_millis()
     nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
     created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
-    rewrites = build_rewrites(base, staged.changes, effects.new_id) if base.settings.is_strict_tree else NO_REWRITES
-    root = build_next_root(base, staged, rewrites, nodes, created_at_millis)
-    files.write({**staged.files, **rewrites.files, **nodes.files})
+    root = write_nodes(effects, files, base, staged, nodes, created_at_millis)
     check_deadline(staged.changes, effects.now_millis())
     if not create_root(effects, root, base.settings):
         return None
     for path, node in nodes.nodes.items():
         files.cache_node(path, node, len(nodes.files[path]))
     return CommitResult(TreeSnapshot(files, root), staged.changes)
+
+
+def write_nodes(
+    effects: Effects,
+    files: TreeFiles,
+    base: TreeSnapshot,
+    staged: StagedTreeWrite,
+    nodes: TreeNodeWriter,
+    created_at_millis: int,
+) -> Root:
+    """Write the staged files and new nodes, and return the root after `base`, which is not written."""
+    rewrites = build_rewrites(base, staged.changes, effects.new_id) if base.settings.is_strict_tree else NO_REWRITES
+    root = build_next_root(base, staged, rewrites, nodes, created_at_millis)
+    files.write({**staged.files, **rewrites.files, **nodes.files})
+    return root
 
 
 def commit_rebuilt_tree(

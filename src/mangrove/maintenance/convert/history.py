@@ -14,6 +14,7 @@ from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import Delta, Object, SharedTransactionEntry, SharedTransactionState
 from mangrove.model.settings import STRICT_TREE, LakehouseSettings
+from mangrove.rebase import restore_object
 
 __all__ = [
     "ConversionMapping",
@@ -197,14 +198,28 @@ def find_rollback_target(lake: MaintenanceContext, versions: Sequence[int], numb
     """Return the earlier version that a rollback at this index restored, or None if it has expired.
 
     The history does not record it, so versions are compared, latest first. A version
-    shares all nodes with its rollback target, so each comparison costs one request.
+    shares nearly all nodes with its rollback target, so each comparison costs few requests.
+    None is also returned for a rollback of an earlier release that let column ids be
+    assigned again, because a rollback does not repeat it.
     """
     after = lake.metastore.at_version(versions[number])
+    replaced = lake.metastore.at_version(versions[number - 1])
+    if not all(map(_keeps_column_ids, lake.maintenance.differences(replaced, after))):
+        return None
     for earlier in reversed(range(number)):
         before = lake.metastore.at_version(versions[earlier])
-        if next(iter(lake.maintenance.differences(before, after)), None) is None and _same_settings(before, after):
+        if all(map(_is_restored, lake.maintenance.differences(before, after))) and _same_settings(before, after):
             return earlier
     return None
+
+
+def _keeps_column_ids(rollback: Difference) -> bool:
+    return rollback.after is None or restore_object(rollback.before, rollback.after) == rollback.after
+
+
+def _is_restored(difference: Difference) -> bool:
+    """Return whether an object of a version and that of a rollback to it differ only in what a rollback preserves."""
+    return difference.before is not None and restore_object(difference.after, difference.before) == difference.after
 
 
 def _same_settings(before: MetastoreSnapshot, after: MetastoreSnapshot) -> bool:

@@ -27,9 +27,11 @@ from mangrove.layouts.deltacat.object_codec import ObjectBody
 from mangrove.layouts.deltacat.paths import MANGROVE_FOLDER, alias_folder, shared_transaction_folder, view_folder
 from mangrove.layouts.deltacat.snapshot import DeltaCatSnapshot
 from mangrove.layouts.deltacat.staging import WRITTEN_SETTINGS_KEY, StagedCatalogWrite, WriteDraft, stage_settings
+from mangrove.layouts.deltacat.table_codec import encode_table_version
 from mangrove.metastore import Changes
-from mangrove.model.locators import Kind
-from mangrove.rebase import restore_settings
+from mangrove.model.locators import Kind, Locator, TableVersionLocator
+from mangrove.model.objects import Object, TableVersion
+from mangrove.rebase import restore_object, restore_settings
 
 __all__ = ["roll_back"]
 
@@ -75,9 +77,22 @@ def _write_object(draft: WriteDraft, change: KeyChange, body: ObjectBody | None)
         draft.set(change.key, None)
         return
     earlier = parse_revision_entry(change.after)
+    if current is not None and _kind(change.key) is Kind.TABLE_VERSION:
+        newest = draft.base.files.bodies([RevisionRef(Kind.TABLE_VERSION, folder, current)])[0].value
+        body = _preserve_column_ids(locator_from_key(change.key), newest, body)
     stored = draft.put(folder, current, body.value, body.fields)
     draft.set(change.key, replace(stored, names=earlier.names, name=earlier.name).text)
     draft.note(folder, stored, body.fields)
+
+
+def _preserve_column_ids(locator: Locator, newest: Object, body: ObjectBody) -> ObjectBody:
+    """Return a table version with the last column id of the newest version, so that no id is assigned again."""
+    value = restore_object(newest, body.value)
+    if value == body.value:
+        return body
+    assert isinstance(locator, TableVersionLocator)
+    assert isinstance(value, TableVersion)
+    return ObjectBody(value, encode_table_version(locator, value, body.fields))
 
 
 def _restore_mapping(draft: WriteDraft, change: KeyChange) -> None:

@@ -1,6 +1,6 @@
 """Object differences between two tree versions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -58,14 +58,17 @@ def scan_objects(snapshot: TreeSnapshot, kind: Kind, table_origins: TableOrigins
             yield locator, value
 
 
-def diff_snapshots(before: TreeSnapshot, after: TreeSnapshot, table_origins: TableOrigins) -> Iterator[Difference]:
-    """Yield the objects that differ, in locator order.
+def diff_snapshots(
+    before: TreeSnapshot, after: TreeSnapshot, table_origins: TableOrigins, kinds: Container[Kind] = frozenset(Kind)
+) -> Iterator[Difference]:
+    """Yield the objects of these kinds that differ, in locator order.
 
     Equal pointers mean equal objects, so these are not read. The locators and pointers
     of the differences are held in memory.
     """
-    changed = _changed_pointers(before, after, table_origins)
-    ordered = iter(sorted(changed, key=lambda locator: (locator.kind, locator.parts)))
+    changed = _changed_pointers(before, after, table_origins, kinds)
+    requested = (locator for locator in changed if locator.kind in kinds)
+    ordered = iter(sorted(requested, key=lambda locator: (locator.kind, locator.parts)))
     while batch := list(islice(ordered, _OBJECTS_PER_READ)):
         old = _load_objects(before, ((locator, changed[locator][0]) for locator in batch))
         new = _load_objects(after, ((locator, changed[locator][1]) for locator in batch))
@@ -75,7 +78,7 @@ def diff_snapshots(before: TreeSnapshot, after: TreeSnapshot, table_origins: Tab
 
 
 def _changed_pointers(
-    before: TreeSnapshot, after: TreeSnapshot, table_origins: TableOrigins
+    before: TreeSnapshot, after: TreeSnapshot, table_origins: TableOrigins, kinds: Container[Kind]
 ) -> dict[Locator, _Pointers]:
     """Return the pointers, before and after, of the objects whose pointers differ."""
     pair = (after, before)
@@ -86,6 +89,8 @@ def _changed_pointers(
     below: list[KeyChange] = []
     for change in tree_differences(before.root.node, after.root.node, after.read_nodes):
         kind, parts = after.keys.encoding.parts_of(change.key, after.keys.sizes)
+        if kind not in kinds:
+            continue
         if kind.is_below_table:
             below.append(change)
         elif kind not in _IN_NAMESPACES or parts[0] not in moved:
