@@ -517,10 +517,11 @@ class LocatorKeyCodec:
         before, after = self.encoding.before[Kind.TABLE], self.encoding.after[Kind.TABLE]
         start = len(before) + self.sizes.namespace_bytes_max
         end = start + self.sizes.table_bytes_max
-        padded = [key[start:end] for key in keys if len(key) == end + len(after) and key.endswith(after)]
+        padded = [key[start:end] for key in keys]
         text = " ".join(padded)
         names = text.split()
-        is_usual = len(padded) == len(keys) == len(names) and text.isascii()
+        is_framed = {*map(len, keys)} == {end + len(after)} and all(map(str.endswith, keys, repeat(after)))
+        is_usual = is_framed and len(keys) == len(names) and text.isascii()
         # A key with two words would go with one that has none, which starts with no word.
         return names if is_usual and all(map(str.startswith, padded, names)) else None
 
