@@ -526,7 +526,7 @@ class LocatorKeyCodec:
         return names if is_usual and all(map(str.startswith, padded, names)) else None
 
     def delta_positions_in(self, keys: Sequence[str]) -> list[int] | None:
-        """Return the positions in tree keys of deltas if all are in one partition; None if only `parts_of` can tell.
+        """Return the positions in tree keys of deltas of one partition; None if only `parts_of` can decode them.
 
         A fast path for logs of thousands of deltas.
         """
