@@ -282,10 +282,12 @@ def split_into_pages(chunks: Iterable[tuple[Sequence[str], Sequence[str]]]) -> I
     for more_keys, more_values in chunks:
         keys += more_keys
         values += more_values
-        while len(keys) >= size:
-            yield keys[:size], values[:size]
-            keys, values = keys[size:], values[size:]
+        start = 0
+        while len(keys) - start >= size:
+            yield keys[start : start + size], values[start : start + size]
+            start += size
             size = min(2 * size, _PAGE_MAX)
+        keys, values = keys[start:], values[start:]
     if keys:
         yield keys, values
 

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from mangrove.betree.edit import SiblingNodes, apply_to_leaf, join_nodes
-from mangrove.betree.node import Child, Entry, Message, Node, NodeLimits, ReadNodes, check_key_bounds, load_node
+from mangrove.betree.node import (
+    Child,
+    Entry,
+    Message,
+    Node,
+    NodeLimits,
+    ReadNodes,
+    check_key_bounds,
+    load_node,
+    newest_by_key,
+)
 from mangrove.betree.search import DEPTH_MAX
 from mangrove.errors import FormatError
 
@@ -57,7 +67,7 @@ def _push_down(
         if not place.newer and not node.buffer and len(node.keys) <= shape.keys_max:
             return [here], []
         return _split_into_chunks(apply_to_leaf(node, (*node.buffer, *place.newer.values())), shape)
-    pending = {**node.newest, **place.newer}
+    pending = {**newest_by_key(node.buffer), **place.newer}
     children = _load_children(node.children, read)
     compacted: list[_StoredNode] = []
     between: list[Entry | None] = []

@@ -199,7 +199,7 @@ def _read(subtree: _Subtree, read: ReadNodes) -> Node:
 
 def _expand_subtree(subtree: _Subtree, node: Node, newer: Mapping[str, str | None]) -> list[_Item]:
     """Return the items of the subtree, rightmost first, with the messages from above applied."""
-    messages: dict[str, str | None] = {**{key: message.value for key, message in node.newest.items()}, **newer}
+    messages: dict[str, str | None] = {**node.newest, **newer}
     if node.is_leaf:
         rows: dict[str, str | None] = {**dict(zip(node.keys, node.values, strict=True)), **messages}
         return [Entry(key, value) for key, value in sorted(rows.items(), reverse=True) if value is not None]

@@ -59,7 +59,7 @@ def collapse_buffer(node: Node) -> Node:
     """Return `node` with one message per key, and new pivot values stored in their rows."""
     buffer = []
     values = list(node.values)
-    for message in node.newest.values():
+    for message in newest_by_key(node.buffer).values():
         index = bisect_left(node.keys, message.key)
         if message.value is not None and index < len(node.keys) and node.keys[index] == message.key:
             values[index] = message.value
@@ -126,7 +126,7 @@ def join_nodes(left: Node, pivot: Entry | None, right: Node, shape: NodeLimits, 
             children = left.children[:-1] + run.nodes + right.children[1:]
             both = (*run.loose, *left.buffer, *right.buffer)
             return _split_if_full(collapse_buffer(Node(keys, values, children, both)), shape)
-    return _split_if_full(collapse_buffer(Node(keys, values, children, left.buffer + right.buffer)), shape)
+    return _split_if_full(collapse_buffer(Node(keys, values, children, (*left.buffer, *right.buffer))), shape)
 
 
 def _split_if_full(node: Node, shape: NodeLimits) -> SiblingNodes:

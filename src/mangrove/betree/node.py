@@ -1,9 +1,10 @@
 """Tree nodes with sorted keys, values, child pointers and a message buffer."""
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import NamedTuple, TypeAlias, overload
 
 from mangrove.errors import FormatError
 
@@ -11,6 +12,7 @@ __all__ = [
     "Child",
     "Entry",
     "Message",
+    "MessageColumns",
     "Node",
     "NodeLimits",
     "ReadNodes",
@@ -35,6 +37,47 @@ class Message(NamedTuple):
     transaction: str
 
 
+class MessageColumns(Sequence[Message]):
+    """The messages of a stored buffer, oldest first, as columns; equal to the tuple of them.
+
+    A commit of thousands of objects leaves all of its messages in one buffer, and a search needs
+    only their keys and values.
+    """
+
+    __slots__ = ("keys", "transactions", "values")
+
+    def __init__(self, keys: Sequence[str], values: Sequence[str | None], transactions: Sequence[str]) -> None:
+        """All columns have the same length."""
+        self.keys = keys
+        self.values = values
+        self.transactions = transactions
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Message]:
+        # A named tuple's own constructor is written in Python.
+        return map(partial(tuple.__new__, Message), zip(self.keys, self.values, self.transactions, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        if isinstance(index, int):
+            return Message(self.keys[index], self.values[index], self.transactions[index])
+        return tuple(MessageColumns(self.keys[index], self.values[index], self.transactions[index]))
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, tuple | MessageColumns) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An immutable node.
@@ -48,8 +91,8 @@ class Node:
     keys: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     children: "tuple[Child, ...]" = ()
-    buffer: tuple[Message, ...] = ()
-    _newest: dict[str, Message] | None = field(default=None, init=False, repr=False, compare=False)
+    buffer: Sequence[Message] = ()
+    _newest: dict[str, str | None] | None = field(default=None, init=False, repr=False, compare=False)
     _newest_keys: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
     _extent: tuple[str, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -67,12 +110,18 @@ class Node:
         return not self.children
 
     @property
-    def newest(self) -> Mapping[str, Message]:
-        """The newest message of each key in the buffer."""
+    def newest(self) -> Mapping[str, str | None]:
+        """The newest value of each key in the buffer; None if it is deleted."""
         if self._newest is None:
+            buffer = self.buffer
+            values = (
+                dict(zip(buffer.keys, buffer.values, strict=True))
+                if isinstance(buffer, MessageColumns)
+                else {message.key: message.value for message in buffer}
+            )
             # Cached, because a node is searched many times; two threads that
             # compute it concurrently store the same value.
-            object.__setattr__(self, "_newest", newest_by_key(self.buffer))
+            object.__setattr__(self, "_newest", values)
         assert self._newest is not None
         return self._newest
 

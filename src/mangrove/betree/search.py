@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
-from mangrove.betree.node import Child, Entry, Message, Node, ReadNodes, check_key_bounds, load_node
+from mangrove.betree.node import Child, Entry, Node, ReadNodes, check_key_bounds, load_node
 from mangrove.errors import FormatError
 
 __all__ = [
@@ -77,9 +77,9 @@ def get(root: Node, key: str, read: ReadNodes) -> str | None:
     node = root
     low = high = None
     for _ in range(DEPTH_MAX):
-        message = node.newest.get(key)
-        if message is not None:
-            return message.value
+        newest = node.newest
+        if key in newest:
+            return newest[key]
         index = bisect_left(node.keys, key)
         if index < len(node.keys) and node.keys[index] == key:
             return node.values[index]
@@ -177,13 +177,14 @@ class _ReadAhead:
 
 
 def _walk(
-    node: Node, place: _Range, spans: Sequence[Span], newer: Mapping[str, Message], ahead: _ReadAhead, depth: int
+    node: Node, place: _Range, spans: Sequence[Span], newer: Mapping[str, str | None], ahead: _ReadAhead, depth: int
 ) -> Iterator[Chunk]:
     """Yield the entries node by node, each node when it is reached."""
     if depth == 0:
         raise _too_deep()
     pending = _pending(node, spans, newer)
-    waiting = sorted(pending)
+    # Without messages from above they are in the order of the ranges.
+    waiting = sorted(pending) if newer else list(pending)
     if node.is_leaf:
         for span in spans:
             first, beyond = _slice_bounds(node.keys, span)
@@ -237,13 +238,13 @@ def _keys_in_span(keys: Sequence[str], span: Span) -> Sequence[str]:
     return keys[first:beyond]
 
 
-def _pivot(node: Node, index: int, pending: Mapping[str, Message]) -> Chunk:
+def _pivot(node: Node, index: int, pending: Mapping[str, str | None]) -> Chunk:
     key = node.keys[index]
-    value = pending[key].value if key in pending else node.values[index]
+    value = pending[key] if key in pending else node.values[index]
     return ((), ()) if value is None else ((key,), (value,))
 
 
-def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) -> dict[str, Message]:
+def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the newest messages in the ranges: those from above mask those of this node."""
     keys, newest = node.newest_keys, node.newest
     pending = {key: newest[key] for span in spans for key in _keys_in_span(keys, span)}
@@ -252,20 +253,26 @@ def _pending(node: Node, spans: Sequence[Span], newer: Mapping[str, Message]) ->
 
 
 def _merge_entries(
-    keys: Sequence[str], values: Sequence[str], waiting: Sequence[str], pending: Mapping[str, Message]
+    keys: Sequence[str], values: Sequence[str], waiting: Sequence[str], pending: Mapping[str, str | None]
 ) -> Chunk:
     if not waiting:
         return keys, values
-    merged: dict[str, str | None] = dict(zip(keys, values, strict=True))
-    merged.update((key, pending[key].value) for key in waiting)
-    # After a commit of thousands of objects, all of them wait in the buffer of one node, in order.
-    ordered = sorted(merged) if keys else waiting
-    found = [(key, value) for key in ordered if (value := merged[key]) is not None]
-    return [key for key, _ in found], [value for _, value in found]
+    if not keys:
+        # After a commit of thousands of objects, all of them wait in the buffer of one node, in order.
+        ordered, found = waiting, [pending[key] for key in waiting]
+    else:
+        merged: dict[str, str | None] = dict(zip(keys, values, strict=True))
+        merged.update((key, pending[key]) for key in waiting)
+        ordered = sorted(merged)
+        found = [merged[key] for key in ordered]
+    if None not in found:
+        return ordered, cast("list[str]", found)
+    present = [(key, value) for key, value in zip(ordered, found, strict=True) if value is not None]
+    return [key for key, _ in present], [value for _, value in present]
 
 
 def _find_last_in(
-    node: Node, place: _Range, start: str, end: str, newer: Mapping[str, Message], read: ReadNodes, depth: int
+    node: Node, place: _Range, start: str, end: str, newer: Mapping[str, str | None], read: ReadNodes, depth: int
 ) -> Entry | None:
     if depth == 0:
         raise _too_deep()
@@ -273,14 +280,14 @@ def _find_last_in(
     first, beyond = _slice_bounds(node.keys, (start, end))
     if node.is_leaf:
         stored = next((place for place in range(beyond - 1, first - 1, -1) if node.keys[place] not in pending), None)
-        found = [Entry(message.key, message.value) for message in pending.values() if message.value is not None]
+        found = [Entry(key, value) for key, value in pending.items() if value is not None]
         found += [] if stored is None else [Entry(node.keys[stored], node.values[stored])]
         return max(found, default=None)
     high = end
     pivots = set(node.keys[first:beyond])
     for index in range(beyond, first - 1, -1):
         low = node.keys[index - 1] if index > first else start
-        inherited = {key: message for key, message in pending.items() if low <= key < high and key not in pivots}
+        inherited = {key: value for key, value in pending.items() if low <= key < high and key not in pivots}
         child, below = load_node(node.children[index], read), place.of_child(node, index)
         check_key_bounds(node.children[index], child, *below)
         greatest = _find_last_in(child, below, low, high, inherited, read, depth - 1)

@@ -14,14 +14,13 @@ of the string and not compared; a locator that was read from a key lacks them.
 """
 
 import enum
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import total_ordering
-from itertools import repeat
 from typing import ClassVar, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
+from mangrove.model.bulk import build_unchecked, build_validated
 from mangrove.model.json_codec import format_partition_values
 from mangrove.model.names import are_names, check_id, check_name, join_name, split_name
 from mangrove.model.values import Value
@@ -40,6 +39,7 @@ __all__ = [
     "TableLocator",
     "TableVersionLocator",
     "ViewLocator",
+    "build_delta_locators",
     "build_table_locators",
     "parse_table_name",
     "parse_view_name",
@@ -145,19 +145,11 @@ class TableLocator(_Located):
         return join_name(self.namespace, self.name)
 
 
-_SET_NAMESPACE: Final = vars(TableLocator)["namespace"].__set__
-_SET_NAME: Final = vars(TableLocator)["name"].__set__
-
-
 def build_table_locators(namespace: str, names: Sequence[str]) -> list[TableLocator]:
     """Return the locators of the tables of a namespace; a listing of thousands validates their names at once."""
-    if not names or not are_names([namespace, *names]):
-        return [TableLocator(namespace, name) for name in names]
-    located = list(map(object.__new__, repeat(TableLocator, len(names))))
-    # The slots are filled by a loop in C; `object.__setattr__` looks each of them up by its name.
-    deque(map(_SET_NAMESPACE, located, repeat(namespace)), maxlen=0)
-    deque(map(_SET_NAME, located, names), maxlen=0)
-    return located
+    columns = {"namespace": [namespace] * len(names), "name": names}
+    build = build_unchecked if are_names([namespace, *names]) else build_validated
+    return build(TableLocator, columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +371,16 @@ class DeltaLocator(_Located):
 
     def __str__(self) -> str:
         return f"{self.parent}|{self.position}"
+
+
+def build_delta_locators(like: DeltaLocator, positions: Sequence[int]) -> list[DeltaLocator]:
+    """Return the locators of deltas of the same partition; a log of thousands validates their positions at once."""
+    columns: dict[str, Sequence[object]] = {
+        name: [getattr(like, name)] * len(positions) for name in (*like.__match_args__, "format", "partition_values")
+    }
+    is_valid = min(positions) >= 1 and max(positions) <= LARGEST_INTEGER
+    build = build_unchecked if is_valid else build_validated
+    return build(DeltaLocator, columns | {"position": positions})
 
 
 Locator: TypeAlias = (

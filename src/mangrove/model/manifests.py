@@ -1,13 +1,16 @@
 """Manifests with data files, delete files and column statistics."""
 
 import enum
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final, overload
 
 from mangrove.errors import FormatError, InvalidInputError
+from mangrove.model.bulk import build_unchecked, build_validated
 from mangrove.model.locators import LARGEST_INTEGER
 from mangrove.model.names import check_id, check_text
-from mangrove.model.paths import check_location, is_uri
+from mangrove.model.paths import are_plain_locations, check_location, is_uri
 from mangrove.model.types import COLUMN_ID_MAX
 from mangrove.model.values import Value, normalize_value, normalize_values
 
@@ -19,8 +22,12 @@ __all__ = [
     "Author",
     "ColumnStatistics",
     "DataFile",
+    "DeferredStatistics",
     "FileKind",
     "Manifest",
+    "build_data_files",
+    "build_manifests",
+    "check_statistics_order",
 ]
 
 PARQUET: Final = "application/parquet"
@@ -73,6 +80,49 @@ class ColumnStatistics:
             _check_bounds(self.column_id, self.minimum, self.maximum)
 
 
+class DeferredStatistics(Sequence[ColumnStatistics]):
+    """The statistics of a stored file, decoded when they are first used; equal to the tuple of them.
+
+    A scan without a predicate uses none, and they are a third of the work of decoding a manifest.
+    """
+
+    __slots__ = ("_decode", "_decoded")
+
+    def __init__(self, decode: Callable[[], tuple[ColumnStatistics, ...]]) -> None:
+        """`decode` raises `FormatError` for invalid statistics."""
+        self._decode = decode
+        self._decoded: tuple[ColumnStatistics, ...] | None = None
+
+    def load(self) -> tuple[ColumnStatistics, ...]:
+        """Return all statistics."""
+        if self._decoded is None:
+            # Two threads that decode them concurrently store equal values.
+            self._decoded = self._decode()
+        return self._decoded
+
+    @overload
+    def __getitem__(self, index: int) -> ColumnStatistics: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ColumnStatistics, ...]: ...
+    def __getitem__(self, index: int | slice) -> ColumnStatistics | tuple[ColumnStatistics, ...]:
+        return self.load()[index]
+
+    def __len__(self) -> int:
+        return len(self.load())
+
+    def __eq__(self, other: object) -> bool:
+        return self.load() == (other.load() if isinstance(other, DeferredStatistics) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.load())
+
+    def __repr__(self) -> str:
+        return repr(self.load())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return tuple, (self.load(),)
+
+
 @dataclass(frozen=True, slots=True)
 class Author:
     """The program that wrote something."""
@@ -116,7 +166,7 @@ class DataFile:
     key_ids: tuple[int, ...] = ()
     """Key deletes: the columns whose values say which rows are deleted."""
     statistics: tuple[ColumnStatistics, ...] = ()
-    """Ordered by column id."""
+    """Ordered by column id; those of a stored file are `DeferredStatistics`."""
     inline_rows: bytes | None = field(default=None, repr=False)
     """The content of the file, an Arrow IPC stream, if it is inline."""
 
@@ -128,8 +178,12 @@ class DataFile:
             raise InvalidInputError(f"a file's location is a path below the root or a full URI: {error}") from error
         if self.size_bytes is None or self.row_count is None:
             raise InvalidInputError(f"{self.location} has no size_bytes or no row_count: both are always known")
-        for name in ("size_bytes", "row_count", "schema_id", "bucket", "source_size_bytes"):
-            _check_count(getattr(self, name), f"{name} of", self.location)
+        # Written out as above: a plan has thousands of files.
+        _check_count(self.size_bytes, "size_bytes of", self.location)
+        _check_count(self.row_count, "row_count of", self.location)
+        _check_count(self.schema_id, "schema_id of", self.location)
+        _check_count(self.bucket, "bucket of", self.location)
+        _check_count(self.source_size_bytes, "source_size_bytes of", self.location)
         check_text(self.content_type, "a file's content type")
         check_text(self.content_encoding, "a file's content encoding")
         if self.sort_scheme_id is not None:
@@ -143,15 +197,11 @@ class DataFile:
         if self.partition_values is not None:
             object.__setattr__(self, "partition_values", normalize_values(self.partition_values))
         object.__setattr__(self, "key_ids", tuple(self.key_ids))
-        object.__setattr__(self, "statistics", tuple(self.statistics))
         for key_id in self.key_ids:
             _check_count(key_id, "a key id of", self.location)
-        for left, right in zip(self.statistics, self.statistics[1:], strict=False):
-            if left.column_id >= right.column_id:
-                raise InvalidInputError(
-                    f"{self.location} has statistics of column {left.column_id} before those of {right.column_id}: "
-                    "they are ordered by column id, one for each column"
-                )
+        statistics: Sequence[ColumnStatistics] = self.statistics
+        if not isinstance(statistics, DeferredStatistics):
+            object.__setattr__(self, "statistics", check_statistics_order(self.location, statistics))
         if self.inline_rows is not None:
             self._check_inline_rows(self.inline_rows)
 
@@ -187,6 +237,40 @@ class DataFile:
         return None
 
 
+_UNUSUAL: Final = {
+    "content_type": PARQUET,
+    "content_encoding": IDENTITY_ENCODING,
+    "partition_values": None,
+    "partition_scheme_id": None,
+    "sort_scheme_id": None,
+    "applies_to": None,
+    "key_ids": (),
+    "inline_rows": None,
+}
+"""The fields that few files set, with their defaults."""
+_COUNTS: Final = ("size_bytes", "row_count", "schema_id", "bucket", "source_size_bytes")
+
+
+def build_data_files(columns: Mapping[str, Sequence[Any]]) -> list[DataFile]:
+    """Return files from columns with all fields; usual files are validated together, others one by one.
+
+    Statistics are deferred, or validated before.
+    """
+    is_usual = (
+        are_plain_locations(columns["location"])
+        and all(columns[name].count(usual) == len(columns[name]) for name, usual in _UNUSUAL.items())
+        and all(_are_counts(columns[name]) for name in _COUNTS)
+        and None not in columns["size_bytes"]
+        and None not in columns["row_count"]
+    )
+    return (build_unchecked if is_usual else build_validated)(DataFile, columns)
+
+
+def _are_counts(counts: Sequence[int | None]) -> bool:
+    known = [count for count in counts if count is not None]
+    return not known or (min(known) >= 0 and max(known) <= LARGEST_INTEGER)
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The files of a delta in order."""
@@ -217,6 +301,23 @@ class Manifest:
 
 
 EMPTY_MANIFEST: Final = Manifest()
+
+
+def build_manifests(columns: Mapping[str, Sequence[Any]]) -> list[Manifest]:
+    """Return manifests from columns with all fields; `entries` are tuples."""
+    is_usual = columns["id"].count(None) == len(columns["id"])
+    return (build_unchecked if is_usual else build_validated)(Manifest, columns)
+
+
+def check_statistics_order(location: str, statistics: Sequence[ColumnStatistics]) -> tuple[ColumnStatistics, ...]:
+    """Return the statistics of a file; raise an error unless they are ordered by column id, one for each column."""
+    for left, right in pairwise(statistics):
+        if left.column_id >= right.column_id:
+            raise InvalidInputError(
+                f"{location} has statistics of column {left.column_id} before those of {right.column_id}: "
+                "they are ordered by column id, one for each column"
+            )
+    return tuple(statistics)
 
 
 def _check_count(count: int | None, what: str, where: object) -> None:

@@ -9,11 +9,12 @@ the way to itself: that is its locator, which a rename or a rebase may change.
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.model.bulk import build_unchecked, build_validated
 from mangrove.model.locators import LARGEST_INTEGER, Kind, NamespaceLocator, TableLocator, split_alias_name
 from mangrove.model.manifests import EMPTY_MANIFEST, Author, Manifest
 from mangrove.model.names import check_id, check_name, check_text, split_name
@@ -44,6 +45,7 @@ __all__ = [
     "TableVersion",
     "TableVersionState",
     "ViewEntry",
+    "build_deltas",
     "is_maintained_property",
     "kind_of",
 ]
@@ -378,6 +380,19 @@ class Delta:
                 f"a delta of type {self.type.value} has replaced files or positions; only a replace delta can"
             )
         _freeze_properties(self, self.properties, None)
+
+
+def build_deltas(columns: Mapping[str, Sequence[Any]]) -> list[Delta]:
+    """Return deltas from columns with all fields; usual ones are validated together, others one by one."""
+    usual = {"properties": NO_PROPERTIES, "replaces_through": None, "replaced_locations": ()}
+    positions = columns["position"]
+    is_usual = (
+        all(columns[name].count(value) == len(columns[name]) for name, value in usual.items())
+        and None not in positions
+        and min(positions, default=1) >= 1
+        and max(positions, default=1) <= LARGEST_INTEGER
+    )
+    return (build_unchecked if is_usual else build_validated)(Delta, columns)
 
 
 @dataclass(frozen=True, slots=True)

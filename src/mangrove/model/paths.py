@@ -10,6 +10,7 @@ must therefore be valid both as written and decoded.
 """
 
 import re
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 from mangrove.errors import InvalidInputError
@@ -18,6 +19,7 @@ __all__ = [
     "PATH_BYTES_MAX",
     "SEGMENT_BYTES_MAX",
     "TEMPORARY_PREFIX",
+    "are_plain_locations",
     "check_location",
     "check_path",
     "check_prefix",
@@ -34,6 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SHOWN_CHARACTERS_MAX = 80
 _PLAIN_LOCATION = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_=.-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_=.-]*)*")
 """A fast path: short locations that match are valid."""
+_PLAIN_LOCATIONS = re.compile(rf"(?:{_PLAIN_LOCATION.pattern}\n)*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
 
 
@@ -72,6 +75,17 @@ def is_uri(location: str) -> bool:
     (True, False)
     """
     return "://" in location
+
+
+def are_plain_locations(locations: Sequence[str]) -> bool:
+    """Return whether all of the locations are usual paths, which `check_location` accepts.
+
+    >>> are_plain_locations(["data/t/a.parquet", "data/t/b.parquet"]), are_plain_locations(["s3://bucket/a"])
+    (True, False)
+    """
+    text = "\n".join([*locations, ""])
+    is_plain = _PLAIN_LOCATIONS.fullmatch(text) is not None and text.count("\n") == len(locations)
+    return is_plain and max(map(len, locations), default=0) <= SEGMENT_BYTES_MAX
 
 
 def check_location(location: str) -> None:

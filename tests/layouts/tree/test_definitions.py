@@ -2,8 +2,10 @@
 
 import dataclasses
 import importlib.util
+import pickle
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -13,10 +15,10 @@ from hypothesis import strategies as st
 
 from mangrove.errors import FormatError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.layouts.tree.definitions import decode_definition, encode_definition
+from mangrove.layouts.tree.definitions import MANGROVE_DEFINITIONS, decode_definition, encode_definition
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
 from mangrove.model.json_codec import to_json
-from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
+from mangrove.model.locators import DeltaLocator, Kind, NamespaceLocator, TableLocator
 from mangrove.model.manifests import ColumnStatistics, DataFile, Manifest
 from mangrove.model.objects import (
     Delta,
@@ -270,6 +272,51 @@ def test_damaged_definitions_cause_only_format_errors(value: Object, chance: ran
         assert refusal is None or PATH in refusal
 
 
+@given(st.lists(objects(), max_size=12).map(lambda found: [one for one in found if isinstance(one, Delta)]))
+def test_deltas_that_are_read_together_equal_those_that_are_read_alone(others: list[Delta]) -> None:
+    deltas = [TYPICAL_DELTA, *others, TYPICAL_DELTA]
+    requested = [
+        (DeltaLocator("n", "t", 1, "s", "p", place), encode_definition(delta), PATH)
+        for place, delta in enumerate(deltas, start=1)
+    ]
+    together = MANGROVE_DEFINITIONS.read_all(requested)
+    assert together == [MANGROVE_DEFINITIONS.read(*one) for one in requested]
+    assert [read.value for read in together] == [
+        dataclasses.replace(delta, position=place) for place, delta in enumerate(deltas, start=1)
+    ]
+
+
+def test_of_deltas_that_are_read_together_the_damaged_one_is_named() -> None:
+    sound = encode_definition(TYPICAL_DELTA)
+    damaged = pb.Delta(type=pb.DELTA_TYPE_APPEND, files=[pb.DataFile(location="data/../a")]).SerializeToString()
+    first, second = DeltaLocator("n", "t", 1, "s", "p", 1), DeltaLocator("n", "t", 1, "s", "p", 2)
+    with pytest.raises(FormatError, match=rf"{PATH}.*'\.\.' segment"):
+        MANGROVE_DEFINITIONS.read_all([(first, sound, "another"), (second, damaged, PATH)])
+
+
+def test_statistics_are_decoded_and_validated_when_they_are_used() -> None:
+    message = pb.Delta(
+        type=pb.DELTA_TYPE_APPEND,
+        files=[pb.DataFile(location="data/a", statistics=[pb.ColumnStatistics(column_id=n) for n in (2, 1)])],
+    )
+    found, _ = decode_definition(Kind.DELTA, message.SerializeToString(), PATH)
+    assert isinstance(found, Delta)
+    (file,) = found.manifest.entries
+    assert file.row_count == 0
+    with pytest.raises(FormatError, match=r"data/a.*column 2 before those of 1"):
+        file.statistics_of(1)
+
+
+def test_decoded_statistics_are_those_of_the_file_and_survive_pickling() -> None:
+    found, _ = decode_definition(Kind.DELTA, encode_definition(TYPICAL_DELTA), PATH)
+    assert isinstance(found, Delta)
+    (file,), (written,) = found.manifest.entries, TYPICAL_DELTA.manifest.entries
+    assert hash(file) == hash(written)
+    assert repr(file) == repr(written)
+    assert pickle.loads(pickle.dumps(file)) == written
+    assert file.statistics[1:3] == written.statistics[1:3]
+
+
 def test_the_definition_of_a_typical_delta_is_small() -> None:
     assert len(encode_definition(TYPICAL_DELTA)) < 400
 
@@ -287,9 +334,11 @@ def test_states_are_stored_as_numbers_that_never_change() -> None:
 
 def _refusal(kind: Kind, data: bytes) -> str | None:
     try:
-        decode_definition(kind, data, PATH)
+        found, _ = decode_definition(kind, data, PATH)
     except FormatError as error:
         return str(error)
+    with suppress(FormatError):
+        repr(found)  # decodes statistics, whose errors name the data file
     return None
 
 

@@ -338,3 +338,16 @@ def test_the_names_of_tables_are_decoded_together_only_if_each_key_has_one(encod
     for damaged in ([two, none], [none, two], [two], [none], [*keys, keys[0][:-1]]):
         assert codec.table_names_in(damaged) is None
     assert codec.table_names_in([codec.key_of(TableLocator("shop", "größe"))]) is None
+
+
+@pytest.mark.parametrize("encoding", [NEWER_KEYS, OLDER_KEYS])
+def test_the_positions_of_deltas_are_decoded_together_only_if_they_are_in_one_partition(encoding: KeyEncoding) -> None:
+    codec = LocatorKeyCodec(encoding, SIZES, KeyNames())
+    partition = PartitionLocator("n", "t", 1, "s", "p")
+    keys = [codec.key_of(partition.at(position)) for position in (1, 2, 10**18)]
+    assert codec.delta_positions_in(keys) == [1, 2, 10**18]
+    other = codec.key_of(PartitionLocator("n", "t", 1, "s", "q").at(3))
+    text, wide = (keys[0].replace("0" * 19 + "1", found) for found in ("0" * 19 + "x", "0" * 19 + "\u0663"))
+    for unusual in ([*keys, other], [*keys, text], [*keys, wide], [*keys, keys[0][:-1]], [*keys, keys[0] + "0"]):
+        assert codec.delta_positions_in(unusual) is None
+    assert codec.delta_positions_in([codec.key_of(TableLocator("shop", "orders"))]) is None

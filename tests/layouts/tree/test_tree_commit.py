@@ -1,21 +1,22 @@
 """Commits of the tree layout: what is on storage, what a reader finds, and the defects that others had."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mangrove.betree.verify import verify_tree
 from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.commit import commit_rebuilt_tree, create_root
+from mangrove.layouts.tree.commit import commit_rebuilt_tree, create_root, rebase_changes
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.paths import RootNames
 from mangrove.layouts.tree.revision import NEWER, OLDER, ROLLBACK_FROM_ROOT, TreeRevision
-from mangrove.layouts.tree.root import Root, shape_of
+from mangrove.layouts.tree.root import Root, list_written_since, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.metastore import Changes, Isolation
+from mangrove.metastore import Changes, Isolation, assume_rows_changed
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator
 from mangrove.model.objects import TableEntry
 from mangrove.model.settings import LakehouseSettings
@@ -282,3 +283,68 @@ def test_a_commit_on_a_snapshot_of_another_lakehouse_is_refused(effects: Effects
     metastore, other = made(effects), made(build_deterministic_effects(MemoryStore(), Clock()))
     with pytest.raises(InvalidInputError, match="another metastore"):
         metastore.commit(other.latest(), Changes("x", puts=dict([make_namespace("n")])), Isolation.SNAPSHOT)
+
+
+class RecordedRoots(list[Root]):
+    """Roots that record which of them were used."""
+
+    def __init__(self, roots: Iterable[Root]) -> None:
+        super().__init__(roots)
+        self.used: set[int] = set()
+
+    def __getitem__(self, index: Any) -> Any:
+        self.used.add(range(len(self))[index])
+        return super().__getitem__(index)
+
+
+def test_a_writer_uses_few_of_the_versions_that_it_missed(effects: Effects) -> None:
+    metastore = made(effects, LakehouseSettings())
+    base = metastore.latest()
+    for number in range(60):
+        commit_objects(metastore, metastore.latest(), make_table("sales", f"t{number:02d}"))
+    missed = RecordedRoots(metastore.at_version(base.version + 1 + number).root for number in range(60))
+    changes = Changes("ours", puts=dict([make_table("sales", "ours")]), guards=frozenset([NamespaceLocator("sales")]))
+    newest, rebased = rebase_changes(base, missed, changes, Isolation.SERIALIZABLE, assume_rows_changed)
+    assert newest.version == base.version + 60
+    assert rebased == changes
+    assert len(missed.used) <= 20
+    taken = replace(changes, puts=dict([make_table("sales", "t30", "another")]))
+    with pytest.raises(ConflictError, match=r"table sales\.t30"):
+        rebase_changes(base, missed, taken, Isolation.SERIALIZABLE, assume_rows_changed)
+
+
+@pytest.mark.parametrize("settings", [SMALL, LakehouseSettings()])
+@pytest.mark.parametrize("seed", range(5))
+def test_two_roots_show_all_that_was_written_between_them_or_nothing(
+    effects: Effects, settings: LakehouseSettings, seed: int
+) -> None:
+    chance = random.Random(seed)
+    metastore = made(effects, settings)
+    for number in range(40):
+        newest = metastore.latest()
+        name = f"t{chance.randrange(8)}"
+        kind = chance.randrange(12)
+        if kind == 0:
+            metastore.roll_back(
+                metastore.at_version(chance.randrange(1, newest.version + 1)), Changes(f"back-{number}")
+            )
+        elif kind == 1:
+            metastore.compact(Changes(f"compact-{number}"))
+        elif kind == 2:
+            changed = replace(newest.settings, properties={"note": str(number)})
+            metastore.commit(newest, Changes(f"set-{number}", settings=changed), Isolation.SNAPSHOT)
+        elif kind == 3 and newest.get(TableLocator("sales", name)) is not None:
+            commit_objects(metastore, newest, deletes=frozenset([TableLocator("sales", name)]))
+        else:
+            commit_objects(metastore, newest, make_table("sales", name, f"id-{number}"))
+    roots = [metastore.at_version(version).root for version in range(metastore.latest().version + 1)]
+    known = 0
+    for before, base in enumerate(roots):
+        for later in roots[before + 1 :]:
+            written = list_written_since(base, later)
+            if written is not None:
+                between = roots[before + 1 : later.version + 1]
+                assert set(written) == {message.key for root in between for message in root.written}
+                assert not any(root.is_rollback or root.definition_path != base.definition_path for root in between)
+                known += 1
+    assert known

@@ -9,9 +9,11 @@ import pytest
 from mangrove.betree.node import Message, Node
 from mangrove.effects import Effects
 from mangrove.layouts.tree.commit import create_root
+from mangrove.layouts.tree.definition_files import encode_inline_pointer
 from mangrove.layouts.tree.metastore import TreeMetastore, create_tree, open_tree
 from mangrove.layouts.tree.node_file import encode_node
 from mangrove.layouts.tree.paths import newer_node_path
+from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
 from mangrove.layouts.tree.revision import NEWER, OLDER, TreeRevision
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import Changes, Problem
@@ -163,6 +165,17 @@ def another_name(effects: Effects, metastore: TreeMetastore) -> str:
     return pointer
 
 
+def invalid_statistics(effects: Effects, metastore: TreeMetastore) -> str:
+    newest = metastore.latest()
+    statistics = [pb.ColumnStatistics(column_id=number) for number in (2, 1)]
+    file = pb.DataFile(location="data/t/damaged.parquet", kind=pb.FILE_KIND_DATA, statistics=statistics)
+    pointer = encode_inline_pointer(pb.Delta(type=pb.DELTA_TYPE_APPEND, files=[file]).SerializeToString())
+    key = newest.keys.key_of(PartitionLocator("home", "orders-id", 1, "s", "p").at(9))
+    message = Message(key, pointer, "changed")
+    published(effects, metastore, replace(newest.root.node, buffer=(*newest.root.node.buffer, message)))
+    return file.location
+
+
 def long_path(effects: Effects, metastore: TreeMetastore) -> str:
     newest = metastore.latest()
     pointer, path = newest.pointer(ORDERS), "x" * 201
@@ -183,6 +196,7 @@ def long_path(effects: Effects, metastore: TreeMetastore) -> str:
         (no_partition, "below a partition that does not exist"),
         (another_name, "is the definition of 't07'"),
         (long_path, "takes 201 bytes"),
+        (invalid_statistics, "column 2 before those of 1"),
     ],
 )
 def test_exactly_the_violated_rule_is_reported_with_its_file(

@@ -21,7 +21,7 @@ from mangrove.layouts.lost_response import create_and_verify
 from mangrove.layouts.tree.conflict_detection import build_validation_set, find_written_partitions
 from mangrove.layouts.tree.files import TreeFiles
 from mangrove.layouts.tree.rewrites import NO_REWRITES, build_rewrites
-from mangrove.layouts.tree.root import Root, build_system_rows, encode_root, shape_of
+from mangrove.layouts.tree.root import Root, build_system_rows, encode_root, list_written_since, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import (
     StagedTreeWrite,
@@ -30,7 +30,7 @@ from mangrove.layouts.tree.staging import (
     compression_of,
     stage_changes,
 )
-from mangrove.layouts.tree.versions import encode_hint, read_root, read_roots
+from mangrove.layouts.tree.versions import StoredRoots, encode_hint, read_root
 from mangrove.metastore import (
     Changes,
     CommitResult,
@@ -156,6 +156,7 @@ def commit_rebuilt_tree(
         pause_before_retry(effects, attempt)
         nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
         for concurrent_commit in read_concurrent_roots(files, base):
+            check_not_expired(concurrent_commit, base)
             _check_comparable(concurrent_commit, base)
             edited = apply_messages(
                 rebuilt, concurrent_commit.written, shape_of(base.settings, base.root.revision), _reader(nodes, base)
@@ -201,6 +202,7 @@ def _rebase_on_newest(
     concurrent_commits = read_concurrent_roots(files, base)
     if not concurrent_commits:
         return base, staged
+    check_not_expired(concurrent_commits[-1], base)
     newest = TreeSnapshot(files, concurrent_commits[-1])
     following = _check_concurrent_commits(base, concurrent_commits, staged.changes, isolation, have_rows_changed)
     changes = assign_positions(following, newest)
@@ -233,7 +235,64 @@ def _check_concurrent_commits(
     have_rows_changed: RowChangeDetector,
 ) -> Changes:
     """Return the changes without those that concurrent commits made too; raise `ConflictError` on a conflict."""
+    following = _check_written_keys(base, concurrent_commits, changes, isolation)
+    if following is None:
+        following = _check_each_commit(base, concurrent_commits, changes, isolation, have_rows_changed)
+    check_default_versions(following, TreeSnapshot(base.files, concurrent_commits[-1]))
+    return following
+
+
+def _check_written_keys(
+    base: TreeSnapshot, concurrent_commits: Sequence[Root], changes: Changes, isolation: Isolation
+) -> Changes | None:
+    """Return what `_check_concurrent_commits` returns if the keys that were written show that nothing conflicts.
+
+    Each of many writers reads the versions of all others, and needs only few of them decoded for this.
+    """
+    # A strict tree adds messages that do not conflict.
+    if changes.settings is not None or base.settings.is_strict_tree:
+        return None
+    written = _list_written(base.root, concurrent_commits, 0, len(concurrent_commits))
+    if written is None:
+        return None
+    newest = TreeSnapshot(base.files, concurrent_commits[-1])
+    following, commuting = drop_identical_writes(
+        changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
+    )
+    if build_validation_set(following, isolation, base.keys, commuting).detect_conflicts(written, base.keys):
+        return None
+    streams = [rows.stream for rows in following.rows_to_validate(isolation)]
+    return None if any(find_written_partitions(written, stream, base.keys) for stream in streams) else following
+
+
+def _list_written(before: Root, roots: Sequence[Root], first: int, end: int) -> set[str] | None:
+    """Return the keys that the roots from `first` to `end` wrote; None if one of them is not a usual commit.
+
+    `before` is the root before the first. Where messages were flushed, both halves are searched.
+    """
+    later = roots[end - 1]
+    if end - first == 1:
+        is_usual = not later.is_rollback and not later.is_expired and later.revision.name == before.revision.name
+        return {message.key for message in later.changed} if is_usual else None
+    written = list_written_since(before, later)
+    if written is not None:
+        return set(written)
+    middle = (first + end) // 2
+    left = _list_written(before, roots, first, middle)
+    right = None if left is None else _list_written(roots[middle - 1], roots, middle, end)
+    return None if left is None or right is None else left | right
+
+
+def _check_each_commit(
+    base: TreeSnapshot,
+    concurrent_commits: Sequence[Root],
+    changes: Changes,
+    isolation: Isolation,
+    have_rows_changed: RowChangeDetector,
+) -> Changes:
+    """Return the changes without those that concurrent commits made too; the error names the conflicting commit."""
     for root in concurrent_commits:
+        check_not_expired(root, base)
         _check_comparable(root, base)
     snapshots = [TreeSnapshot(base.files, root) for root in concurrent_commits]
     newest = snapshots[-1]
@@ -258,22 +317,16 @@ def _check_concurrent_commits(
         ),
         have_rows_changed,
     )
-    check_default_versions(following, newest)
     return following
 
 
-def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> list[Root]:
+def read_concurrent_roots(files: TreeFiles, base: TreeSnapshot) -> StoredRoots:
     """Return the roots after `base`; the batch size grows with their number."""
-    concurrent_commits: list[Root] = []
+    concurrent_commits = StoredRoots(base.root.revision.roots, base.version + 1)
     batch = 1
     while len(concurrent_commits) < _CONCURRENT_COMMITS_MAX:
-        first = base.version + 1 + len(concurrent_commits)
-        found = read_roots(files.store, base.root.revision.roots, range(first, first + batch))
-        for root in found:
-            if root is None:
-                return concurrent_commits
-            check_not_expired(root, base)
-            concurrent_commits.append(root)
+        if not concurrent_commits.read_next(files.store, batch):
+            return concurrent_commits
         batch = min(2 * batch, 32)
     raise ConflictError(
         f"more than {_CONCURRENT_COMMITS_MAX} versions were committed since version {base.version}, "

@@ -2,11 +2,12 @@
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, Final
 
-from mangrove.errors import FormatError
+from mangrove.errors import FormatError, InvalidInputError
 from mangrove.layouts.tree.proto import mangrove_tree_pb2 as pb
 from mangrove.model.manifests import (
     IDENTITY_ENCODING,
@@ -14,10 +15,14 @@ from mangrove.model.manifests import (
     Author,
     ColumnStatistics,
     DataFile,
+    DeferredStatistics,
     FileKind,
-    Manifest,
+    build_data_files,
+    build_manifests,
+    check_statistics_order,
 )
-from mangrove.model.objects import Delta, DeltaType
+from mangrove.model.objects import Delta, DeltaType, build_deltas
+from mangrove.model.properties import NO_PROPERTIES
 from mangrove.model.values import (
     Value,
     date_of_days,
@@ -29,7 +34,7 @@ from mangrove.model.values import (
     timestamp_tz_of_micros,
 )
 
-__all__ = ["decode_delta", "decode_values", "fill_delta", "fill_values"]
+__all__ = ["decode_deltas", "decode_values", "fill_delta", "fill_values"]
 
 _DELTA_TYPES: Final[dict[DeltaType, pb.DeltaType.ValueType]] = {
     DeltaType.APPEND: pb.DELTA_TYPE_APPEND,
@@ -68,23 +73,46 @@ def fill_delta(message: pb.Delta, delta: Delta) -> None:
     message.replaced_locations.extend(delta.replaced_locations)
 
 
-def decode_delta(message: pb.Delta) -> Delta:
-    """Return the delta that the message holds."""
-    if message.type not in _DELTA_TYPE_OF:
-        raise FormatError(f"unknown delta type {message.type}; use a newer release")
-    return Delta(
-        type=_DELTA_TYPE_OF[message.type],
-        manifest=Manifest(
-            tuple(_file_of(file) for file in message.files),
-            message.manifest_id if message.HasField("manifest_id") else None,
-            _author_of(message.manifest_author) if message.HasField("manifest_author") else None,
-        ),
-        properties=message.properties,
-        author=_author_of(message.author) if message.HasField("author") else None,
-        position=message.position if message.HasField("position") else None,
-        replaces_through=message.replaces_through if message.HasField("replaces_through") else None,
-        replaced_locations=tuple(message.replaced_locations),
+def decode_deltas(messages: Sequence[pb.Delta], positions: Sequence[int | None]) -> list[Delta]:
+    """Return the deltas that the messages hold; a table has thousands, so they are decoded in columns.
+
+    `positions` are those of their tree keys, or None.
+    """
+    for message in messages:
+        if message.type not in _DELTA_TYPE_OF:
+            raise FormatError(f"unknown delta type {message.type}; use a newer release")
+    files = iter(_decode_files([file for message in messages for file in message.files]))
+    manifests = build_manifests(
+        {
+            "entries": [tuple(islice(files, len(message.files))) for message in messages],
+            "id": _list_optional(messages, "manifest_id"),
+            "author": _list_authors(messages, "manifest_author"),
+        }
     )
+    return build_deltas(
+        {
+            "type": [_DELTA_TYPE_OF[message.type] for message in messages],
+            "manifest": manifests,
+            "properties": [message.properties or NO_PROPERTIES for message in messages],
+            "author": _list_authors(messages, "author"),
+            "position": [
+                own if known is None else known
+                for known, own in zip(positions, _list_optional(messages, "position"), strict=True)
+            ],
+            "replaces_through": _list_optional(messages, "replaces_through"),
+            "replaced_locations": [
+                tuple(message.replaced_locations) if message.replaced_locations else () for message in messages
+            ],
+        }
+    )
+
+
+def _list_optional(messages: Sequence[Any], name: str, default: object = None) -> list[Any]:
+    return [getattr(message, name) if message.HasField(name) else default for message in messages]
+
+
+def _list_authors(messages: Sequence[pb.Delta], name: str) -> list[Author | None]:
+    return [None if author is None else _author_of(author) for author in _list_optional(messages, name)]
 
 
 def fill_values(message: Any, values: Iterable[Value | None]) -> None:
@@ -134,27 +162,29 @@ def _fill_file(message: pb.DataFile, file: DataFile) -> None:
         _fill_statistics(message.statistics.add(), statistics)
 
 
-def _file_of(message: pb.DataFile) -> DataFile:
-    if message.kind not in _FILE_KIND_OF:
-        raise FormatError(f"unknown file kind {message.kind} of {message.location}; use a newer release")
-    has = message.HasField
-    return DataFile(
-        location=message.location,
-        size_bytes=message.size_bytes,
-        row_count=message.row_count,
-        kind=_FILE_KIND_OF[message.kind],
-        content_type=message.content_type if has("content_type") else PARQUET,
-        content_encoding=message.content_encoding if has("content_encoding") else IDENTITY_ENCODING,
-        schema_id=message.schema_id if has("schema_id") else None,
-        partition_values=decode_values(message.partition_values.values) if has("partition_values") else None,
-        partition_scheme_id=message.partition_scheme_id if has("partition_scheme_id") else None,
-        sort_scheme_id=message.sort_scheme_id if has("sort_scheme_id") else None,
-        bucket=message.bucket if has("bucket") else None,
-        source_size_bytes=message.source_size_bytes if has("source_size_bytes") else None,
-        applies_to=message.applies_to if has("applies_to") else None,
-        key_ids=tuple(message.key_ids),
-        statistics=tuple([_statistics_of(one) for one in message.statistics]),
-        inline_rows=message.inline_rows if has("inline_rows") else None,
+def _decode_files(messages: Sequence[pb.DataFile]) -> list[DataFile]:
+    for message in messages:
+        if message.kind not in _FILE_KIND_OF:
+            raise FormatError(f"unknown file kind {message.kind} of {message.location}; use a newer release")
+    return build_data_files(
+        {
+            "location": [message.location for message in messages],
+            "size_bytes": [message.size_bytes for message in messages],
+            "row_count": [message.row_count for message in messages],
+            "kind": [_FILE_KIND_OF[message.kind] for message in messages],
+            "content_type": _list_optional(messages, "content_type", PARQUET),
+            "content_encoding": _list_optional(messages, "content_encoding", IDENTITY_ENCODING),
+            "partition_values": [
+                decode_values(message.partition_values.values) if message.HasField("partition_values") else None
+                for message in messages
+            ],
+            "key_ids": [tuple(message.key_ids) if message.key_ids else () for message in messages],
+            "statistics": [
+                DeferredStatistics(partial(_decode_statistics, message)) if message.statistics else ()
+                for message in messages
+            ],
+            **{name: _list_optional(messages, name) for name in _OPTIONAL_FIELDS},
+        }
     )
 
 
@@ -174,6 +204,16 @@ def _fill_statistics(message: pb.ColumnStatistics, statistics: ColumnStatistics)
     if statistics.maximum is not None:
         name, stored = _encode_value(statistics.maximum)
         setattr(message, "maximum_" + name, stored)
+
+
+def _decode_statistics(message: pb.DataFile) -> tuple[ColumnStatistics, ...]:
+    try:
+        return check_statistics_order(message.location, [_statistics_of(one) for one in message.statistics])
+    except (InvalidInputError, FormatError) as error:
+        raise FormatError(
+            f"the statistics of {message.location} are invalid: {error}. Run `mangrove check` to see what else is "
+            "affected"
+        ) from error
 
 
 def _statistics_of(message: pb.ColumnStatistics) -> ColumnStatistics:

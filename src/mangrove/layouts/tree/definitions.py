@@ -4,14 +4,14 @@ The encoding is deterministic. Every damaged or invalid file raises a `FormatErr
 with its path, and no other error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from mangrove.errors import FormatError, InvalidInputError, NotFoundError
-from mangrove.layouts.tree.definition_deltas import decode_delta, decode_values, fill_delta, fill_values
+from mangrove.layouts.tree.definition_deltas import decode_deltas, decode_values, fill_delta, fill_values
 from mangrove.layouts.tree.definition_files import (
     DecodedObject,
     DecodedSettings,
@@ -106,7 +106,7 @@ def decode_definition(kind: Kind, data: bytes, path: str, locator: Locator | Non
             f"{path}, the definition of a {kind.word}, is invalid: {error}. Run `mangrove check` to see what else "
             "is affected"
         ) from error
-    return value, data if has_unknown_fields(message) else b""
+    return value, data if has_unknown_fields(message, data) else b""
 
 
 def decode_schema_copy(data: bytes) -> tuple[int, Schema, tuple[int, ...]] | None:
@@ -335,10 +335,8 @@ def _partition_of(message: pb.Partition, _: Locator | None) -> Partition:
 
 
 def _delta_of(message: pb.Delta, locator: Locator | None) -> Delta:
-    if isinstance(locator, DeltaLocator):
-        # Only the tree key has the position.
-        message.position = locator.position
-    return decode_delta(message)
+    # Usually only the tree key has the position.
+    return decode_deltas([message], [locator.position if isinstance(locator, DeltaLocator) else None])[0]
 
 
 def _fill_optional(message: Message, value: object, *names: str) -> None:
@@ -416,4 +414,16 @@ def _object_of(locator: Locator, data: bytes, path: str) -> DecodedObject:
     return DecodedObject(*decode_definition(locator.kind, data, path, locator))
 
 
-MANGROVE_DEFINITIONS = DefinitionCodec(_settings_of, _object_of)
+def _deltas_of(requested: Sequence[tuple[DeltaLocator, bytes]]) -> list[DecodedObject]:
+    try:
+        messages = [pb.Delta.FromString(data) for _, data in requested]
+        deltas = decode_deltas(messages, [locator.position for locator, _ in requested])
+    except (DecodeError, InvalidInputError) as error:
+        raise FormatError(f"one of {len(requested)} deltas is invalid: {error}") from error
+    return [
+        DecodedObject(delta, data if has_unknown_fields(message, data) else b"")
+        for delta, message, (_, data) in zip(deltas, messages, requested, strict=True)
+    ]
+
+
+MANGROVE_DEFINITIONS = DefinitionCodec(_settings_of, _object_of, _deltas_of)

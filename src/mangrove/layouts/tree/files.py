@@ -1,7 +1,7 @@
 """A cached reader of node files and definitions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mangrove.betree.node import Node
 from mangrove.errors import FormatError, InvalidInputError
@@ -30,8 +30,7 @@ _LOCATOR_BYTES = 400
 """The approximate size of a table id with a locator."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Definition:
+class _Definition(NamedTuple):
     """The bytes of a definition, and the object decoded from them for `locator`."""
 
     data: bytes
@@ -87,10 +86,15 @@ class TreeFiles:
             for pointer in stored:
                 if not contents[pointer]:
                     raise _truncated_file_error(pointer)
-        return [
-            self._object(codec, locator, pointer, cached[pointer], contents.get(pointer))
+        # Two tree keys can share a definition, and the decoded object may depend on the key.
+        found = [
+            definition.read if (definition := cached[pointer]) is not None and definition.locator == locator else None
             for locator, pointer in requested
         ]
+        missing = [one for one, read in zip(requested, found, strict=True) if read is None]
+        contents |= {pointer: one.data for pointer, one in cached.items() if one is not None}
+        decoded = iter(self._decode(codec, missing, contents))
+        return [next(decoded) if read is None else read for read in found]
 
     def definition(self, kind: Kind, path: str) -> bytes:
         """Return the bytes of a definition of that kind."""
@@ -128,20 +132,23 @@ class TreeFiles:
         elif files:
             self.store.put_many(files)
 
-    def _object(
-        self, codec: DefinitionCodec, locator: Locator, pointer: str, cached: _Definition | None, data: bytes | None
-    ) -> DecodedObject:
-        # Two tree keys can share a definition, and the decoded object may depend on the key.
-        if cached is not None and cached.locator == locator:
-            return cached.read
-        data = data if cached is None else cached.data
-        assert data is not None
-        read = codec.read(locator, verify_and_strip_checksum(data, locator.kind, pointer), pointer)
-        definition = _Definition(data, locator, read)
-        if isinstance(locator, TableLocator) and isinstance(read.value, TableEntry):
-            self._table_locators.put(read.value.id, locator, _LOCATOR_BYTES)
-        self._definitions.put(pointer, definition, (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE)
-        return definition.read
+    def _decode(
+        self, codec: DefinitionCodec, requested: Sequence[tuple[Locator, str]], contents: Mapping[str, bytes | None]
+    ) -> list[DecodedObject]:
+        """Return the objects with these definitions, and cache them."""
+        definitions = [(locator, contents[pointer] or b"", pointer) for locator, pointer in requested]
+        found = codec.read_all(
+            [
+                (locator, verify_and_strip_checksum(data, locator.kind, path), path)
+                for locator, data, path in definitions
+            ]
+        )
+        for (locator, data, pointer), read in zip(definitions, found, strict=True):
+            if isinstance(locator, TableLocator) and isinstance(read.value, TableEntry):
+                self._table_locators.put(read.value.id, locator, _LOCATOR_BYTES)
+            size_bytes = (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE
+            self._definitions.put(pointer, _Definition(data, locator, read), size_bytes)
+        return found
 
     def _read(self, paths: Sequence[str]) -> list[bytes]:
         if not paths:

@@ -16,13 +16,13 @@ write buffer   messages, oldest first; no value means delete
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple, cast
 
 import mmh3
 import pyarrow as pa
 
-from mangrove.betree.node import Message, Node
+from mangrove.betree.node import Message, MessageColumns, Node
 from mangrove.errors import FormatError, InvalidInputError
 
 __all__ = [
@@ -283,13 +283,19 @@ class NodeSections(NamedTuple):
 def encode_newer_rows(node: Node, system: Mapping[str, str], order: int) -> NodeRows:
     """Return the rows of a node in which each message has a transaction id."""
     head, empty = len(system), order - 1 - len(node.keys)
-    keys, values, transactions = zip(*node.buffer, strict=True) if node.buffer else ((), (), ())
+    keys, values, transactions = _split_messages(node.buffer)
     return NodeRows(
         keys=[*system, None, *node.keys, *[None] * empty, *keys],
         values=[*system.values(), None, *node.values, *[None] * empty, *values],
         children=[*[None] * head, *_children(node, order), *[None] * len(keys)],
         transactions=[*[None] * (head + order), *transactions],
     )
+
+
+def _split_messages(messages: Sequence[Message]) -> tuple[TextColumn, TextColumn, TextColumn]:
+    if isinstance(messages, MessageColumns):
+        return messages.keys, messages.values, messages.transactions
+    return tuple(zip(*messages, strict=True)) if messages else ((), (), ())  # type: ignore[return-value]
 
 
 def encode_older_rows(node: Node, system: Mapping[str, str], order: int) -> NodeRows:
@@ -363,7 +369,7 @@ def read_key_table(
 
 
 def _node(
-    rows: NodeRows, keys: TextColumn, values: TextColumn, children: tuple[str, ...], buffer: tuple[Message, ...]
+    rows: NodeRows, keys: TextColumn, values: TextColumn, children: tuple[str, ...], buffer: Sequence[Message]
 ) -> Node:
     # The key table ends before the first row without a key.
     known_values = values if None not in values else [value for value in values if value is not None]
@@ -373,14 +379,12 @@ def _node(
         raise rows.broken(str(error)) from None
 
 
-def _messages(rows: NodeRows, start: int, transactions: TextColumn) -> tuple[Message, ...]:
+def _messages(rows: NodeRows, start: int, transactions: TextColumn) -> Sequence[Message]:
     keys, values = rows.keys[start:], rows.values[start:]
     if None in keys or list(rows.children[start:]).count(None) != len(keys):
         raise rows.broken("a message must have a key and no child")
-    # Neither a key nor a transaction is None here. A named tuple's own constructor is written in
-    # Python, and a buffer of a thousand messages would take half of the reading in it.
-    fields = zip(keys, values, transactions, strict=True)
-    return cast("tuple[Message, ...]", tuple(map(partial(tuple.__new__, Message), fields)))
+    # Neither a key nor a transaction is None here.
+    return MessageColumns(cast("Sequence[str]", keys), values, cast("Sequence[str]", transactions)) if keys else ()
 
 
 def _find_empty(column: TextColumn, start: int, end: int) -> int:

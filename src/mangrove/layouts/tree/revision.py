@@ -123,7 +123,7 @@ class TreeRevision:
 
     def with_roots(self, roots: RootNames) -> "TreeRevision":
         """Return this format revision with these root node names."""
-        return replace(self, roots=roots)
+        return self if roots == self.roots else replace(self, roots=roots)
 
 
 NEWER = TreeRevision(

@@ -28,6 +28,7 @@ __all__ = [
     "build_system_rows",
     "decode_root",
     "encode_root",
+    "list_written_since",
     "shape_of",
 ]
 
@@ -128,6 +129,29 @@ class Root:
             properties=_properties(self.system.get(_PROPERTIES, ""), self.path),
             rolled_back_from=None if rolled_back is None else self.revision.roots.version_of(rolled_back),
         )
+
+
+def list_written_since(base: Root, later: Root) -> list[str] | None:
+    """Return the keys that the versions after `base` up to `later` wrote; None if the two roots do not show them.
+
+    Commits append their messages to the buffer of the root, so as long as nothing is flushed, the
+    later root has the keys, the children and the messages of the earlier one, and after them the
+    messages of each transaction since. A flush changes a child or a key. A rollback, a rewrite of the
+    tree and a change of the lakehouse definition have no messages: then there are fewer transactions
+    than versions.
+    """
+    before, after = base.node, later.node
+    start = len(before.buffer)
+    is_appended = (
+        base.revision.name == later.revision.name
+        and not later.is_expired
+        and (before.keys, before.values, before.children) == (after.keys, after.values, after.children)
+        and tuple(before.buffer) == tuple(after.buffer[:start])
+    )
+    messages = after.buffer[start:] if is_appended else ()
+    if len({message.transaction for message in messages}) != later.version - base.version:
+        return None
+    return [message.key for message in messages]
 
 
 def decode_root(data: bytes, version: int, path: str, revisions: Iterable[TreeRevision] = (NEWER, OLDER)) -> Root:

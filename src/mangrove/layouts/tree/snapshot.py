@@ -21,7 +21,15 @@ from mangrove.metastore import (
     load_pages,
     split_into_pages,
 )
-from mangrove.model.locators import Kind, Locator, NamespaceLocator, TableLocator, build_table_locators
+from mangrove.model.locators import (
+    DeltaLocator,
+    Kind,
+    Locator,
+    NamespaceLocator,
+    TableLocator,
+    build_delta_locators,
+    build_table_locators,
+)
 from mangrove.model.objects import Object
 from mangrove.model.settings import LakehouseSettings
 
@@ -133,15 +141,26 @@ class TreeSnapshot:
     def _found(self, kind: Kind, parent: Parent, ranges: Sequence[TreeKeyRange]) -> Iterator[ObjectPage[str]]:
         """Yield the objects in pages."""
         for keys, pointers in split_into_pages(search.scan_chunks(self.root.node, ranges, self.read_nodes)):
-            names = self.keys.table_names_in(keys) if kind is Kind.TABLE else None
-            if names is not None and isinstance(parent, NamespaceLocator):
-                yield ObjectPage(_build_table_locators(parent.name, names), pointers, self.load_objects)
+            usual = self._locate_usual(kind, parent, keys)
+            if usual is not None:
+                yield ObjectPage(usual, pointers, self.load_objects)
                 continue
             parts = [self.keys.encoding.parts_of(key, self.keys.sizes) for key in keys]
             found = [
                 (self._below(parent, one), at) for one, at in zip(parts, pointers, strict=True) if one.kind is kind
             ]
             yield ObjectPage([locator for locator, _ in found], [pointer for _, pointer in found], self.load_objects)
+
+    def _locate_usual(self, kind: Kind, parent: Parent, keys: Sequence[str]) -> Sequence[Locator] | None:
+        """Return the locators of tables of a namespace, or of deltas of one partition; None for unusual keys."""
+        if kind is Kind.TABLE and isinstance(parent, NamespaceLocator):
+            names = self.keys.table_names_in(keys)
+            return None if names is None else _build_table_locators(parent.name, names)
+        positions = self.keys.delta_positions_in(keys) if kind is Kind.DELTA else None
+        if positions is None or min(positions) < 1:
+            return None
+        first = self._below(parent, self.keys.encoding.parts_of(keys[0], self.keys.sizes))
+        return build_delta_locators(first, positions) if isinstance(first, DeltaLocator) else None
 
     def _last_in(self, kind: Kind, parent: Parent, within: TreeKeyRange) -> Locator | None:
         first, end = within

@@ -11,6 +11,8 @@ version is the newest or has expired; in the second case the versions are listed
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import overload
 
 from mangrove.errors import NotFoundError
 from mangrove.layouts.tree.java_formats import OLYMPIA_JAVA, list_java_revisions
@@ -21,6 +23,7 @@ from mangrove.model.version_search import find_newest_version
 from mangrove.storage.port import ObjectInfo, Store
 
 __all__ = [
+    "StoredRoots",
     "decode_hint",
     "encode_hint",
     "find_newest_root",
@@ -76,6 +79,40 @@ def read_roots(store: Store, names: RootNames, versions: Sequence[int]) -> list[
         None if data is None else decode_root(data, version, path, revisions)
         for version, path, data in zip(versions, paths, store.read_many(paths), strict=True)
     ]
+
+
+class StoredRoots(Sequence[Root]):
+    """The roots of consecutive versions, each decoded when it is first used."""
+
+    def __init__(self, names: RootNames, first: int) -> None:
+        self._names = names
+        self._first = first
+        self._files: list[bytes] = []
+        self._decoded: dict[int, Root] = {}
+
+    def read_next(self, store: Store, count: int) -> bool:
+        """Read the next versions, and return whether all of them exist."""
+        start = self._first + len(self._files)
+        found = store.read_many([self._names.path(version) for version in range(start, start + count)])
+        self._files += takewhile(lambda data: data is not None, found)  # type: ignore[arg-type]
+        return None not in found
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @overload
+    def __getitem__(self, index: int) -> Root: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Root]: ...
+    def __getitem__(self, index: int | slice) -> Root | list[Root]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        if place not in self._decoded:
+            version = self._first + place
+            path, revisions = self._names.path(version), list_java_revisions(self._names)
+            self._decoded[place] = decode_root(self._files[place], version, path, revisions)
+        return self._decoded[place]
 
 
 def read_live_roots(store: Store, names: RootNames, versions: Sequence[int]) -> Iterator[Root]:

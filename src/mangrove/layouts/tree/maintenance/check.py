@@ -252,7 +252,7 @@ class _ObjectChecker:
             self._table_ids |= {value.id for value in values if isinstance(value, TableEntry)}
             for value in values:
                 if isinstance(value, Delta):
-                    yield from self._data_path_problems(value)
+                    yield from self._file_problems(value)
             if kind is Kind.TABLE and self._is_strict and not broken:
                 yield from self._copy_problems(batch, values)
 
@@ -296,11 +296,13 @@ class _ObjectChecker:
             name = "|".join(map(str, locator.parts[1:] if locator.kind.is_below_table else locator.parts))
             yield Problem(path, f"the {locator.kind.word} {name} is below a {parent.kind.word} that does not exist")
 
-    def _data_path_problems(self, delta: Delta) -> Iterator[Problem]:
+    def _file_problems(self, delta: Delta) -> Iterator[Problem]:
         for file in delta.manifest.entries:
             try:
                 self._snapshot.settings.check_data_path(file.location)
-            except InvalidInputError as error:
+                # Statistics are decoded when they are used.
+                tuple(file.statistics)
+            except (InvalidInputError, FormatError) as error:
                 yield Problem(file.location, str(error))
 
     def _copy_problems(self, tables: Sequence[tuple[Locator, str]], values: Sequence[Object]) -> Iterator[Problem]:

@@ -68,8 +68,10 @@ def _children_of(node: Node) -> Iterator[str]:
 
 def _definitions_in(node: Node) -> Iterator[str]:
     newest = node.newest
-    buffered = (message.value for message in newest.values())
     rows = (value for key, value in zip(node.keys, node.values, strict=True) if key not in newest)
     return (
-        value for values in (rows, buffered) for value in values if value is not None and not value.startswith("data:")
+        value
+        for values in (rows, newest.values())
+        for value in values
+        if value is not None and not value.startswith("data:")
     )

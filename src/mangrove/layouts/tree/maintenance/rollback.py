@@ -13,6 +13,7 @@ from mangrove.errors import InvalidInputError, NotFoundError
 from mangrove.layouts.tree.commit import (
     ATTEMPTS_MAX,
     build_attempts_error,
+    check_not_expired,
     create_root,
     pause_before_retry,
     read_concurrent_roots,
@@ -61,6 +62,7 @@ def roll_back(
         if create_root(effects, root, settings):
             return TreeSnapshot(files, root)
         for concurrent_commit in read_concurrent_roots(files, newest):
+            check_not_expired(concurrent_commit, newest)
             if concurrent_commit.is_rollback:
                 raise build_rollback_conflict_error(concurrent_commit.commit)
             newest = TreeSnapshot(files, concurrent_commit)
