@@ -86,9 +86,7 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         _PREPARED: """
             test_create_branch test_create_tag test_remove_branch test_remove_tag test_set_current_snapshot
             test_set_current_snapshot_by_ref test_set_current_snapshot_chained_with_create_tag""",
-        "creates branches or tags; all tables share the history of the lakehouse": """
-            test_rollback_to_snapshot_chained_with_tag test_rollback_to_snapshot_not_ancestor
-            test_rollback_to_timestamp_chained_with_tag""",
+        "creates a branch; all tables share the history of the lakehouse": "test_rollback_to_snapshot_not_ancestor",
     },
     "test_statistics_operations": {"expects statistics files, which are discarded": "test_manage_statistics"},
 }

@@ -5,7 +5,7 @@
                                                                  computed position deletes, and first row ids
     data/<table id>/metadata/<digest>-<snapshot>-v<version>.metadata.json
                                                                  the same with the snapshots of earlier versions;
-                                                                 then a digest of the lakehouse's tags, if any
+                                                                 then a digest of the tags, if any
     data/<table id>/metadata/<digest>-<snapshot>-<parent>-<sequence number>.parts
                                                                  the files of one of these snapshots; in format
                                                                  version 3 with a digest of row ids in the name
@@ -127,10 +127,10 @@ class PublishedName:
         """The path of the manifest list."""
         return self._path(LIST_SUFFIX)
 
-    def history_path(self, version: int, tags: Mapping[str, int] = _NONE) -> str:
+    def history_path(self, version: int, tags: Mapping[str, object] = _NONE) -> str:
         """Return the path of the metadata file with the history up to the version that made the state.
 
-        `tags` are the named versions of the lakehouse.
+        `tags` are the named versions of the lakehouse and the tags of the table.
         """
         return f"{self._path(f'-v{version}{_digest_ids(tags)}')}{METADATA_SUFFIX}"
 
@@ -147,7 +147,7 @@ class PublishedName:
         return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}{self.position}{ending}"
 
 
-def _digest_ids(ids: Mapping[str, int]) -> str:
+def _digest_ids(ids: Mapping[str, object]) -> str:
     return f"-{compute_digest(map(repr, sorted(ids.items())))[:_IDS_CHARACTERS]}" if ids else ""
 
 
