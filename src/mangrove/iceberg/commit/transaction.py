@@ -404,7 +404,8 @@ class _CommitStager:
             changed,
             version=number,
             previous_version=state.version.version,
-            earlier_partition_schemes=(merged, *changed.earlier_partition_schemes),
+            # The oldest scheme stays the first one, which decides about the ids of specs.
+            earlier_partition_schemes=(*changed.earlier_partition_schemes, merged),
             latest_stream_id=stream.id,
         )
         create_table_version(self._workspace, TableTarget(table), version, stream)

@@ -254,7 +254,16 @@ def _extend(
 def _keeps_numbers(before: TableVersion, after: TableVersion) -> bool:
     """Return whether the ids of specs keep their meaning, also in the next table version if partitions changed."""
     is_next = after.previous_version == before.version and set(before.partition_schemes) <= set(after.partition_schemes)
-    return after.version == before.version or is_next
+    known = _fields_by_spec_id(after)
+    is_same = all(known.get(spec_id, fields) == fields for spec_id, fields in _fields_by_spec_id(before).items())
+    return is_same and (after.version == before.version or is_next)
+
+
+def _fields_by_spec_id(version: TableVersion) -> dict[int, tuple[tuple[int, str], ...]]:
+    return {
+        one.spec.spec_id: tuple((field.source_id, str(field.transform)) for field in one.spec.fields)
+        for one in list_published_specs(version)
+    }
 
 
 def _with_history(metadata: PublishedMetadata, listed: _Listed) -> PublishedMetadata:
@@ -322,9 +331,10 @@ def _with_tagged(
 
     It is left out if the ids of its schema or specs have another meaning now.
     """
-    specs = {one.spec.spec_id: one.spec for one in list_published_specs(newest.version)}
-    is_same = all(specs.get(one.spec.spec_id) == one.spec for one in list_published_specs(revision.state.version))
-    if not is_same or format_version_of(revision.state.properties) > format_version_of(newest.properties):
+    specs, earlier_specs = _fields_by_spec_id(newest.version), _fields_by_spec_id(revision.state.version)
+    if not earlier_specs.items() <= specs.items() or format_version_of(revision.state.properties) > format_version_of(
+        newest.properties
+    ):
         return metadata, frozenset()
     snapshot_id = compute_published_name(revision.state, store.uri).snapshot_id
     snapshot = None if last is None or snapshot_id is None else last.snapshot_by_id(snapshot_id)
