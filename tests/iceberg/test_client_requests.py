@@ -167,6 +167,18 @@ def test_updates_without_effect_request_no_changes() -> None:
     assert resolve_requested_changes(SHOWN, request) == resolve_requested_changes(SHOWN, requested())
 
 
+def test_tags_are_set_and_removed() -> None:
+    tagged = resolve_requested_changes(SHOWN, requested(main_at(7, "year-end", "tag")))
+    ref = tagged.tags["year-end"]
+    assert ref is not None
+    assert (ref.snapshot_id, tagged.snapshot, tagged.is_rollback) == (7, None, False)
+    removed = resolve_requested_changes(
+        tagged.after, requested({"action": "remove-snapshot-ref", "ref-name": "year-end"})
+    )
+    assert (removed.tags, removed.replaces) == ({"year-end": None}, False)
+    assert resolve_requested_changes(tagged.after, requested(main_at(7, "year-end", "tag"))).tags == {}
+
+
 @pytest.mark.parametrize(
     ("updates", "told"),
     [
@@ -174,7 +186,8 @@ def test_updates_without_effect_request_no_changes() -> None:
         ([added_snapshot(8), main_at(8, "main", "tag")], "only the branch main"),
         ([added_snapshot(8)], "no branch is set to it"),
         ([main_at(9)], "unknown snapshot: 9"),
-        ([{"action": "remove-snapshot-ref", "ref-name": "audit"}], "cannot be removed"),
+        ([added_snapshot(8), main_at(8), main_at(8, "new", "tag")], "commit the snapshot first and then the tag"),
+        ([main_at(9, "new", "tag")], "Cannot set new to unknown snapshot: 9"),
         ([{"action": "remove-snapshots", "snapshot-ids": [7]}], "mangrove expire"),
         ([{"action": "set-location", "location": "s3://elsewhere/t"}], "cannot be changed"),
         ([{"action": "assign-uuid", "uuid": "0f2f7c70-0000-4000-8000-000000000002"}], "cannot be changed"),

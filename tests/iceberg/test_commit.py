@@ -330,7 +330,7 @@ def test_a_table_is_replaced_by_one_without_partitions_or_with_other_keys(shop: 
     divided = client_of(shop, "shop.divided", partition_by=["name"])
     together = client_of(shop, "shop.together", partition_by=["name"], keys=["id"])
     undivided = replacing(divided, "id bigint not null", [])
-    undivided["updates"].append({"action": "set-default-spec", "spec-id": 0})
+    undivided["updates"].append({"action": "set-default-spec", "spec-id": 1})
     divided.send(undivided)
     together.send(replacing(together, "id bigint, name string", []))
     assert shop.table("shop.divided").partition_by == ()

@@ -233,12 +233,14 @@ def version_with(*schemes: PartitionScheme, schema: Schema = COLUMNS) -> TableVe
     return TableVersion(1, schema, partition_scheme=schemes[-1], earlier_partition_schemes=schemes[:-1])
 
 
-def test_partition_specs_are_numbered_by_age_and_spec_0_is_unpartitioned() -> None:
+def test_partition_specs_are_numbered_by_age_and_spec_0_is_that_of_the_new_table() -> None:
     first = parse_partition_scheme(["days(o)", "j"], COLUMNS, "first")
     second = parse_partition_scheme(["j", "bucket(4, d)"], COLUMNS, "second")
     none = replace(UNPARTITIONED, id="none")
     shown = list_published_specs(version_with(first, none, second))
-    assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 0), ("first", 1), ("second", 2)]
+    assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 1), ("first", 0), ("second", 2)]
+    later = list_published_specs(version_with(none, first, second))
+    assert [(one.scheme.id, one.spec.spec_id) for one in later] == [("0", 0), ("first", 1), ("second", 2)]
     assert [[field.field_id for field in one.spec.fields] for one in shown] == [[], [1000, 1001], [1001, 1002]]
 
 
@@ -247,7 +249,7 @@ def test_a_scheme_of_a_dropped_column_is_not_published_but_keeps_its_number() ->
     second = parse_partition_scheme(["j"], COLUMNS, "second")
     left = replace(COLUMNS, columns=tuple(column for column in COLUMNS.columns if column.name != "o"))
     shown = list_published_specs(version_with(first, second, schema=left))
-    assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 0), ("second", 2)]
+    assert [(one.scheme.id, one.spec.spec_id) for one in shown] == [("0", 1), ("second", 2)]
     assert shown[1].spec.fields[0].field_id == 1001
 
 

@@ -103,7 +103,7 @@ def test_files_of_one_scheme_belong_to_its_spec(store: Store) -> None:
     version = TableVersion(1, SCHEMA, partition_scheme=BY_WHAT)
     found = entries(store, state_of(version, ("a",), (None,), None))
     places = sorted((file.spec_id, repr(file.partition)) for file in found)
-    assert places == [(0, "Record[]"), (1, "Record[None]"), (1, "Record[a]")]
+    assert places == [(0, "Record[None]"), (0, "Record[a]"), (1, "Record[]")]
 
 
 def test_a_file_with_a_null_partition_value_of_a_required_column_is_unpartitioned(store: Store) -> None:
@@ -123,15 +123,15 @@ def test_a_file_without_a_recorded_scheme_belongs_to_the_oldest_one_if_its_value
     state = state_of(version, (1,), ("a",))
     assert sorted(file.spec_id for file in entries(store, state)) == [0, 1]
     metadata = publish_table(store, state, 1).metadata
-    assert [[field.name for field in spec.fields] for spec in metadata.partition_specs] == [[], ["id"], ["what"]]
+    assert [[field.name for field in spec.fields] for spec in metadata.partition_specs] == [["id"], [], ["what"]]
     assert metadata.default_spec_id == 2
 
 
 def test_a_table_that_is_no_longer_partitioned_has_the_empty_spec(store: Store) -> None:
     version = TableVersion(1, SCHEMA, partition_scheme=PartitionScheme(id="2"), earlier_partition_schemes=(BY_ID,))
     state = state_of(version, (1,))
-    assert publish_table(store, state, 1).metadata.default_spec_id == 0
-    assert {file.spec_id for file in entries(store, state)} == {1}
+    assert publish_table(store, state, 1).metadata.default_spec_id == 1
+    assert {file.spec_id for file in entries(store, state)} == {0}
 
 
 def test_a_partition_whose_column_was_widened_or_renamed_is_read_by_its_value(lake: Lakehouse) -> None:

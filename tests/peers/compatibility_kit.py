@@ -75,8 +75,6 @@ _REASONS: Final[Mapping[str, str]] = {
         testRemoveUnusedSpec(boolean)[1] testRemoveUnusedSpec(boolean)[2]""",
     "creates a table of format version 1, which has no deleted rows": """
         createTableTransaction(int)[1] replaceTableTransaction(int)[1]""",
-    "expects the partition spec of a new table to have the id 0, which is the unpartitioned spec here": """
-        testCompleteCreateTable testLoadTable testUpdateTableSpecThenRevert""",
     "expects an error after the metadata file was deleted, which is written again here": """
         testLoadTableWithMissingMetadataFile(Path)""",
     "creates a view that reads itself": "registerTableThatAlreadyExistsAsView",

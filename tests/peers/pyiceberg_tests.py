@@ -44,7 +44,6 @@ _FILES: Final = (
 )
 _SECONDS_MAX: Final = 900
 
-_FIRST_SPEC: Final = "expects the partition spec of a new table to have the id 0, which is the unpartitioned spec here"
 _PREPARED: Final = "needs a table that Spark prepared"
 _SCHEMA_IDS: Final = "expects the id that the client proposed for a schema, or that of an earlier one"
 _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -54,7 +53,6 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         "expects an error of the client after it drops a partition column, which the catalog refuses": """
             test_incompatible_partitioned_schema_evolution""",
         "expects a server whose levels of namespaces are separated by dots": "test_rest_custom_namespace_separator",
-        _FIRST_SPEC: "test_update_table_spec_conflict test_update_table_spec_then_revert",
     },
     "test_partition_evolution": {
         "adds a partition field that is always null (`void`), which is left out here": """
@@ -77,7 +75,6 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
             test_delete_identifier_field_columns test_initial_default_all_columns
             test_move_primitive_map_value_fails""",
         "sets a default of a column": "test_add_required_column_initial_default",
-        _FIRST_SPEC: "test_create_table_integrity_after_fresh_assignment",
         "expects former names in the name mapping, which may belong to other columns now": """
             test_rename_simple test_rename_simple_nested""",
         _SCHEMA_IDS: "test_revert_changes test_two_add_schemas_in_a_single_transaction",
@@ -86,9 +83,7 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         _PREPARED: """
             test_create_branch test_create_tag test_remove_branch test_remove_tag test_set_current_snapshot
             test_set_current_snapshot_by_ref test_set_current_snapshot_chained_with_create_tag""",
-        "creates branches or tags; all tables share the history of the lakehouse": """
-            test_rollback_to_snapshot_chained_with_tag test_rollback_to_snapshot_not_ancestor
-            test_rollback_to_timestamp_chained_with_tag""",
+        "creates a branch; all tables share the history of the lakehouse": "test_rollback_to_snapshot_not_ancestor",
     },
     "test_statistics_operations": {"expects statistics files, which are discarded": "test_manage_statistics"},
 }

@@ -87,7 +87,7 @@ def test_a_client_adds_a_partition_field_and_old_files_keep_their_spec(lake: Lak
     ours.append(rows_of(8, 9))
     assert ours.partition_by == ("day", "name")
     assert [row for row, _ in check_same(lake, table)] == [1, 3, 4, 5, 6, 7, 8, 9]
-    assert spec_ids(table) == [1, 1, 2, 2, 2, 2]
+    assert spec_ids(table) == [0, 0, 2, 2, 2, 2]
     assert check_same(lake, table, "name = 'n0'") == [(4, "n0"), (6, "n0"), (8, "n0")]
     assert [row for row, _ in check_same(lake, table, "day = '2026-01-02'")] == [4, 5]
     # Each file is pruned by the values of its own scheme.
@@ -134,10 +134,10 @@ def test_a_table_loses_its_partitions_and_gets_them_back_with_the_same_spec(
     assert lake.table(NAME).partition_by == ()
     with table.refresh().update_spec() as change:
         change.add_identity("day")
-    assert table.refresh().spec().spec_id == 1
+    assert table.refresh().spec().spec_id == 0
     table.append(rows_of(8, day=5))
     assert [row for row, _ in check_same(lake, table)] == [1, 3, 4, 5, 6, 7, 8]
-    assert spec_ids(table) == [0, 1, 1, 1]
+    assert spec_ids(table) == [0, 0, 0, 1]
     lake.table(NAME).append(rows_of(11, day=5))
     assert [row for row, _ in check_same(lake, table, "day = '2026-01-05'")] == [8, 11]
 
@@ -219,7 +219,7 @@ def test_partitions_change_after_equality_deletes_in_one_partition_are_compacted
     client.commit([client.keys([{"id": 1}], ["id"], ["q"])])
     assert client.ids() == client.seen_ids() == [1, 2, 2]
     no_fields = {"spec-id": 0, "fields": []}
-    change = {"updates": [{"action": "add-spec", "spec": no_fields}, {"action": "set-default-spec", "spec-id": 0}]}
+    change = {"updates": [{"action": "add-spec", "spec": no_fields}, {"action": "set-default-spec", "spec-id": -1}]}
     with pytest.raises(InvalidInputError, match="compact it"):
         client.send(change)
     table.compact(full=True)

@@ -115,7 +115,7 @@ def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None
     assert sorted(ours.to_arrow()["id"].to_numpy().tolist()) == [2, 3, 4, 10]
 
 
-def test_spark_rolls_a_table_back_and_forward(tmp_path: Path) -> None:
+def test_spark_rolls_a_table_back_and_forward_and_tags_snapshots(tmp_path: Path) -> None:
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("shop")
     ours = lake.create_table("shop.ours", "id bigint not null, name string", keys=["id"])
@@ -134,8 +134,16 @@ def test_spark_rolls_a_table_back_and_forward(tmp_path: Path) -> None:
         ours_restored = sorted(row["name"] for row in lake.table("shop.ours").to_arrow().to_pylist())
         ask(f"call system.set_current_snapshot('shop.ours', {snapshots[-1]})")
         forward = ask("select id, name from shop.ours order by id")
+        ask(f"alter table shop.ours create tag opening as of version {snapshots[0]} retain 7 days")
+        ask("alter table shop.ours create tag closing")
+        tagged = ask("select id, name from shop.ours version as of 'opening' order by id")
+        ask("alter table shop.ours drop tag closing")
+        refs = ask("select name, type, max_reference_age_in_ms from shop.ours.refs order by name")
     assert restored == [["0", "ours"], ["1", "ours"], ["2", "ours"]]
     assert ours_restored == ["ours"] * 3
     assert forward == [["0", "ours"], ["1", "upserted"]]
+    assert tagged == restored
+    assert refs == [["main", "BRANCH", "None"], ["opening", "TAG", str(7 * 24 * 3_600_000)]]
+    assert [one.version for one in lake.tags()] == [first]
     assert lake.at(first).table("shop.ours").count() == 3
     assert lake.maintenance.check().problems == ()

@@ -3,8 +3,9 @@
 Scheme ids are strings here and numbers in Iceberg. Numbers follow the order in which a
 table got its schemes, so they never change:
 
-    spec 0     unpartitioned, for files with unknown partition values
-    spec 1…    the schemes with fields, oldest first
+    spec 0     the scheme of the new table, as clients expect
+    spec 1     unpartitioned, for files with unknown partition values, if the new table has partitions
+    spec 1…    otherwise, or from 2 on, the other schemes with fields, oldest first
     order 0    unsorted, as Iceberg requires
     order 1…   the sort schemes with fields, oldest first
 
@@ -14,6 +15,7 @@ specs, as format version 2 requires.
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, assert_never
 
 from pyiceberg import partitioning, transforms
@@ -45,6 +47,7 @@ from mangrove.model.partitioning import (
 )
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, List, Map
+from mangrove.tables.iceberg_names import begins_partitioned
 
 __all__ = [
     "PublishedPartitionSpec",
@@ -85,17 +88,19 @@ class PublishedSortOrder:
 
 
 def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec, ...]:
-    """Return all partition schemes of a table with their specs; the first is unpartitioned.
+    """Return all partition schemes of a table with their specs; the first in the list is unpartitioned.
 
     A scheme of a dropped column is omitted, because Iceberg could not resolve the type of its
-    values. Its files belong to spec 0. A scheme with the fields of an earlier one has the same spec.
+    values. Its files are published as unpartitioned. A scheme with the fields of an earlier one has the same spec.
     """
     schema = _schema_of(version)
     numbers: dict[tuple[int, Transform], int] = {}
-    found = [PublishedPartitionSpec(UNPARTITIONED, to_iceberg_spec(UNPARTITIONED, 0))]
+    unpartitioned_id = 1 if begins_partitioned(version) else 0
+    found = [PublishedPartitionSpec(UNPARTITIONED, to_iceberg_spec(UNPARTITIONED, unpartitioned_id))]
     with_fields = [scheme for scheme in version.partition_schemes if scheme.fields]
     specs: dict[tuple[tuple[int, Transform], ...], PartitionSpec] = {}
-    for spec_id, scheme in enumerate(with_fields, 1):
+    spec_ids = (number for number in count() if number != unpartitioned_id)
+    for spec_id, scheme in zip(spec_ids, with_fields, strict=False):
         content = tuple((field.source_id, field.transform) for field in scheme.fields)
         if content in specs:
             found.append(PublishedPartitionSpec(scheme, specs[content]))

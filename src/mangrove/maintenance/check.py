@@ -522,9 +522,9 @@ def _find_lost_names(lake: MaintenanceContext, settings: LakehouseSettings, live
         return  # a copy has one version; the names are those of its source
     for name, location in settings.exported_snapshots.items():
         try:
-            version = find_export(settings, name).version
+            export = find_export(settings, name)
         except FormatError as error:
             yield Problem(location, str(error))
             continue
-        if version not in live:
-            yield Problem(location, f"the export {name!r} names version {version}, which does not exist")
+        if export.version not in live and export.pins_at(lake.effects.now_millis()):
+            yield Problem(location, f"the export {name!r} names version {export.version}, which does not exist")

@@ -136,7 +136,7 @@ def find_pins(newest: MetastoreSnapshot, now_millis: int) -> RetentionPins:
         for _, shared in newest.children(Kind.SHARED_TRANSACTION, None)
         if isinstance(shared, SharedTransactionEntry) and is_live(shared, now_millis, limit_millis)
     ]
-    named = {export.version for export in list_exports(newest.settings)}
+    named = {export.version for export in list_exports(newest.settings) if export.pins_at(now_millis)}
     # Files have the store's time, the start has the client's; they differ by less than the limit.
     began = min((shared.began_at_millis - limit_millis for shared in live), default=None)
     return RetentionPins(frozenset(named | {shared.base_version for shared in live}), began)

@@ -44,7 +44,7 @@ from mangrove.storage.port import Store
 from mangrove.transaction.canonical_names import resolve_text
 from mangrove.transaction.transaction import commit_deadline_millis, youngest_expirable_millis
 
-__all__ = ["ExportMode", "ExportReport", "drop_export", "export_version", "pin_version"]
+__all__ = ["ExportMode", "ExportReport", "drop_export", "export_version", "pin_version", "plan_pin"]
 
 _ATTEMPTS_MAX = 20
 
@@ -120,12 +120,16 @@ def export_version(
 def pin_version(lake: MaintenanceContext, name: str, version: int | None = None) -> Export:
     """Name a version without copying it, so that it does not expire."""
     check_export_name(name)
-    snapshot = _snapshot(lake, name, version)
-    _check_retained(lake, snapshot.version)
-    root = find_version_file(lake.store, snapshot.version)
-    pinned = Export(name, snapshot.version, format_export_location("", snapshot.version, root))
+    pinned = plan_pin(lake, name, _snapshot(lake, name, version).version)
     _record(lake, pinned)
     return pinned
+
+
+def plan_pin(lake: MaintenanceContext, name: str, version: int, until_millis: int | None = None) -> Export:
+    """Return the record that names a version without copying it; raise an error if the version may be expiring."""
+    _check_retained(lake, version)
+    root = find_version_file(lake.store, version)
+    return Export(name, version, format_export_location("", version, root, until_millis))
 
 
 def drop_export(lake: MaintenanceContext, name: str) -> Export:

@@ -3,7 +3,10 @@
 A lakehouse definition records an export as its name and the location of its root
 node, or the equivalent file of another layout, whose name contains the version. If a
 version has no file of its own, the location is that of the lakehouse with the
-version as a fragment: `s3://archive/lake/#version=41`.
+version as a fragment: `s3://archive/lake/#version=41`. The fragment `#version=41&until=1790000000000`
+pins the version until a time.
+
+A tag of one table, which Iceberg clients make, is a name with the table's id: `table/<table id>/<tag>`.
 """
 
 import json
@@ -25,15 +28,19 @@ __all__ = [
     "Export",
     "ExportRecord",
     "LayeredStore",
+    "TableTag",
     "bypass_cache",
     "check_export_name",
     "decode_export_record",
     "encode_export_record",
     "find_export",
     "format_export_location",
+    "format_table_tag",
     "list_export_versions",
     "list_exports",
+    "list_table_tags",
     "open_export",
+    "parse_pin_end",
 ]
 
 EXPORT_RECORD_PATH = "_mangrove_export.json"
@@ -75,8 +82,9 @@ def decode_export_record(data: bytes, where: str) -> ExportRecord:
         ) from error
 
 
-_FRAGMENT = re.compile(r"#version=([0-9]+)")
+_FRAGMENT = re.compile(r"#version=([0-9]+)(?:&until=([0-9]+))?")
 _NAME_CHARACTERS_MAX = 200
+_TABLE_TAGS = "table/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,11 @@ class Export:
     def __str__(self) -> str:
         return f"{self.name}: version {self.version} at {self.location}"
 
+    def pins_at(self, now_millis: int) -> bool:
+        """Return whether the version must not expire at a time."""
+        until_millis = parse_pin_end(self.location)
+        return until_millis is None or now_millis < until_millis
+
 
 def check_export_name(name: str) -> None:
     """Raise an error for a name that time travel would parse as a number or a time."""
@@ -105,8 +118,13 @@ def check_export_name(name: str) -> None:
         )
 
 
-def format_export_location(uri: str, version: int, path: str | None) -> str:
-    """Return the recorded location of a version with a file at a path below `uri`, or without a file."""
+def format_export_location(uri: str, version: int, path: str | None, until_millis: int | None = None) -> str:
+    """Return the recorded location of a version with a file at a path below `uri`, or without a file.
+
+    With `until_millis` the version is pinned until then.
+    """
+    if until_millis is not None:
+        return f"{uri}#version={version}&until={until_millis}"
     return f"{uri}#version={version}" if path is None else f"{uri}{path}"
 
 
@@ -119,6 +137,41 @@ def list_export_versions(settings: LakehouseSettings) -> dict[str, int]:
     """Return the named versions by name, without those whose location has no version."""
     found = {name: _version_of(location) for name, location in settings.exported_snapshots.items()}
     return {name: version for name, version in found.items() if version is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class TableTag:
+    """A named version, as a tag of a table."""
+
+    version: int
+    is_own: bool = False
+    """Whether the name belongs to this table alone."""
+    until_millis: int | None = None
+    """The time until which the version is pinned; None for as long as the name is recorded."""
+
+
+def format_table_tag(table_id: str, tag: str) -> str:
+    """Return the name under which the tag of one table is recorded.
+
+    >>> format_table_tag("0f2f7c70", "year-end")
+    'table/0f2f7c70/year-end'
+    """
+    return f"{_TABLE_TAGS}{table_id}/{tag}"
+
+
+def list_table_tags(settings: LakehouseSettings, table_id: str) -> dict[str, TableTag]:
+    """Return the tags of a table: the names of versions, which all tables share, and its own ones."""
+    named = list_export_versions(settings)
+    prefix = format_table_tag(table_id, "")
+    shared = {name: TableTag(version) for name, version in named.items() if not name.startswith(_TABLE_TAGS)}
+    own = {
+        name.removeprefix(prefix): TableTag(
+            version, is_own=True, until_millis=parse_pin_end(settings.exported_snapshots[name])
+        )
+        for name, version in named.items()
+        if name.startswith(prefix)
+    }
+    return shared | own
 
 
 def find_export(settings: LakehouseSettings, name: str, otherwise: str = "") -> Export:
@@ -143,6 +196,12 @@ def _export(name: str, location: str) -> Export:
 def _version_of(location: str) -> int | None:
     fragment = _FRAGMENT.search(location)
     return parse_version_location(location) if fragment is None else int(fragment[1])
+
+
+def parse_pin_end(location: str) -> int | None:
+    """Return the time in milliseconds until which a recorded location pins its version; None if there is no end."""
+    fragment = _FRAGMENT.search(location)
+    return None if fragment is None or fragment[2] is None else int(fragment[2])
 
 
 class LayeredStore:

@@ -194,13 +194,13 @@ def _build_tasks(files: SnapshotFiles, entries: Sequence[ManifestFileEntry], res
 def _encode_file(one: ManifestFileEntry, types: Mapping[int, Sequence[IcebergType]]) -> dict[str, Any]:
     """Return a file as a content file of the protocol, given the types of partition values by spec id.
 
-    A file with a null among its partition values has spec 0, which is unpartitioned: PyIceberg
-    rejects null there, and the file has all columns.
+    A file with a null among its partition values has the unpartitioned spec: PyIceberg rejects null there,
+    and the file has all columns.
     """
     spec_id, record = one.data_file.published.spec.spec_id, one.data_file.record
     held = [record[place] for place in range(len(types[spec_id]))]
     if None in held:
-        spec_id, held = 0, []
+        spec_id, held = next(number for number, fields in types.items() if not fields), []
     encoded = {
         "spec-id": spec_id,
         "content": "data" if one.is_data else "position-deletes",

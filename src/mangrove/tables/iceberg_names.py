@@ -5,7 +5,7 @@
                                                                  computed position deletes, and first row ids
     data/<table id>/metadata/<digest>-<snapshot>-v<version>.metadata.json
                                                                  the same with the snapshots of earlier versions;
-                                                                 then a digest of the lakehouse's tags, if any
+                                                                 then a digest of the tags, if any
     data/<table id>/metadata/<digest>-<snapshot>-<parent>-<sequence number>.parts
                                                                  the files of one of these snapshots; in format
                                                                  version 3 with a digest of row ids in the name
@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from mangrove.model.manifests import DataFile
+from mangrove.model.objects import TableVersion
 from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_state import TableState
 
@@ -41,6 +42,7 @@ __all__ = [
     "FormatVersion",
     "PublishedName",
     "append_client_snapshot",
+    "begins_partitioned",
     "compute_digest",
     "compute_published_name",
     "decode_first_row_ids",
@@ -127,10 +129,10 @@ class PublishedName:
         """The path of the manifest list."""
         return self._path(LIST_SUFFIX)
 
-    def history_path(self, version: int, tags: Mapping[str, int] = _NONE) -> str:
+    def history_path(self, version: int, tags: Mapping[str, object] = _NONE) -> str:
         """Return the path of the metadata file with the history up to the version that made the state.
 
-        `tags` are the named versions of the lakehouse.
+        `tags` are the named versions of the lakehouse and the tags of the table.
         """
         return f"{self._path(f'-v{version}{_digest_ids(tags)}')}{METADATA_SUFFIX}"
 
@@ -147,7 +149,7 @@ class PublishedName:
         return f"{published_folder_of(self.table_id)}{self.digest}-{self.snapshot_id or 0}{self.position}{ending}"
 
 
-def _digest_ids(ids: Mapping[str, int]) -> str:
+def _digest_ids(ids: Mapping[str, object]) -> str:
     return f"-{compute_digest(map(repr, sorted(ids.items())))[:_IDS_CHARACTERS]}" if ids else ""
 
 
@@ -164,6 +166,9 @@ def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
         repr((PUBLISHED_FORMAT, root_uri, state.table_id, properties, version.keys, state.log_scheme)),
         repr((version.schemas, version.partition_schemes, version.sort_schemes)),
     ]
+    if begins_partitioned(version):
+        # Earlier releases published the first partitions of such a table as spec 1.
+        parts.append("spec 0")
     if format_version_of(state.properties) == 3:
         # Earlier releases published a table with this property in format version 2.
         parts.append("v3")
@@ -176,6 +181,11 @@ def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
     digest = compute_digest(parts)
     is_written = any(log.deltas for log in state.logs)
     return PublishedName(state.table_id, digest, _snapshot_id(state, digest) if is_written else None)
+
+
+def begins_partitioned(version: TableVersion) -> bool:
+    """Return whether the table had partitions when it was created, which are then published as spec 0."""
+    return bool(version.partition_schemes[0].fields)
 
 
 def parse_client_snapshots(properties: Mapping[str, str]) -> list[str]:

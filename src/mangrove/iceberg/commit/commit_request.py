@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import CommitTableRequest
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.table.update import (
@@ -114,6 +114,8 @@ class RequestedChanges:
     """Whether the snapshot is an earlier one, whose rows are restored."""
     put: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    tags: Mapping[str, SnapshotRef | None] = field(default_factory=dict)
+    """The tags that are set, by name; None for those that are removed."""
 
 
 def parse_commit_request(document: Mapping[str, Any]) -> TableCommitRequest:
@@ -191,6 +193,11 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
         and any(one.snapshot_id == snapshot_id for one in published.snapshots),
         put=put,
         removed=tuple(sorted(published.properties.keys() - after.properties.keys())),
+        tags={
+            name: after.refs.get(name)
+            for name in sorted(published.refs.keys() | after.refs.keys())
+            if name != MAIN_BRANCH and after.refs.get(name) != published.refs.get(name)
+        },
     )
 
 
@@ -249,9 +256,9 @@ def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> 
 
 
 def _check_branches(updates: Sequence[TableUpdate], published: TableMetadata | None = None) -> None:
-    """Raise InvalidInputError for branches, tags and expiry: all tables share the lakehouse's history.
+    """Raise InvalidInputError for other branches and expiry: all tables share the lakehouse's history.
 
-    A request may set the branch to a listed snapshot, which restores its rows.
+    A request may set the branch to a listed snapshot, which restores its rows, and tags to listed snapshots.
     """
     listed = set() if published is None else {one.snapshot_id for one in published.snapshots}
     added = {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
@@ -259,17 +266,20 @@ def _check_branches(updates: Sequence[TableUpdate], published: TableMetadata | N
     for update in updates:
         match update:
             case SetSnapshotRefUpdate(ref_name=name, type=kind, snapshot_id=snapshot_id):
-                if name != MAIN_BRANCH or kind != SnapshotRefType.BRANCH:
+                if (name == MAIN_BRANCH) != (kind == SnapshotRefType.BRANCH):
                     raise InvalidInputError(
-                        f"unsupported branch or tag {name!r}; a table has only the branch main. Name a version of the "
-                        "lakehouse with `mangrove tag`, or stage changes with a shared transaction"
+                        f"unsupported {kind} {name!r}; a table has only the branch main and tags. Stage changes with a "
+                        "shared transaction"
                     )
-                last = snapshot_id
-            case RemoveSnapshotRefUpdate(ref_name=name) if name != MAIN_BRANCH:
-                raise InvalidInputError(
-                    f"branch or tag {name!r} cannot be removed; a table has only the branch main, and its tags are "
-                    "names of versions of the lakehouse, which `mangrove tag --drop` removes"
-                )
+                if name == MAIN_BRANCH:
+                    last = snapshot_id
+                elif snapshot_id in added:
+                    raise InvalidInputError(
+                        f"tag {name!r} is set to snapshot {snapshot_id}, which the same request adds; commit the "
+                        "snapshot first and then the tag"
+                    )
+                elif snapshot_id not in listed:
+                    raise InvalidInputError(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
             case RemoveSnapshotsUpdate():
                 raise InvalidInputError("snapshots cannot be removed; expire versions with `mangrove expire`")
             case UpgradeFormatVersionUpdate(format_version=version) if version not in FORMAT_VERSIONS:
@@ -282,7 +292,7 @@ def _check_branches(updates: Sequence[TableUpdate], published: TableMetadata | N
         raise InvalidInputError(
             "a snapshot is added, but no branch is set to it; use a shared transaction to stage changes"
         )
-    is_replaced = any(isinstance(one, RemoveSnapshotRefUpdate) for one in updates)
+    is_replaced = any(isinstance(one, RemoveSnapshotRefUpdate) and one.ref_name == MAIN_BRANCH for one in updates)
     if last is not None and last not in added and (added or is_replaced or last not in listed):
         raise InvalidInputError(
             f"Cannot set main to unknown snapshot: {last}; expected the snapshot that the commit adds, or a listed one "

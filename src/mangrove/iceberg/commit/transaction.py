@@ -21,6 +21,8 @@ from typing import Final
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import SortOrder
 
 from mangrove.errors import AlreadyExistsError, InvalidInputError, MangroveError, StorageError
@@ -58,13 +60,15 @@ from mangrove.iceberg.publish.metadata_writer import (
     build_table_metadata,
     find_next_row_id,
 )
-from mangrove.iceberg.publish.table_revisions import TableRevisions
+from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
 from mangrove.iceberg.schemas import from_iceberg_schema
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_property_changes
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.data_files import FileWriter
 from mangrove.maintenance.engine_choice import LOCAL
+from mangrove.maintenance.export import plan_pin
+from mangrove.maintenance.export_records import Export, format_table_tag
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import CHECK_PREFIX, DeltaType, Stream, TableEntry, TableVersion
 from mangrove.model.partitioning import PartitionScheme
@@ -110,6 +114,9 @@ __all__ = [
 _DIGITS: Final = 15
 _FILLED_BYTES_MAX: Final = 256 * 1024 * 1024
 """The size of the data files whose rows a request updates at most."""
+
+_TAGS_MAX: Final = 100
+"""The number of tags of one table; each snapshot before the listed ones is looked up when the table is published."""
 
 
 def create_staged_id(locator: TableLocator, random_id: str) -> str:
@@ -263,6 +270,7 @@ class _CommitStager:
         else:
             self._change_columns(commit.table, state, published.schema(), requested)
         self._change_properties(commit.table, requested, folder_of(published.location))
+        self._change_tags(revisions, published, requested)
         if requested.is_rollback:
             self._restore_rows(commit.table, revisions, requested.after)
         else:
@@ -396,7 +404,8 @@ class _CommitStager:
             changed,
             version=number,
             previous_version=state.version.version,
-            earlier_partition_schemes=(merged, *changed.earlier_partition_schemes),
+            # The oldest scheme stays the first one, which decides about the ids of specs.
+            earlier_partition_schemes=(*changed.earlier_partition_schemes, merged),
             latest_stream_id=stream.id,
         )
         create_table_version(self._workspace, TableTarget(table), version, stream)
@@ -430,13 +439,9 @@ class _CommitStager:
         """Restore the rows of an earlier snapshot under the present columns; the snapshot keeps its id."""
         snapshot = client.current_snapshot()
         assert snapshot is not None
-        version = None if snapshot.summary is None else snapshot.summary[VERSION_KEY]
-        revision = revisions.find_at(int(version or 0))
-        uri = self._store.uri
-        if revision is None or compute_published_name(revision.state, uri).snapshot_id != snapshot.snapshot_id:
-            raise InvalidInputError(
-                f"snapshot {snapshot.snapshot_id} cannot be restored, because version {version} expired"
-            )
+        revision = self._find_revision(revisions, snapshot)
+        if revision is None:
+            raise InvalidInputError(f"snapshot {snapshot.snapshot_id} cannot be restored, because its version expired")
         state, was = load_table_state(self._workspace, table), revision.state
         reason = _find_restore_obstacle(was.version, state.version)
         if reason:
@@ -454,6 +459,44 @@ class _CommitStager:
             write = PlannedWrite((*plan_full_overwrite(state, {}).deltas, *plan_merged_log(was).deltas))
             stage_write(self._workspace, table, write, self._transaction.id)
         self._record_snapshot_id(table, snapshot.snapshot_id)
+
+    def _find_revision(self, revisions: TableRevisions, snapshot: Snapshot) -> TableRevision | None:
+        """Return the version that made a listed snapshot, or None if it expired."""
+        version = None if snapshot.summary is None else snapshot.summary[VERSION_KEY]
+        revision = revisions.find_at(int(version or 0))
+        if revision is None:
+            return None
+        name = compute_published_name(revision.state, self._store.uri)
+        return revision if name.snapshot_id == snapshot.snapshot_id else None
+
+    def _change_tags(self, revisions: TableRevisions, published: TableMetadata, requested: RequestedChanges) -> None:
+        """Record tags as names of versions that belong to one table, which pins the versions."""
+        table_id = revisions.newest.state.table_id
+        for tag, ref in requested.tags.items():
+            name, recorded = format_table_tag(table_id, tag), dict(self._workspace.settings.exported_snapshots)
+            if tag in published.refs and name not in recorded:
+                raise InvalidInputError(
+                    f"tag {tag!r} is the name of a version of the lakehouse, which all tables share; choose another "
+                    f"name, or drop it with `mangrove tag LAKE {tag} --drop`"
+                )
+            recorded.pop(name, None)
+            if ref is not None:
+                recorded[name] = self._plan_tag(revisions, published, name, ref).location
+            if sum(one.startswith(format_table_tag(table_id, "")) for one in recorded) > _TAGS_MAX:
+                raise InvalidInputError(f"the table has {_TAGS_MAX} tags, which is the limit; remove one first")
+            self._workspace.settings = replace(self._workspace.settings, exported_snapshots=recorded)
+
+    def _plan_tag(self, revisions: TableRevisions, published: TableMetadata, name: str, ref: SnapshotRef) -> Export:
+        snapshot = published.snapshot_by_id(ref.snapshot_id)
+        assert snapshot is not None
+        revision = self._find_revision(revisions, snapshot)
+        if revision is None and ref.snapshot_id == published.current_snapshot_id:
+            # A rollback restored the snapshot of a version that expired since.
+            revision = revisions.newest
+        if revision is None:
+            raise InvalidInputError(f"snapshot {ref.snapshot_id} cannot be tagged, because its version expired")
+        until_millis = None if ref.max_ref_age_ms is None else snapshot.timestamp_ms + ref.max_ref_age_ms
+        return plan_pin(self._lake.maintenance.context(), name, revision.version, until_millis)
 
     def _record_snapshot_id(self, table: TableLocator, snapshot_id: int) -> None:
         """Record the client's snapshot id of the new state; the guards exclude concurrent changes of it."""

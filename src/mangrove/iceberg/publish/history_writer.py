@@ -7,8 +7,10 @@ the one before it. If the states since then cannot all be published, a new list 
 The name of a metadata file contains the version that made its state. A vacuum deletes these
 files if they list snapshots of expired versions.
 
-A named version is a tag of its snapshot, if that is listed. Names may change while the table
-does not, so the name of the file depends on them too.
+A named version is a tag of its snapshot, if that is listed. A tag of the table itself, which a client made,
+is always published: its snapshot may be older than the listed ones, and then stands before them without an
+entry in the log, by which clients find a snapshot by time. Names may change while the table does not, so the
+name of the file depends on them too.
 """
 
 import posixpath
@@ -24,6 +26,7 @@ from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEnt
 
 from mangrove.errors import FormatError
 from mangrove.iceberg.locations import FileLocations
+from mangrove.iceberg.partition_specs import list_published_specs
 from mangrove.iceberg.publish.metadata_writer import (
     PublishedMetadata,
     PublishedTable,
@@ -99,19 +102,21 @@ def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple
     path = compute_published_name(made.state, store.uri).history_path(made.version, revisions.tags)
     if last is not None and is_complete and path == last_path:
         return path, last
-    listed, metadata, needed = _Listed(), last, set[str]()
+    listed, metadata, needed = _Listed(), None if last is None else _without_tagged(last), set[str]()
     previous: list[MetadataLogEntry] = []
     if last is not None and base is not None and is_complete:
         needed.add(last_path)
         previous = _extend_metadata_log(last, FileLocations(store).of(last_path))
         if missing:
-            listed = _resume_list(store, base, last, existing)
+            listed = _resume_list(store, base, _without_tagged(last), existing)
     for revision in reversed(missing):
         listed, metadata, parts = _append_revision(store, listed, revision, folder)
         needed |= parts
     assert metadata is not None
+    metadata, tagged_parts = _with_tags(store, metadata, last if is_complete else None, revisions, folder)
+    needed |= tagged_parts
     count_max = max_previous_metadata_of(made.state.properties)
-    metadata = _with_tags(metadata, revisions, store.uri).model_copy(update={"metadata_log": previous[-count_max:]})
+    metadata = metadata.model_copy(update={"metadata_log": previous[-count_max:]})
     store.put(path, metadata.model_dump_json().encode())
     return (path, metadata) if needed <= list_published_files(store, made.state).keys() else None
 
@@ -249,7 +254,16 @@ def _extend(
 def _keeps_numbers(before: TableVersion, after: TableVersion) -> bool:
     """Return whether the ids of specs keep their meaning, also in the next table version if partitions changed."""
     is_next = after.previous_version == before.version and set(before.partition_schemes) <= set(after.partition_schemes)
-    return after.version == before.version or is_next
+    known = _fields_by_spec_id(after)
+    is_same = all(known.get(spec_id, fields) == fields for spec_id, fields in _fields_by_spec_id(before).items())
+    return is_same and (after.version == before.version or is_next)
+
+
+def _fields_by_spec_id(version: TableVersion) -> dict[int, tuple[tuple[int, str], ...]]:
+    return {
+        one.spec.spec_id: tuple((field.source_id, str(field.transform)) for field in one.spec.fields)
+        for one in list_published_specs(version)
+    }
 
 
 def _with_history(metadata: PublishedMetadata, listed: _Listed) -> PublishedMetadata:
@@ -267,15 +281,78 @@ def _with_history(metadata: PublishedMetadata, listed: _Listed) -> PublishedMeta
     )
 
 
-def _with_tags(metadata: PublishedMetadata, revisions: TableRevisions, root_uri: str) -> PublishedMetadata:
-    """Return the metadata with a tag for each named version whose snapshot is listed."""
-    versions = {one.snapshot_id: int(one.summary[VERSION_KEY] or 0) for one in metadata.snapshots if one.summary}
+def _without_tagged(metadata: PublishedMetadata) -> PublishedMetadata:
+    """Return the metadata without the snapshots that only tags of the table refer to, which the log does not have."""
+    logged = {one.snapshot_id for one in metadata.snapshot_log}
+    return metadata.model_copy(update={"snapshots": [one for one in metadata.snapshots if one.snapshot_id in logged]})
+
+
+def _with_tags(
+    store: Store,
+    metadata: PublishedMetadata,
+    last: PublishedMetadata | None,
+    revisions: TableRevisions,
+    folder: str,
+) -> tuple[PublishedMetadata, set[str]]:
+    """Return the metadata with the tags of the table and those of listed snapshots, and the files written for them.
+
+    `last` is the metadata whose list is continued; its snapshots are used again.
+    """
+    versions = [int(one.summary[VERSION_KEY] or 0) for one in metadata.snapshots if one.summary]
     refs = {name: ref for name, ref in metadata.refs.items() if name == MAIN_BRANCH}
-    for name, version in revisions.tags.items():
-        if name == MAIN_BRANCH or version < min(versions.values(), default=version + 1):
+    needed = set[str]()
+    for name, tag in revisions.tags.items():
+        if name == MAIN_BRANCH or (not tag.is_own and tag.version < min(versions, default=tag.version + 1)):
             continue
-        revision = revisions.find_at(version)
-        snapshot_id = None if revision is None else compute_published_name(revision.state, root_uri).snapshot_id
-        if snapshot_id in versions:
-            refs[name] = SnapshotRef.model_validate({"snapshot-id": snapshot_id, "type": SnapshotRefType.TAG})
-    return metadata.model_copy(update={"refs": refs})
+        revision = revisions.find_at(tag.version)
+        snapshot_id = None if revision is None else compute_published_name(revision.state, store.uri).snapshot_id
+        if revision is None or snapshot_id is None:
+            continue
+        if tag.is_own and metadata.snapshot_by_id(snapshot_id) is None:
+            metadata, parts = _with_tagged(store, metadata, last, revision, revisions.newest.state, folder)
+            needed |= parts
+        snapshot = metadata.snapshot_by_id(snapshot_id)
+        if snapshot is not None:
+            age = None if tag.until_millis is None else max(1, tag.until_millis - snapshot.timestamp_ms)
+            ref = {"snapshot-id": snapshot_id, "type": SnapshotRefType.TAG, "max-ref-age-ms": age}
+            refs[name] = SnapshotRef.model_validate(ref)
+    return metadata.model_copy(update={"refs": refs}), needed
+
+
+def _with_tagged(
+    store: Store,
+    metadata: PublishedMetadata,
+    last: PublishedMetadata | None,
+    revision: TableRevision,
+    newest: TableState,
+    folder: str,
+) -> tuple[PublishedMetadata, frozenset[str]]:
+    """Return the metadata with the snapshot of an earlier state before the listed ones, and the files of it.
+
+    It is left out if the ids of its schema or specs have another meaning now.
+    """
+    specs, earlier_specs = _fields_by_spec_id(newest.version), _fields_by_spec_id(revision.state.version)
+    if not earlier_specs.items() <= specs.items() or format_version_of(revision.state.properties) > format_version_of(
+        newest.properties
+    ):
+        return metadata, frozenset()
+    snapshot_id = compute_published_name(revision.state, store.uri).snapshot_id
+    snapshot = None if last is None or snapshot_id is None else last.snapshot_by_id(snapshot_id)
+    if last is not None and snapshot is not None:
+        schemas, parts, next_row_id = tuple(last.schemas), frozenset[str](), 0
+    else:
+        alone, _, parts = _append_revision(store, _Listed(), revision, folder)
+        (snapshot,), schemas, next_row_id = alone.snapshots, alone.schemas, alone.next_row_id
+    known = {one.schema_id: one for one in metadata.schemas}
+    schema = next(one for one in schemas if one.schema_id == snapshot.schema_id)
+    if known.get(schema.schema_id, schema) != schema:
+        return metadata, frozenset()
+    following = max(next_row_id, find_next_row_id(metadata))
+    return metadata.model_copy(
+        update={
+            "snapshots": [snapshot, *metadata.snapshots],
+            "schemas": list({schema.schema_id: schema, **known}.values()),
+            "last_sequence_number": max(metadata.last_sequence_number, snapshot.sequence_number or 0),
+            **({"next_row_id": following} if following else {}),
+        }
+    ), parts

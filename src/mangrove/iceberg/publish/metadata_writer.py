@@ -177,7 +177,7 @@ def build_table_metadata(
     needs earlier ones for earlier snapshots, and there are none.
     """
     schemes = list_published_specs(state.version)
-    specs = list({one.spec.spec_id: one.spec for one in schemes}.values())
+    specs = [one for _, one in sorted({one.spec.spec_id: one.spec for one in schemes}.items())]
     fields = state.version.partition_scheme.fields
     current = next(one.spec.spec_id for one in schemes if one.scheme.fields == fields)
     orders = list_published_sort_orders(state.version)

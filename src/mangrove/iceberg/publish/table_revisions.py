@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.maintenance.export_records import list_export_versions
+from mangrove.maintenance.export_records import TableTag, list_table_tags
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import TableEntry
@@ -50,8 +50,8 @@ class TableRevisions:
     metastore: Metastore
     locator: TableLocator
     newest: TableRevision
-    tags: Mapping[str, int] = field(default_factory=dict)
-    """The named versions up to the newest one, by name."""
+    tags: Mapping[str, TableTag] = field(default_factory=dict)
+    """The named versions up to the newest one, by name, and the table's own tags."""
     _known: dict[int, TableRevision | None] = field(default_factory=dict)
     _names: list[TableLocator] = field(default_factory=list)
     """Earlier names of the table, as they were found."""
@@ -59,10 +59,11 @@ class TableRevisions:
     @staticmethod
     def up_to(metastore: Metastore, snapshot: MetastoreSnapshot, locator: TableLocator) -> "TableRevisions":
         """Return the states of a table up to a version."""
-        named = list_export_versions(snapshot.settings)
-        tags = {name: version for name, version in named.items() if version <= snapshot.version}
         locator, _ = locate_table(snapshot, locator)
-        return TableRevisions(metastore, locator, _load_revision(snapshot, locator), tags)
+        newest = _load_revision(snapshot, locator)
+        named = list_table_tags(snapshot.settings, newest.state.table_id)
+        tags = {name: tag for name, tag in named.items() if tag.version <= snapshot.version}
+        return TableRevisions(metastore, locator, newest, tags)
 
     def find_at(self, version: int, *, by_id: bool = True) -> TableRevision | None:
         """Return the table as of a version; None if the version expired or has no such table.

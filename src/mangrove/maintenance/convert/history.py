@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mangrove.errors import FormatError
 from mangrove.maintenance.context import MaintenanceContext
-from mangrove.maintenance.export_records import find_export, format_export_location
+from mangrove.maintenance.export_records import find_export, format_export_location, parse_pin_end
 from mangrove.metastore import Changes, Commit, Difference, MetastoreSnapshot
 from mangrove.model.locators import Kind, Locator
 from mangrove.model.manifests import DataFile
@@ -96,7 +96,9 @@ class ConversionMapping:
         number = self.numbers.get(version)
         if number is None:
             return None
-        return location if "://" in location and number == version else format_export_location("", number, None)
+        if "://" in location and number == version:
+            return location
+        return format_export_location("", number, None, parse_pin_end(location))
 
     def _delta(self, delta: Delta) -> Delta:
         entries = tuple(self._file(entry) for entry in delta.manifest.entries)
