@@ -8,6 +8,8 @@ from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.types import (
     DecimalType,
     FixedType,
+    GeographyType,
+    GeometryType,
     IntegerType,
     ListType,
     LongType,
@@ -28,6 +30,7 @@ from mangrove.iceberg.schemas import (
     FIELD_ID_MAX,
     TYPE_PROPERTY,
     build_name_mapping,
+    check_format_version,
     from_iceberg_schema,
     to_iceberg_schema,
 )
@@ -153,11 +156,27 @@ def test_a_uuid_is_stored_in_16_bytes_and_published_as_a_uuid() -> None:
     assert [str(field.field_type) for field in shown(schema).fields] == ["uuid", "fixed[16]"]
 
 
-@pytest.mark.parametrize("newer", [TimestampNanoType(), TimestamptzNanoType(), UnknownType()])
-def test_types_of_format_version_3_are_rejected_at_any_depth(newer: object) -> None:
+@pytest.mark.parametrize(
+    ("newer", "remedy"),
+    [
+        (UnknownType(), "add the column when its type is known"),
+        (GeometryType(), "use binary with WKB"),
+        (GeographyType(), "use binary with WKB"),
+    ],
+)
+def test_types_without_a_type_here_are_rejected_at_any_depth_with_what_to_use(newer: object, remedy: str) -> None:
     for found in (newer, ListType(2, newer), MapType(2, StringType(), 3, newer)):  # type: ignore[arg-type]
-        with pytest.raises(InvalidInputError, match="use a type of format version 2"):
+        with pytest.raises(InvalidInputError, match=remedy):
             from_iceberg_schema(in_iceberg(NestedField(1, "t", found)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("newer", [TimestampNanoType(), TimestamptzNanoType()])
+def test_nanosecond_timestamps_need_format_version_3_at_any_depth(newer: object) -> None:
+    for found in (newer, ListType(2, newer), MapType(2, StringType(), 3, newer)):  # type: ignore[arg-type]
+        schema, _ = from_iceberg_schema(in_iceberg(NestedField(1, "t", found)))  # type: ignore[arg-type]
+        check_format_version(schema, 3)
+        with pytest.raises(InvalidInputError, match="set the table property format-version to 3"):
+            check_format_version(schema, 2)
 
 
 def test_defaults_of_version_3_are_refused() -> None:

@@ -39,9 +39,15 @@ class _SparkSql(Spark):
     """Spark's dialect without the functions that sqlglot converts."""
 
     class Tokenizer(Spark.Tokenizer):
-        """A tokenizer with `''` as an escaped quote."""
+        """A tokenizer with `''` as an escaped quote, and the types that Spark does not have."""
 
         STRING_ESCAPES = ["\\", "'", '"']
+        KEYWORDS = {
+            **Spark.Tokenizer.KEYWORDS,
+            "TIMESTAMP_NS": TokenType.TIMESTAMP_NS,
+            # sqlglot has no such type; this one of another dialect is not used here.
+            "TIMESTAMPTZ_NS": TokenType.DATETIME64,
+        }
 
     class Parser(SparkParser):
         """A parser that leaves function calls as written, and `||` with the precedence of `+`."""

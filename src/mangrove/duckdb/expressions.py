@@ -394,7 +394,8 @@ class ExpressionTranslator:
 
     def _parse_type(self, node: Any) -> Any:
         try:
-            found = parse_type(node.sql("spark"))
+            is_nanos = node.this is exp.DType.DATETIME64
+            found = parse_type("timestamptz_ns" if is_nanos else node.sql("spark"))
         except InvalidInputError as error:
             raise NeedsSparkError(f"the type {node.sql('spark')}", node) from error
         if not is_scannable(found):

@@ -19,7 +19,7 @@ from mangrove.lakehouse.sql_port import DUCKDB
 from mangrove.local.frames import to_polars
 from mangrove.local.parquet import GAP_SIZE_BYTES_MAX
 from mangrove.local.python_rows import to_python_rows
-from mangrove.model.arrow_schema import type_to_arrow
+from mangrove.model.arrow_schema import field_to_arrow
 
 if TYPE_CHECKING:
     # fsspec takes longer to import than a query of a local folder.
@@ -165,7 +165,10 @@ class DuckDbFrame:
     def schema(self) -> pa.Schema:
         """The names and types of the columns."""
         return pa.schema(
-            [(name, pa.null() if kind is None else type_to_arrow(kind)) for name, kind in self.relation.columns]
+            [
+                pa.field(name, pa.null()) if kind is None else field_to_arrow(name, kind)
+                for name, kind in self.relation.columns
+            ]
         )
 
     @property

@@ -32,8 +32,9 @@ from mangrove.tables.scan_plan import FileScan, ScanPlan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import has_column_ids
 
-__all__ = ["TableScanner", "find_local_folder"]
+__all__ = ["TableScanner", "find_local_folder", "render_column"]
 
+_NEW_TYPE: Final = "TIMESTAMPTZ_NS"
 _WILDCARDS: Final = frozenset("*?[]{}")
 _SINGLE_FILES_MAX: Final = 8
 """The files of a folder that are read one by one: DuckDB uses the statistics of a file for its plan only if it is the
@@ -160,8 +161,14 @@ class TableScanner:
 
 
 def _render_columns(name: str, columns: Sequence[Column]) -> str:
-    items = ", ".join(f"{_quote(column.name)} AS c{place}" for place, column in enumerate(columns))
+    items = ", ".join(f"{render_column(column)} AS c{place}" for place, column in enumerate(columns))
     return f"SELECT {items} FROM {name}"
+
+
+def render_column(column: Column) -> str:
+    """Return a column of Arrow rows; the cast fails where DuckDB has no such type and would round its values."""
+    kind = to_duckdb_type(column.type) or ""
+    return f"CAST({_quote(column.name)} AS {kind})" if _NEW_TYPE in kind else _quote(column.name)
 
 
 def _quote(name: str) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from mangrove.duckdb.dialect import find_position
 from mangrove.duckdb.frame import ArrowSource, Database, DuckDbFrame
 from mangrove.duckdb.query import Relation, translate_query
-from mangrove.duckdb.scan import TableScanner
+from mangrove.duckdb.scan import TableScanner, render_column
 from mangrove.duckdb.typed_sql import NeedsSparkError, SqlAnalysisError, TypedSql, cast_explicitly, render_constant
 from mangrove.duckdb.types import is_same_type, to_duckdb_type
 from mangrove.errors import AlreadyExistsError, InvalidInputError
@@ -134,10 +134,9 @@ class DuckDbSqlEngine:
     def create_frame_of_arrow(self, rows: pa.Table) -> DuckDbFrame:
         """Return a frame of the rows of an Arrow table."""
         name = f"mangrove_rows_{next(self._numbers)}"
-        items = ", ".join(
-            f'"{column.replace(chr(34), 2 * chr(34))}" AS c{place}' for place, column in enumerate(rows.column_names)
-        )
-        columns = tuple((column.name, column.type) for column in schema_from_arrow(rows.schema).columns)
+        given = schema_from_arrow(rows.schema, has_nanoseconds=True).columns
+        items = ", ".join(f"{render_column(column)} AS c{place}" for place, column in enumerate(given))
+        columns = tuple((column.name, column.type) for column in given)
         # ruff: noqa: S608 - the text is generated; names are quoted
         return DuckDbFrame(Relation(f"SELECT {items} FROM {name}", columns), self._database, {name: rows})
 

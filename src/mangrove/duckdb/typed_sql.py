@@ -14,6 +14,7 @@ from typing import Any, Final
 from mangrove.duckdb.types import (
     FLOATS,
     INTEGERS,
+    NANOS,
     NUMBERS,
     TEXTS,
     TIMESTAMPS,
@@ -22,6 +23,7 @@ from mangrove.duckdb.types import (
     to_duckdb_type,
 )
 from mangrove.errors import InvalidInputError
+from mangrove.model.schema_text import format_type
 from mangrove.model.times import convert_to_utc
 from mangrove.model.types import (
     DECIMAL_PRECISION_MAX,
@@ -34,9 +36,12 @@ from mangrove.model.types import (
     Int32,
     Int64,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     Varchar,
 )
+from mangrove.model.values import format_nanos, parse_nanos
 
 __all__ = [
     "NeedsSparkError",
@@ -85,9 +90,13 @@ class NeedsSparkError(SqlAnalysisError):
     """A part of a query is not known to have the same result on DuckDB."""
 
     def __init__(self, what: str, node: object = None) -> None:
-        super().__init__(
-            f"{what} needs Spark; run the statement with engine='spark', or in a Spark session", node, "NEEDS_SPARK"
+        # Spark has no nanosecond timestamps.
+        remedy = (
+            "is not supported; convert the column in Arrow or Polars"
+            if "timestamp_ns" in what or "timestamptz_ns" in what
+            else "needs Spark; run the statement with engine='spark', or in a Spark session"
         )
+        super().__init__(f"{what} {remedy}", node, "NEEDS_SPARK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +216,7 @@ def cast_to(value: TypedSql, target: DataType, node: object = None) -> TypedSql:
         return value
     if value.type is None:
         return TypedSql(f"CAST(NULL AS {_name_type(target)})", target)
-    is_text_of_time = isinstance(value.literal, str) and isinstance(target, (Date, *TIMESTAMPS))
+    is_text_of_time = isinstance(value.literal, str) and isinstance(target, (Date, *TIMESTAMPS, *NANOS))
     is_number = isinstance(value.type, NUMBERS) and isinstance(target, NUMBERS)
     is_time = isinstance(value.type, Date | Timestamp) and isinstance(target, TIMESTAMPS)
     if not (is_text_of_time or is_number or is_time):
@@ -269,6 +278,8 @@ def cast_explicitly(value: TypedSql, target: DataType, node: object = None) -> T
 
 def _cast_literal(text: str, value: TypedSql, target: DataType, node: object) -> TypedSql:
     """Convert a literal string; its form is checked here, because DuckDB accepts other forms than Spark."""
+    if isinstance(target, NANOS):
+        return _cast_literal_to_nanos(text, target, node)
     pattern = _TIMESTAMP if isinstance(target, TIMESTAMPS) else _DATE if isinstance(target, Date) else None
     if pattern is None:
         return value if isinstance(target, TEXTS) else _cast_text(value, target, node)
@@ -279,6 +290,15 @@ def _cast_literal(text: str, value: TypedSql, target: DataType, node: object) ->
         raise NeedsSparkError(f"the {describe_type(target)} {text!r}, which is not in the form of ISO 8601", node)
     inner = f"CAST({quote_string(written)} AS TIMESTAMP)" if pattern is _TIMESTAMP else quote_string(written)
     return TypedSql(f"CAST({inner} AS {_name_type(target)})", target)
+
+
+def _cast_literal_to_nanos(text: str, target: DataType, node: object) -> TypedSql:
+    has_zone = isinstance(target, TimestampTzNs)
+    try:
+        written = format_nanos(parse_nanos(text.strip(), has_zone=has_zone), has_zone=has_zone)
+    except ValueError as error:
+        raise SqlAnalysisError(f"invalid {describe_type(target)} {text!r}: {error}", node) from error
+    return TypedSql(f"CAST('{written}' AS {_name_type(target)})", target)
 
 
 def _cast_text(value: TypedSql, target: DataType, node: object) -> TypedSql:
@@ -311,7 +331,7 @@ def match_types(left: TypedSql, right: TypedSql, node: object = None) -> tuple[T
         if isinstance(one.literal, int) and isinstance(one.type, INTEGERS) and isinstance(other.type, Decimal):
             short = _build_decimal(decimal.Decimal(one.literal))
             return (short, right) if one is left else (left, short)
-        if isinstance(one.literal, str) and isinstance(other.type, (Date, *TIMESTAMPS)):
+        if isinstance(one.literal, str) and isinstance(other.type, (Date, *TIMESTAMPS, *NANOS)):
             time = cast_to(one, other.type, node)
             return (time, right) if one is left else (left, time)
     return left, right
@@ -331,5 +351,7 @@ def describe_type(data_type: ValueType) -> str:
             return "NULL"
         case Decimal(precision, scale):
             return f"decimal({precision},{scale})"
+        case TimestampNs() | TimestampTzNs():
+            return format_type(data_type)
         case _:
             return type(data_type).__name__.lower()

@@ -22,13 +22,16 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     Varchar,
 )
 
 __all__ = [
     "FLOATS",
     "INTEGERS",
+    "NANOS",
     "NUMBERS",
     "TEXTS",
     "TIMESTAMPS",
@@ -51,6 +54,8 @@ FLOATS: Final = (Float32, Float64)
 NUMBERS: Final = (*INTEGERS, *FLOATS, Decimal)
 TEXTS: Final = (Varchar, Char)
 TIMESTAMPS: Final = (Timestamp, TimestampTz)
+NANOS: Final = (TimestampNs, TimestampTzNs)
+"""Nanosecond timestamps: functions and casts of DuckDB would round most of them, so few are translated."""
 _NAMES: Final[dict[type, str]] = {
     Binary: "BLOB",
     Boolean: "BOOLEAN",
@@ -65,6 +70,9 @@ _NAMES: Final[dict[type, str]] = {
     Time: "TIME",
     Timestamp: "TIMESTAMP",
     TimestampTz: "TIMESTAMP WITH TIME ZONE",
+    TimestampNs: "TIMESTAMP_NS",
+    # DuckDB has it since version 2.0; an earlier one reports an unknown type, and does not round.
+    TimestampTzNs: "TIMESTAMPTZ_NS",
     Varchar: "VARCHAR",
 }
 _INTEGER_DIGITS: Final[dict[type, int]] = {Int16: 5, Int32: 10, Int64: 20}

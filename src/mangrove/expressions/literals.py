@@ -32,11 +32,13 @@ from mangrove.model.types import (
     Int64,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
 )
-from mangrove.model.values import Value, normalize_value
+from mangrove.model.values import NANOS_MAX, NANOS_MIN, Value, micros_of_datetime, normalize_value, parse_nanos
 
 __all__ = [
     "LiteralInput",
@@ -48,6 +50,8 @@ __all__ = [
     "membership",
 ]
 
+_NANOS: Final = (TimestampNs, TimestampTzNs)
+_NANO_MICROS_MAX: Final = NANOS_MAX // 1_000
 _FORMS: Final[dict[type, tuple[str, str]]] = {
     Years: ("%Y", "'2026'"),
     Months: ("%Y-%m", "'2026-11'"),
@@ -80,11 +84,13 @@ def build_period_predicate(column: Column, transform: Transform, value: Value) -
 
 def _compare_period(column: Column, transform: Transform, operator: Operator, first: datetime.datetime) -> Predicate:
     following = _next_period_start(transform, first)
+    if following is not None and isinstance(column.type, _NANOS) and micros_of_datetime(following) > _NANO_MICROS_MAX:
+        following = None
     from_first = ColumnComparison(column.id, Operator.GREATER_OR_EQUAL, _value(column, first))
     before_first = ColumnComparison(column.id, Operator.LESS, _value(column, first))
     if following is None:
         # No calendar day comes after the year 9999, so its last moment is the end of the period.
-        last = _value(column, datetime.datetime.max)
+        last = NANOS_MAX if isinstance(column.type, _NANOS) else _value(column, datetime.datetime.max)
         before_following = ColumnComparison(column.id, Operator.LESS_OR_EQUAL, last)
         from_following = ColumnComparison(column.id, Operator.GREATER, last)
     else:
@@ -139,6 +145,11 @@ def _next_period_start(transform: Transform, first: datetime.datetime) -> dateti
 def _value(column: Column, moment: datetime.datetime) -> Value:
     if isinstance(column.type, Date):
         return moment.date()
+    if isinstance(column.type, _NANOS):
+        micros = micros_of_datetime(moment)
+        if micros > _NANO_MICROS_MAX:
+            raise InvalidInputError(f"{moment} is after the year 2262, the last one of column {column.name!r}")
+        return max(micros * 1_000, NANOS_MIN)
     return moment.replace(tzinfo=datetime.UTC) if isinstance(column.type, TimestampTz) else moment
 
 
@@ -266,6 +277,8 @@ def _value_of(column: Column, literal: LiteralInput) -> Value | None:
         case Timestamp() | TimestampTz(), str():
             moment = datetime.datetime.fromisoformat(literal)
             return _normalize_time_zone(moment, has_zone=isinstance(column.type, TimestampTz))
+        case TimestampNs() | TimestampTzNs(), str():
+            return parse_nanos(literal, has_zone=isinstance(column.type, TimestampTzNs))
         case _:
             return None
 

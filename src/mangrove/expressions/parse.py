@@ -223,10 +223,16 @@ def _parse_number(written: str) -> LiteralValue:
 
 
 def _parse_typed_literal(word: str, written: str) -> LiteralValue:
+    if word.startswith("timestamp") and _NANOS.search(written):
+        # Python would cut off the digits.
+        raise RequiresSparkError(f"{word} {written!r} has more than six digits after the point; write it as a string")
     try:
         return _PARSERS[word](written)
     except ValueError as error:
         raise InvalidInputError(f"invalid {word} {written!r}: {error}") from error
+
+
+_NANOS: Final = re.compile(r"\.\d{6}\d*[1-9]")
 
 
 def _parse_timestamp(written: str) -> datetime.datetime:

@@ -17,7 +17,8 @@ from mangrove.errors import InvalidInputError
 from mangrove.model.names import quote_name
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import quote_text
-from mangrove.model.values import Value
+from mangrove.model.types import DataType, TimestampNs, TimestampTzNs
+from mangrove.model.values import Value, format_nanos
 
 __all__ = [
     "AllOf",
@@ -184,19 +185,20 @@ def render_predicate_sql(predicate: Predicate, schema: Schema) -> str:
             return "(" + " or ".join(render_predicate_sql(part, schema) for part in parts) + ")"
         case ColumnComparison() | IsNull() | IsIn() | StartsWith():
             name = ".".join(quote_name(part) for part in schema.path_of(predicate.column_id))
-            return _leaf_sql(predicate, name)
+            return _leaf_sql(predicate, name, schema.column_with_id(predicate.column_id).type)
         case _:
             assert_never(predicate)
 
 
-def _leaf_sql(leaf: ColumnComparison | IsNull | IsIn | StartsWith, name: str) -> str:
+def _leaf_sql(leaf: ColumnComparison | IsNull | IsIn | StartsWith, name: str, data_type: DataType) -> str:
     match leaf:
         case ColumnComparison(_, operator, value):
-            return f"{name} {operator.value} {_literal_sql(value)}"
+            return f"{name} {operator.value} {_literal_sql(value, data_type)}"
         case IsNull(_, negated):
             return f"{name} is {'not ' if negated else ''}null"
         case IsIn(_, values, negated):
-            return f"{name} {'not ' if negated else ''}in ({', '.join(map(_literal_sql, values))})"
+            items = ", ".join(_literal_sql(value, data_type) for value in values)
+            return f"{name} {'not ' if negated else ''}in ({items})"
         case StartsWith(_, prefix, negated):
             plain = prefix.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             return f"{name} {'not ' if negated else ''}like {quote_text(plain + '%')}"
@@ -204,8 +206,10 @@ def _leaf_sql(leaf: ColumnComparison | IsNull | IsIn | StartsWith, name: str) ->
             assert_never(leaf)
 
 
-def _literal_sql(value: Value) -> str:
+def _literal_sql(value: Value, data_type: DataType) -> str:
     match value:
+        case int() if isinstance(data_type, TimestampNs | TimestampTzNs):
+            return quote_text(format_nanos(value, has_zone=isinstance(data_type, TimestampTzNs)))
         case bool():
             return "true" if value else "false"
         case str():

@@ -4,7 +4,7 @@
     place struct<city: string not null, at: map<string, int>>, ts timestamp default current_timestamp()
 
 Text that is printed here parses back to the same schema. Where Spark has no word
-we have our own: `time`, `timetz`, `fixed(n)`, and `not null` inside `array<…>`
+we have our own: `time`, `timetz`, `timestamp_ns`, `timestamptz_ns`, `fixed(n)`, and `not null` inside `array<…>`
 and after the value of `map<…>`.
 """
 
@@ -23,6 +23,7 @@ from mangrove.model.types import ELEMENT_NAME, KEY_NAME, VALUE_NAME, Column, Dat
 __all__ = ["convert_type", "format_schema", "parse_column", "parse_schema", "parse_type"]
 
 _NAMES: Final = {
+    exp.DType.DATETIME64: "timestamptz_ns",
     exp.DType.FIXEDSTRING: "fixed",
     exp.DType.TEXT: "string",
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",

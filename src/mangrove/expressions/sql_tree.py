@@ -37,6 +37,9 @@ _TYPES: Final = {
     "FIXED": TokenType.FIXEDSTRING,
     "INT8": TokenType.BIGINT,
     "TIMESTAMP_LTZ": TokenType.TIMESTAMPTZ,
+    "TIMESTAMP_NS": TokenType.TIMESTAMP_NS,
+    # sqlglot has no such type; this one of another dialect is not used here.
+    "TIMESTAMPTZ_NS": TokenType.DATETIME64,
 }
 _OPENING: Final = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 _VALUES: Final = frozenset({TokenType.NUMBER, TokenType.STRING})

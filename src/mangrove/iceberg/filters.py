@@ -41,11 +41,13 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     Varchar,
     inner_columns,
 )
-from mangrove.model.values import Value
+from mangrove.model.values import Value, parse_nanos
 
 __all__ = ["to_pruning_predicate"]
 
@@ -78,7 +80,9 @@ _PRUNED_TYPES: Final = (
     Int64,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     Varchar,
 )
 
@@ -164,6 +168,13 @@ def _to_value(given: object, column: Column) -> Value | None:
     if isinstance(given, float) and not isinstance(column.type, Float64):
         # PyIceberg would round it.
         return None
+    if isinstance(column.type, TimestampNs | TimestampTzNs):
+        # PyIceberg has no literals of these types.
+        try:
+            has_zone = isinstance(column.type, TimestampTzNs)
+            return parse_nanos(given, has_zone=has_zone) if isinstance(given, str) else None
+        except ValueError:
+            return None
     try:
         converted: Any = literal(given).to(to_iceberg_primitive(column))  # type: ignore[type-var]
     except (TypeError, ValueError, ArithmeticError):

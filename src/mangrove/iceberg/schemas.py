@@ -32,6 +32,8 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    GeographyType,
+    GeometryType,
     IcebergType,
     IntegerType,
     ListType,
@@ -41,15 +43,19 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UnknownType,
     UUIDType,
 )
 
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.defaults import INITIAL_DEFAULT, format_default, initial_default_of, parse_default
 from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
     ELEMENT_NAME,
     KEY_NAME,
@@ -72,7 +78,9 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
     is_nested,
@@ -82,6 +90,7 @@ __all__ = [
     "FIELD_ID_MAX",
     "TYPE_PROPERTY",
     "build_name_mapping",
+    "check_format_version",
     "check_no_defaults",
     "from_iceberg_primitive",
     "from_iceberg_schema",
@@ -112,6 +121,8 @@ _TO_ICEBERG: Final[dict[type, PrimitiveType]] = {
     TimeTz: TimeType(),
     Timestamp: TimestampType(),
     TimestampTz: TimestamptzType(),
+    TimestampNs: TimestampNanoType(),
+    TimestampTzNs: TimestamptzNanoType(),
     Binary: BinaryType(),
 }
 _FROM_ICEBERG: Final[dict[type, DataType]] = {
@@ -125,8 +136,15 @@ _FROM_ICEBERG: Final[dict[type, DataType]] = {
     TimeType: Time(),
     TimestampType: Timestamp(),
     TimestamptzType: TimestampTz(),
+    TimestampNanoType: TimestampNs(),
+    TimestamptzNanoType: TimestampTzNs(),
     BinaryType: Binary(),
     UUIDType: Fixed(_UUID_BYTES),
+}
+_REMEDIES: Final[dict[type, str]] = {
+    GeometryType: "use binary with WKB",
+    GeographyType: "use binary with WKB",
+    UnknownType: "add the column when its type is known",
 }
 
 
@@ -148,7 +166,7 @@ def is_uuid(column: Column) -> bool:
 
 
 def from_iceberg_primitive(found: IcebergType, where: str) -> DataType:
-    """Return the type for a primitive Iceberg type; raise InvalidInputError for types of format version 3."""
+    """Return the type for a primitive Iceberg type; raise InvalidInputError for types that tables here cannot have."""
     match found:
         case DecimalType():
             return Decimal(found.precision, found.scale)
@@ -157,10 +175,8 @@ def from_iceberg_primitive(found: IcebergType, where: str) -> DataType:
         case _:
             own = _FROM_ICEBERG.get(type(found))
     if own is None:
-        raise InvalidInputError(
-            f"{where} has the unsupported Iceberg type {found}; use a type of format version 2, with times in "
-            "microseconds"
-        )
+        remedy = _REMEDIES.get(type(found), "use another type")
+        raise InvalidInputError(f"{where} has the unsupported Iceberg type {found}; {remedy}")
     return own
 
 
@@ -226,6 +242,16 @@ def from_iceberg_schema(
                 f"identifier field {found.find_column_name(key)!r} is inside a struct; keys must be top-level columns"
             )
     return schema, tuple(found.identifier_field_ids)
+
+
+def check_format_version(schema: Schema, format_version: int) -> None:
+    """Raise InvalidInputError for types that Iceberg has only since a later format version."""
+    for path, column in schema.all_columns():
+        if isinstance(column.type, TimestampNs | TimestampTzNs) and format_version < 3:
+            raise InvalidInputError(
+                f"column {'.'.join(path)!r} is {format_type(column.type)}, which Iceberg tables have since format "
+                "version 3; set the table property format-version to 3"
+            )
 
 
 def check_no_defaults(found: IcebergSchema, *, is_nested_only: bool = False) -> None:

@@ -41,7 +41,9 @@ from mangrove.model.types import (
     Int64,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     is_nested,
 )
@@ -83,6 +85,8 @@ _BOUND_SIZES: Final[dict[type, tuple[int, ...]]] = {
     TimeTz: (8,),
     Timestamp: (8,),
     TimestampTz: (8,),
+    TimestampNs: (8,),
+    TimestampTzNs: (8,),
 }
 _EXACT: Final = decimal.Context(prec=100)
 
@@ -172,6 +176,7 @@ def has_partition_record(values: Sequence[Value | None], scheme: PartitionScheme
         null of double or float            the partition also contains NaN
         zero of double or float            the partition also contains -0.0, which Iceberg separates
         fixed                              Iceberg's Java expects a length prefix, contrary to Avro
+        nanosecond timestamps              PyIceberg reads no manifest with such a partition value
     """
     held = zip(values, scheme.result_types(schema), strict=True)
     return all(_is_same_in_iceberg(value, data_type) for value, data_type in held)
@@ -218,7 +223,7 @@ def _published_type(data_type: DataType) -> PrimitiveType:
 def _is_same_in_iceberg(value: Value | None, data_type: DataType) -> bool:
     if isinstance(data_type, Float32 | Float64) and not value:
         return False
-    if isinstance(data_type, Fixed) and value is not None:
+    if isinstance(data_type, Fixed | TimestampNs | TimestampTzNs) and value is not None:
         return False
     return value is None or _is_partition_value(value, data_type)
 

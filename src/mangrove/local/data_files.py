@@ -12,7 +12,7 @@ from mangrove.local.inline_rows import encode_inline_rows
 from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import encode_parquet, encode_with_metadata
 from mangrove.local.python_rows import to_plain_value
-from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds, list_leaf_fields
+from mangrove.local.row_group_pruning import BOUND_ERRORS, get_bounds, list_leaf_fields
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import RowMaskCache, build_position_delete_rows, get_column
 from mangrove.local.schema_projection import FIELD_ID
@@ -35,7 +35,7 @@ from mangrove.model.partitioning import (
     transform_value,
 )
 from mangrove.model.schema import Schema
-from mangrove.model.types import DataType, Date, Float32, Float64, Timestamp, TimestampTz
+from mangrove.model.types import DataType, Date, Float32, Float64, Timestamp, TimestampNs, TimestampTz, TimestampTzNs
 from mangrove.model.values import Value, normalize_value, restore_zone, truncate_lower_bound, truncate_upper_bound
 from mangrove.storage.port import Store
 from mangrove.tables.partition_folders import PartitionFolders
@@ -111,15 +111,17 @@ def _read_bounds(metadata: Any, schema: pa.Schema) -> dict[int, Any]:
     """Return the bounds of the row groups of a new file by column id, without columns that have none in a row group."""
     bounds: dict[int, Any] = {}
     for place, field in enumerate(list_leaf_fields(schema)):
-        if field is None or not has_comparable_bounds(field.type):
+        if field is None:
             continue
         chunks = [metadata.row_group(number).column(place) for number in range(metadata.num_row_groups)]
-        if all(chunk.statistics is not None and chunk.statistics.has_min_max for chunk in chunks):
-            try:
-                ends = [end for chunk in chunks for end in (chunk.statistics.min, chunk.statistics.max)]
-                bounds[int(field.metadata[FIELD_ID])] = pa.array(ends, field.type)
-            except BOUND_ERRORS:
-                continue
+        try:
+            ends = [get_bounds(chunk.statistics, field.type) for chunk in chunks]
+            if None not in ends:
+                bounds[int(field.metadata[FIELD_ID])] = pa.array(
+                    [end for pair in ends for end in pair or ()], field.type
+                )
+        except BOUND_ERRORS:
+            continue
     return bounds
 
 
@@ -168,8 +170,11 @@ def _split_by_values(
 def apply_transform(array: Any, transform: Transform, source: DataType) -> Any:
     """Return the transform of each value of a column of type `source`."""
     result = type_to_arrow(result_type_of(transform, source))
+    is_nanos = isinstance(source, TimestampNs | TimestampTzNs)
     if isinstance(transform, Identity):
-        return array
+        return array.cast(pa.int64()) if is_nanos else array
+    if is_nanos:
+        array, source = _floor_divide(array.cast(pa.int64()), 1_000).cast(pa.timestamp("us")), Timestamp()
     if isinstance(transform, Days | Months | Years) and isinstance(source, _TIMESTAMPS):
         # There are far fewer days than timestamps, so the rest is cheap.
         array, source = _days(array), Date()

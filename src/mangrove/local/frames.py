@@ -2,7 +2,7 @@
 
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -10,11 +10,13 @@ from mangrove.errors import InvalidInputError
 from mangrove.local.python_rows import build_value_error
 from mangrove.model.arrow_schema import type_to_arrow
 from mangrove.model.schema import Schema
-from mangrove.model.types import DataType, Decimal, Map, inner_columns
+from mangrove.model.types import DataType, Decimal, Map, TimestampNs, TimestampTzNs, inner_columns
 
 if TYPE_CHECKING:
     import duckdb
     import polars
+
+_NANOS: Final = (TimestampNs, TimestampTzNs)
 
 __all__ = ["to_arrow_table", "to_duckdb", "to_polars"]
 
@@ -34,7 +36,14 @@ def to_duckdb(rows: pa.Table, connection: "duckdb.DuckDBPyConnection | None" = N
         import duckdb  # noqa: PLC0415 - it takes long to import, and few need it
     except ImportError as error:
         raise InvalidInputError("DuckDB is not installed: pip install 'mangrove-lake[duckdb]'") from error
-    return (duckdb if connection is None else connection).from_arrow(rows)
+    relation = (duckdb if connection is None else connection).from_arrow(rows)
+    for field, found in zip(rows.schema, relation.types, strict=True):
+        if "timestamp[ns, tz=" in str(field.type) and "TIMESTAMPTZ_NS" not in str(found):
+            raise InvalidInputError(
+                f"column {field.name!r} is {field.type}, which DuckDB {duckdb.__version__} would round; "
+                "update DuckDB to 2.0, or leave the column out"
+            )
+    return relation
 
 
 def to_arrow_table(rows: object, schema: Schema | None) -> pa.Table:
@@ -130,11 +139,11 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: Schema | None) -> pa.
     for name in names:
         data_type = types.get(str(name).casefold())
         values = _exact([row.get(name) for row in rows], data_type)
-        # Arrow takes a dict for a struct unless its type is a map; all else it finds out by itself,
-        # and converting it afterwards loses nothing silently.
-        arrow_type = type_to_arrow(data_type) if data_type is not None and _holds_map(data_type) else None
+        # Arrow takes a dict for a struct unless its type is a map, and cuts off nanoseconds unless it has the type;
+        # all else it finds out by itself, and converting it afterwards loses nothing silently.
+        arrow_type = type_to_arrow(data_type) if data_type is not None and _needs_type(data_type) else None
         try:
-            arrays.append(pa.array(values, arrow_type))
+            arrays.append(_convert_values(values, arrow_type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
             raise build_value_error(str(name), values, data_type, error) from error
         except OverflowError as error:
@@ -155,5 +164,15 @@ def _exact(values: list[Any], data_type: DataType | None) -> list[Any]:
     return [decimal.Decimal(value) if type(value) is int else value for value in values]
 
 
-def _holds_map(data_type: DataType) -> bool:
-    return isinstance(data_type, Map) or any(_holds_map(column.type) for column in inner_columns(data_type))
+def _convert_values(values: list[Any], arrow_type: Any) -> Any:
+    array: Any = pa.array(values, arrow_type)
+    # Arrow detects a timestamp of pandas as one in microseconds.
+    if pa.types.is_timestamp(array.type) and any(getattr(value, "nanosecond", 0) for value in values):
+        return pa.array(values, pa.timestamp("ns", array.type.tz))
+    return array
+
+
+def _needs_type(data_type: DataType) -> bool:
+    """Return whether Arrow must know the type to convert Python values: a map, or nanoseconds in a nested type."""
+    inner = [column.type for column in inner_columns(data_type)]
+    return isinstance(data_type, Map) or any(isinstance(one, _NANOS) or _needs_type(one) for one in inner)

@@ -123,7 +123,10 @@ def to_python_value(scalar: Any) -> Any:
 
 
 def to_plain_value(scalar: Any) -> Value | None:
-    """Return the Python value, or None if Python cannot represent it, which means no bound."""
+    """Return the value of a column, or None if Python cannot represent it, which means no bound."""
+    if pa.types.is_timestamp(scalar.type) and scalar.type.unit == "ns":
+        nanos: int | None = scalar.value
+        return nanos
     try:
         value = scalar.as_py()
     except (ValueError, OverflowError):

@@ -16,7 +16,7 @@ from mangrove.model.types import Column, Float32, Float64
 from mangrove.model.values import Value, restore_zone
 from mangrove.tables.pruning import UNKNOWN_STATS, ColumnPruningStats, can_match_stats
 
-__all__ = ["BOUND_ERRORS", "has_comparable_bounds", "list_leaf_fields", "prune_row_groups"]
+__all__ = ["BOUND_ERRORS", "get_bounds", "list_leaf_fields", "prune_row_groups"]
 
 BOUND_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, RuntimeError, InvalidInputError)
 """The errors for a bound that Arrow or Python cannot represent; the column then counts as unbounded."""
@@ -37,10 +37,17 @@ def list_leaf_fields(fields: Iterable[Any]) -> Iterable[Any | None]:
             yield field
 
 
-def has_comparable_bounds(arrow: Any) -> bool:
-    """Return whether the footer has exact bounds of this type, in the same order for all writers."""
-    is_fine = pa.types.is_timestamp(arrow) and arrow.unit == "ns"
-    return not (is_fine or pa.types.is_unsigned_integer(arrow) or pa.types.is_nested(arrow))
+def get_bounds(statistics: Any, arrow: Any) -> tuple[Any, Any] | None:
+    """Return the minimum and maximum of a column chunk as values that Arrow converts to this type, None if unknown."""
+    # Not all writers order unsigned integers alike.
+    is_comparable = not (pa.types.is_unsigned_integer(arrow) or pa.types.is_nested(arrow))
+    if statistics is None or not statistics.has_min_max or not is_comparable:
+        return None
+    if not pa.types.is_timestamp(arrow) or arrow.unit != "ns":
+        return statistics.min, statistics.max
+    # Python's times have no nanoseconds. Arrow reads INT96 as nanoseconds too, and its bounds are in no order.
+    is_nanos = statistics.physical_type == "INT64" and "nanoseconds" in str(statistics.logical_type)
+    return (statistics.min_raw, statistics.max_raw) if is_nanos else None
 
 
 def prune_row_groups(reader: DataFileReader, file: DataFile, schema: Schema, predicate: Predicate | None) -> list[int]:
@@ -69,7 +76,7 @@ def prune_row_groups(reader: DataFileReader, file: DataFile, schema: Schema, pre
 def _convert_statistics(chunks: Sequence[Any], column: Column, field: Any, file: DataFile) -> list[ColumnPruningStats]:
     """Return the statistics of a column in each row group, with the values that a reader returns."""
     statistics = [chunk.statistics for chunk in chunks]
-    low, high = ([_bound_of(one, name, field.type) for one in statistics] for name in ("min", "max"))
+    low, high = zip(*(_bounds_of(one, field.type) for one in statistics), strict=True) if statistics else ((), ())
     known = file.statistics_of(column.id)
     may_be_nan = isinstance(column.type, Float32 | Float64) and (known is None or known.nan_count != 0)
     return [
@@ -86,13 +93,11 @@ def _convert_statistics(chunks: Sequence[Any], column: Column, field: Any, file:
     ]
 
 
-def _bound_of(statistics: Any, name: str, arrow: Any) -> Any:
-    if statistics is None or not statistics.has_min_max or not has_comparable_bounds(arrow):
-        return None
+def _bounds_of(statistics: Any, arrow: Any) -> tuple[Any, Any]:
     try:
-        return getattr(statistics, name)
+        return get_bounds(statistics, arrow) or (None, None)
     except BOUND_ERRORS:
-        return None
+        return None, None
 
 
 def _conform_bounds(bounds: Sequence[Any], column: Column, field: Any) -> list[Value | None]:

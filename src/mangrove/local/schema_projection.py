@@ -15,7 +15,7 @@ from mangrove.errors import InvalidInputError
 from mangrove.local.casts import cast_array, parse_timestamps
 from mangrove.local.python_rows import to_python_rows, to_python_value
 from mangrove.local.row_numbers import build_row_numbers
-from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow, type_to_arrow
+from mangrove.model.arrow_schema import detect_type, schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
@@ -97,7 +97,7 @@ def check_rows_fit(table: str, schema: Schema, rows: pa.Table) -> None:
             given[field.name] = column.type
             continue
         bare: Any = pa.field(field.name, _fill_null_type(field.type, None if column is None else column.type))
-        given[field.name] = schema_from_arrow(pa.schema([bare])).columns[0].type
+        given[field.name] = detect_type(bare)
     check_columns(table, schema, given)
 
 
@@ -149,9 +149,8 @@ def detect_column_types(rows: pa.Table) -> dict[str, DataType | None]:
     """Return the types of the given columns; None for a column with only nulls."""
     found: dict[str, DataType | None] = {}
     for field in rows.schema:
-        bare: Any = pa.field(field.name, field.type)
         is_null = pa.types.is_null(field.type)
-        found[field.name] = None if is_null else schema_from_arrow(pa.schema([bare])).columns[0].type
+        found[field.name] = None if is_null else detect_type(field)
     return found
 
 
@@ -285,8 +284,10 @@ def _leaf(array: Any, data_type: DataType, arrow_type: Any, path: str, *, is_che
     try:
         cast = _cast(array, data_type, arrow_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        is_fine = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
+        remedy = "; use a column of type timestamp_ns or timestamptz_ns, or round the values" if is_fine else ""
         raise InvalidInputError(
-            f"column {path!r} is {format_type(data_type)}, and a value does not fit: {error}"
+            f"column {path!r} is {format_type(data_type)}, and a value does not fit: {error}{remedy}"
         ) from error
     if is_checked and isinstance(data_type, Float32):
         _check_finite(array, cast, path)

@@ -4,9 +4,13 @@ What Arrow cannot say is kept as metadata of the field: the id under
 `PARQUET:field_id`, the comment under `comment`, the default and a type that
 Arrow has no own form for under names that begin with `mangrove.`; all other
 metadata of a field are the column's properties.
+
+A nanosecond timestamp is `timestamp[ns]` in Arrow and has its type in the metadata too. Without
+it, `timestamp[ns]` is a timestamp in microseconds: pandas and DeltaCAT use nanoseconds for all times.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -38,12 +42,14 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
 )
 
-__all__ = ["schema_from_arrow", "schema_to_arrow", "type_to_arrow"]
+__all__ = ["detect_type", "field_to_arrow", "schema_from_arrow", "schema_to_arrow", "type_to_arrow"]
 
 _FIELD_ID: Final = "PARQUET:field_id"
 _COMMENT: Final = "comment"
@@ -70,8 +76,13 @@ _TO_ARROW: Final[dict[type, Any]] = {
     TimeTz: pa.time64("us"),
     Timestamp: pa.timestamp("us"),
     TimestampTz: pa.timestamp("us", "UTC"),
+    TimestampNs: pa.timestamp("ns"),
+    TimestampTzNs: pa.timestamp("ns", "UTC"),
     Binary: pa.binary(),
 }
+_HINTED: Final = (TimeTz, Char, TimestampNs, TimestampTzNs)
+"""Types whose Arrow type alone means another type."""
+_NANOSECOND_TYPES: Final = (format_type(TimestampNs()), format_type(TimestampTzNs()))
 _FROM_ARROW: Final[dict[Any, DataType]] = {
     pa.bool_(): Boolean(),
     pa.int8(): Int16(),
@@ -106,21 +117,35 @@ def schema_to_arrow(schema: Schema) -> pa.Schema:
     return pa.schema([_field_of(column) for column in schema.columns], metadata=_encode_metadata(metadata))
 
 
-def schema_from_arrow(arrow: pa.Schema, schema_id: int | None = None) -> Schema:
+def schema_from_arrow(arrow: pa.Schema, schema_id: int | None = None, *, has_nanoseconds: bool = False) -> Schema:
     """Return the schema of an Arrow table; columns without an id get one that no other column has.
 
     Wider or narrower forms of a type become the one that holds all their values:
-    an unsigned integer the next larger signed one, times of any unit microseconds.
+    an unsigned integer the next larger signed one, times of any unit microseconds. With
+    `has_nanoseconds` those in nanoseconds are nanosecond timestamps.
     """
     given = [field_id for field in _all_fields(list(arrow)) if (field_id := _given_id(field)) is not None]
     last_column_id = max([_number(arrow, _LAST_COLUMN_ID), *given], default=0) if given else 0
     fresh = iter(range(last_column_id + 1, COLUMN_ID_MAX + 1))
-    columns = tuple(_column_of(field, fresh, field.name) for field in arrow)
+    columns = tuple(_column_of(_Detection(fresh, has_nanoseconds), field, field.name) for field in arrow)
     if not given:
         columns = assign_fresh_ids(columns)
         return Schema(columns, _number(arrow, _SCHEMA_ID) if schema_id is None else schema_id)
     largest = max(last_column_id, next(fresh, COLUMN_ID_MAX) - 1)
     return Schema(columns, _number(arrow, _SCHEMA_ID) if schema_id is None else schema_id, largest)
+
+
+def detect_type(field: "pa.Field[Any]") -> DataType:
+    """Return the type of a column for the values of a field; lengths of text are not part of it."""
+    has_nanoseconds = _decode_metadata(field.metadata).get(_TYPE) in _NANOSECOND_TYPES
+    bare = pa.field(field.name, field.type)
+    return schema_from_arrow(pa.schema([bare]), has_nanoseconds=has_nanoseconds).columns[0].type
+
+
+def field_to_arrow(name: str, data_type: DataType) -> "pa.Field[Any]":
+    """Return a field without an id, from which `schema_from_arrow` gives the same type if it is a timestamp."""
+    metadata = {_TYPE: format_type(data_type)} if isinstance(data_type, TimestampNs | TimestampTzNs) else {}
+    return pa.field(name, type_to_arrow(data_type), metadata=_encode_metadata(metadata) or None)
 
 
 def type_to_arrow(data_type: DataType) -> pa.DataType:
@@ -153,19 +178,27 @@ def _field_of(column: Column) -> "pa.Field[Any]":
         metadata[_COMMENT] = column.comment
     if column.default is not None:
         metadata[_DEFAULT] = column.default
-    if isinstance(column.type, TimeTz | Char) or (isinstance(column.type, Varchar) and column.type.length is not None):
+    if isinstance(column.type, _HINTED) or (isinstance(column.type, Varchar) and column.type.length is not None):
         metadata[_TYPE] = format_type(column.type)
     return pa.field(column.name, type_to_arrow(column.type), column.nullable, metadata=_encode_metadata(metadata))
 
 
-def _column_of(field: "pa.Field[Any]", fresh: Iterator[int], path: str, name: str | None = None) -> Column:
+@dataclass(frozen=True, slots=True)
+class _Detection:
+    """How Arrow fields become columns."""
+
+    fresh_ids: Iterator[int]
+    has_nanoseconds: bool
+
+
+def _column_of(how: _Detection, field: "pa.Field[Any]", path: str, name: str | None = None) -> Column:
     metadata = _decode_metadata(field.metadata)
     given = _given_id(field)
-    data_type = _type_of(field.type, fresh, path)
+    data_type = _type_of(how, field.type, path)
     return Column(
-        id=next(fresh) if given is None else given,
+        id=next(how.fresh_ids) if given is None else given,
         name=field.name if name is None else name,
-        type=_apply_type_hint(data_type, metadata.get(_TYPE)),
+        type=_apply_type_hint(data_type, field.type, metadata.get(_TYPE)),
         nullable=field.nullable and name != KEY_NAME,
         comment=metadata.get(_COMMENT),
         default=metadata.get(_DEFAULT),
@@ -173,28 +206,30 @@ def _column_of(field: "pa.Field[Any]", fresh: Iterator[int], path: str, name: st
     )
 
 
-def _type_of(arrow: Any, fresh: Iterator[int], path: str) -> DataType:
+def _type_of(how: _Detection, arrow: Any, path: str) -> DataType:
     kind = pa.types
     if kind.is_dictionary(arrow):
-        return _type_of(arrow.value_type, fresh, path)
+        return _type_of(how, arrow.value_type, path)
     if isinstance(arrow, pa.BaseExtensionType):
-        return _type_of(arrow.storage_type, fresh, path)
+        return _type_of(how, arrow.storage_type, path)
     if kind.is_decimal(arrow):
         return _decimal_of(arrow, path)
     if kind.is_fixed_size_binary(arrow):
         return Fixed(arrow.byte_width)
     if kind.is_time(arrow):
         return Time()
+    if kind.is_timestamp(arrow) and arrow.unit == "ns" and how.has_nanoseconds:
+        return TimestampNs() if arrow.tz is None else TimestampTzNs()
     if kind.is_timestamp(arrow):
         return Timestamp() if arrow.tz is None else TimestampTz()
     if kind.is_struct(arrow):
         inner = [arrow.field(place) for place in range(arrow.num_fields)]
-        return Struct(tuple(_column_of(field, fresh, f"{path}.{field.name}") for field in inner))
+        return Struct(tuple(_column_of(how, field, f"{path}.{field.name}") for field in inner))
     if kind.is_map(arrow):
-        key = _column_of(arrow.key_field, fresh, f"{path}.{KEY_NAME}", KEY_NAME)
-        return Map(key, _column_of(arrow.item_field, fresh, f"{path}.{VALUE_NAME}", VALUE_NAME))
+        key = _column_of(how, arrow.key_field, f"{path}.{KEY_NAME}", KEY_NAME)
+        return Map(key, _column_of(how, arrow.item_field, f"{path}.{VALUE_NAME}", VALUE_NAME))
     if _is_any_list(arrow):
-        return List(_column_of(arrow.value_field, fresh, f"{path}.{ELEMENT_NAME}", ELEMENT_NAME))
+        return List(_column_of(how, arrow.value_field, f"{path}.{ELEMENT_NAME}", ELEMENT_NAME))
     plain = _FROM_ARROW.get(arrow)
     if plain is None:
         raise InvalidInputError(f"column {path!r} has the Arrow type {arrow}, which is not supported; cast it first")
@@ -208,12 +243,12 @@ def _decimal_of(arrow: Any, path: str) -> Decimal:
     return Decimal(max(arrow.precision, arrow.scale), arrow.scale)
 
 
-def _apply_type_hint(data_type: DataType, hint: str | None) -> DataType:
+def _apply_type_hint(data_type: DataType, arrow: Any, hint: str | None) -> DataType:
     """Return the type that the hint names if Arrow holds it in the same form; a cast leaves stale hints behind."""
     if hint is None:
         return data_type
     named = parse_plain_type(hint)
-    return named if type_to_arrow(named) == type_to_arrow(data_type) else data_type
+    return named if type_to_arrow(named) in (arrow, type_to_arrow(data_type)) else data_type
 
 
 def _all_fields(fields: "Iterable[pa.Field[Any]]") -> "Iterator[pa.Field[Any]]":

@@ -35,12 +35,22 @@ from mangrove.model.types import (
     Int64,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
     is_nested,
 )
-from mangrove.model.values import Value, date_of_days, days_of, is_value_of_type, micros_of_datetime, micros_of_time
+from mangrove.model.values import (
+    Value,
+    date_of_days,
+    days_of,
+    is_value_of_type,
+    micros_of_datetime,
+    micros_of_time,
+    timestamp_of_micros,
+)
 
 __all__ = [
     "UNPARTITIONED",
@@ -74,7 +84,8 @@ _MICROS_PER_HOUR: Final = 3_600_000_000
 _WIDTH_MAX: Final = 2**31 - 1
 _INTEGERS: Final = (Int16, Int32, Int64)
 _TEXTS: Final = (Char, Varchar)
-_TIMESTAMPS: Final = (Timestamp, TimestampTz)
+_NANOS: Final = (TimestampNs, TimestampTzNs)
+_TIMESTAMPS: Final = (Timestamp, TimestampTz, *_NANOS)
 _EXACT: Final = decimal.Context(prec=100)
 
 
@@ -168,6 +179,10 @@ def transform_value(transform: Transform, source: DataType, value: Value | None)
         return None
     if not is_value_of_type(value, source):
         raise InvalidInputError(f"{value!r} is not a value of a column of type {format_type(source)}")
+    if isinstance(source, _NANOS) and not isinstance(transform, Identity):
+        # As in Iceberg, timestamps of both units are in the same bucket.
+        assert isinstance(value, int)
+        value = timestamp_of_micros(value // 1_000)
     match transform:
         case Identity():
             return value

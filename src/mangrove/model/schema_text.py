@@ -28,7 +28,9 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
 )
@@ -79,6 +81,8 @@ _PLAIN: Final[dict[str, DataType]] = {
     "timestamp_ltz": TimestampTz(),
     "timestamptz": TimestampTz(),
     "timestamp_ntz": Timestamp(),
+    "timestamp_ns": TimestampNs(),
+    "timestamptz_ns": TimestampTzNs(),
     "binary": Binary(),
     "bytes": Binary(),
 }
@@ -93,7 +97,7 @@ _DECIMALS: Final = ("decimal", "dec", "numeric")
 _DECIMAL_PRECISION: Final = 10
 TYPES_ALLOWED: Final = (
     "boolean, tinyint, smallint, int, bigint, decimal(p,s), float, double, char(n), varchar(n), string, date, time, "
-    "timetz, timestamp, timestamp_ntz, fixed(n), binary, array<…>, map<…,…>, struct<…>"
+    "timetz, timestamp, timestamp_ntz, timestamp_ns, timestamptz_ns, fixed(n), binary, array<…>, map<…,…>, struct<…>"
 )
 _TYPE_NAMES: Final[dict[type, str]] = {
     Boolean: "boolean",
@@ -107,6 +111,8 @@ _TYPE_NAMES: Final[dict[type, str]] = {
     TimeTz: "timetz",
     Timestamp: "timestamp_ntz",
     TimestampTz: "timestamp",
+    TimestampNs: "timestamp_ns",
+    TimestampTzNs: "timestamptz_ns",
     Binary: "binary",
 }
 

@@ -37,7 +37,9 @@ __all__ = [
     "Time",
     "TimeTz",
     "Timestamp",
+    "TimestampNs",
     "TimestampTz",
+    "TimestampTzNs",
     "Varchar",
     "check_column_names",
     "inner_columns",
@@ -152,6 +154,16 @@ class TimestampTz:
 
 
 @dataclass(frozen=True, slots=True)
+class TimestampNs:
+    """A date and time in nanoseconds, without a zone, from 1677 to 2262."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampTzNs:
+    """A point in time in nanoseconds, in UTC, from 1677 to 2262."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fixed:
     """Exactly `length` bytes."""
 
@@ -221,6 +233,8 @@ DataType: TypeAlias = (
     | TimeTz
     | Timestamp
     | TimestampTz
+    | TimestampNs
+    | TimestampTzNs
     | Fixed
     | Binary
     | Struct

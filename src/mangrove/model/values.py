@@ -1,13 +1,15 @@
 """Normalization, bounds and epoch conversion of column values.
 
-Times are exact to the microsecond, and times with a zone are stored in UTC. Bounds of
-long text or bytes are shortened: the lower one by truncation, the upper one by
-truncation and rounding up.
+Times are exact to the microsecond, and times with a zone are stored in UTC. A value of a
+nanosecond timestamp, for which Python has no type, is an integer: the nanoseconds since
+the start of 1970. Bounds of long text or bytes are shortened: the lower one by truncation,
+the upper one by truncation and rounding up.
 """
 
 import datetime
 import decimal
 import math
+import re
 from typing import Final, TypeAlias
 
 from mangrove.errors import InvalidInputError
@@ -27,7 +29,9 @@ from mangrove.model.types import (
     Int64,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
 )
@@ -35,14 +39,19 @@ from mangrove.model.types import (
 __all__ = [
     "BOUND_LENGTH_MAX",
     "MICROS_PER_DAY",
+    "NANOS_MAX",
+    "NANOS_MIN",
     "Value",
     "date_of_days",
     "days_of",
+    "format_nanos",
     "is_value_of_type",
     "micros_of_datetime",
     "micros_of_time",
+    "nanos_of_datetime",
     "normalize_value",
     "normalize_values",
+    "parse_nanos",
     "restore_zone",
     "time_of_micros",
     "timestamp_of_micros",
@@ -57,12 +66,16 @@ Value: TypeAlias = (
 
 BOUND_LENGTH_MAX: Final = 32
 MICROS_PER_DAY: Final = 86_400_000_000
+NANOS_MIN: Final = -(2**63)
+NANOS_MAX: Final = 2**63 - 1
+"""The last nanosecond timestamp, in the year 2262; the first one is in the year 1677."""
 _INTEGER_END: Final = 2**63
 _EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _LAST_CHARACTER: Final = 0x10FFFF
+_FRACTION: Final = re.compile(r"(\d{4}-?\d\d-?\d\d.\d\d:?\d\d:?\d\d)[.,](\d+)(.*)", re.DOTALL)
 
 
 def normalize_value(value: Value, what: str = "value") -> Value:
@@ -159,6 +172,45 @@ def timestamp_tz_of_micros(micros: int) -> datetime.datetime:
     return _EPOCH_UTC + datetime.timedelta(microseconds=micros)
 
 
+def nanos_of_datetime(moment: datetime.datetime) -> int:
+    """Return the nanoseconds from the start of 1970 to `moment`; a ValueError outside the years 1677 to 2262."""
+    return _check_nanos(micros_of_datetime(moment) * 1_000, str(moment))
+
+
+def parse_nanos(text: str, *, has_zone: bool) -> int:
+    """Return the nanoseconds since 1970 of a timestamp in ISO 8601; without a zone it is UTC if the type has one.
+
+    A ValueError for another form, more than nine digits after the point, or a year outside 1677 to 2262.
+
+    >>> parse_nanos("1970-01-01 00:00:01.000000002", has_zone=False)
+    1000000002
+    """
+    match = _FRACTION.fullmatch(text)
+    head, digits, zone = match.groups() if match else (text, "", "")
+    if digits[9:].strip("0"):
+        raise ValueError(f"{text!r} has more than nine digits after the point")
+    moment = datetime.datetime.fromisoformat(head + zone)
+    if moment.tzinfo is not None and not has_zone:
+        raise ValueError(f"{text!r} has a time zone")
+    return _check_nanos(micros_of_datetime(moment) * 1_000 + int(digits[:9].ljust(9, "0")), text)
+
+
+def format_nanos(nanos: int, *, has_zone: bool) -> str:
+    """Return nanoseconds since 1970 as the text of a timestamp.
+
+    >>> format_nanos(-1, has_zone=True)
+    '1969-12-31 23:59:59.999999999+00:00'
+    """
+    text = timestamp_of_micros(nanos // 1_000).isoformat(" ", "microseconds")
+    return f"{text}{nanos % 1_000:03}{'+00:00' if has_zone else ''}"
+
+
+def _check_nanos(nanos: int, text: str) -> int:
+    if not NANOS_MIN <= nanos <= NANOS_MAX:
+        raise ValueError(f"{text!r} is outside the years 1677 to 2262 of nanosecond timestamps")
+    return nanos
+
+
 def micros_of_time(time: datetime.time) -> int:
     """Return the microseconds since midnight."""
     return ((time.hour * 60 + time.minute) * 60 + time.second) * 1_000_000 + time.microsecond
@@ -214,6 +266,8 @@ _PYTHON_TYPES: Final[dict[type, type]] = {
     TimeTz: datetime.time,
     Timestamp: datetime.datetime,
     TimestampTz: datetime.datetime,
+    TimestampNs: int,
+    TimestampTzNs: int,
     Fixed: bytes,
     Binary: bytes,
 }

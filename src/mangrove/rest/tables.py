@@ -14,7 +14,11 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from starlette.responses import Response
 
 from mangrove.errors import InvalidInputError, StorageError
-from mangrove.iceberg.commit.commit_request import INVALID_REQUEST_ERRORS, parse_commit_request
+from mangrove.iceberg.commit.commit_request import (
+    INVALID_REQUEST_ERRORS,
+    describe_invalid_request,
+    parse_commit_request,
+)
 from mangrove.iceberg.commit.new_table import NewTableRequest
 from mangrove.iceberg.commit.registration import register_table
 from mangrove.iceberg.commit.transaction import (
@@ -305,5 +309,4 @@ def _parse_model(kind: type[Model], document: Mapping[str, Any], name: str, defa
     try:
         return kind.model_validate(value)
     except INVALID_REQUEST_ERRORS as error:
-        reason = " ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
-        raise InvalidInputError(f"invalid {name!r} of the new table: {reason}") from error
+        raise InvalidInputError(f"invalid {name!r} of the new table: {describe_invalid_request(error)}") from error

@@ -10,6 +10,7 @@ from pyspark.sql import types as spark
 
 from mangrove.errors import InvalidInputError
 from mangrove.model.schema import Schema
+from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
     COLUMN_ID_MAX,
     ELEMENT_NAME,
@@ -33,7 +34,9 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
 )
@@ -185,6 +188,11 @@ def to_spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataT
         case Map(key, value):
             return spark.MapType(
                 to_spark_type(key.type, with_ids=with_ids), to_spark_type(value.type, with_ids=with_ids)
+            )
+        case TimestampNs() | TimestampTzNs():
+            raise InvalidInputError(
+                f"Spark has no {format_type(data_type)}; select other columns, or read this one with DuckDB or "
+                "`to_arrow`"
             )
         case _:
             return _PLAIN[type(data_type)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mangrove.expressions.predicates import Predicate
 from mangrove.model.manifests import ColumnStatistics, DataFile
-from mangrove.model.types import is_nested
+from mangrove.model.types import TimestampNs, TimestampTzNs, is_nested
 from mangrove.model.values import Value
 from mangrove.tables.scan_plan import ScanPlan, can_read_whole_files, plan_scan
 from mangrove.tables.table_state import TableState
@@ -67,11 +67,15 @@ class _UnknownStatisticsError(Exception):
 def _aggregate_column(
     state: TableState, files: Sequence[DataFile], kind: AggregateKind, column_id: int
 ) -> Value | None:
-    if is_nested(state.schema.column_with_id(column_id).type):
+    data_type = state.schema.column_with_id(column_id).type
+    if is_nested(data_type):
         raise _UnknownStatisticsError
     statistics = list(_iterate_statistics(state, files, column_id))
     if kind is AggregateKind.COUNT:
         return sum(file.row_count - (one.null_count or 0) for file, one in statistics)
+    if isinstance(data_type, TimestampNs | TimestampTzNs):
+        # Their bounds are integers, and Python has no type for the result.
+        raise _UnknownStatisticsError
     with_values = [one for file, one in statistics if one.null_count != file.row_count]
     if kind is AggregateKind.MINIMUM:
         bounds = [_check_exact(one, one.minimum) for one in with_values]

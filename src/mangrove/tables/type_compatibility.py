@@ -25,7 +25,9 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
     is_nested,
@@ -48,6 +50,7 @@ _FLOATS: Final = (Float32, Float64)
 _TEXTS: Final = (Char, Varchar)
 _BYTES: Final = (Fixed, Binary)
 _TIMES: Final = (Time, TimeTz)
+_TIMESTAMPS: Final = (Timestamp, TimestampNs, TimestampTz, TimestampTzNs)
 
 
 def can_write_type(column: DataType, given: DataType) -> bool:
@@ -69,9 +72,11 @@ def can_write_type(column: DataType, given: DataType) -> bool:
             return isinstance(given, _BYTES)
         case Time() | TimeTz():
             return isinstance(given, _TIMES)
-        case TimestampTz():
+        case Timestamp() | TimestampNs():
+            return isinstance(given, Timestamp | TimestampNs)
+        case TimestampTz() | TimestampTzNs():
             # Times without a zone are UTC, as in every other write.
-            return isinstance(given, Timestamp | TimestampTz)
+            return isinstance(given, _TIMESTAMPS)
         case List(element):
             return isinstance(given, List) and can_write_type(element.type, given.element.type)
         case Map(key, value):
@@ -101,7 +106,7 @@ def can_assign_type(column: DataType, given: DataType) -> bool:
     Numbers convert to numbers, dates to timestamps and back, and primitive types to text.
     Text converts to nothing else without a cast.
     """
-    numbers, times = (*_NUMBERS, *_FLOATS), (Date, Timestamp, TimestampTz)
+    numbers, times = (*_NUMBERS, *_FLOATS), (Date, *_TIMESTAMPS)
     if isinstance(column, numbers) and isinstance(given, numbers):
         return True
     if isinstance(column, times) and isinstance(given, times):

@@ -74,7 +74,9 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
     is_nested,
@@ -155,6 +157,8 @@ def plain_types() -> st.SearchStrategy[DataType]:
                 TimeTz(),
                 Timestamp(),
                 TimestampTz(),
+                TimestampNs(),
+                TimestampTzNs(),
                 Binary(),
             ]
         ),
@@ -281,6 +285,8 @@ _VALUES: Final[dict[type, Callable[[], st.SearchStrategy[Value]]]] = {
     TimeTz: lambda: st.times(timezones=st.just(datetime.UTC)),
     Timestamp: st.datetimes,
     TimestampTz: lambda: st.datetimes(timezones=st.just(datetime.UTC)),
+    TimestampNs: lambda: st.integers(-(2**63), 2**63 - 1),
+    TimestampTzNs: lambda: st.integers(-(2**63), 2**63 - 1),
     Fixed: lambda: st.binary(max_size=40),
     Binary: lambda: st.binary(max_size=40),
 }

@@ -45,6 +45,7 @@ __all__ = [
     "TableCommitRequest",
     "build_new_metadata",
     "check_requirements",
+    "describe_invalid_request",
     "parse_commit_request",
     "resolve_requested_changes",
 ]
@@ -125,9 +126,15 @@ def parse_commit_request(document: Mapping[str, Any]) -> TableCommitRequest:
         # The table is identified by the path or by the caller, so any identifier will do here.
         parsed = CommitTableRequest.model_validate({"identifier": {"namespace": ["any"], "name": "any"}, **requested})
     except INVALID_REQUEST_ERRORS as error:
-        reason = " ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
+        reason = describe_invalid_request(error)
         raise InvalidInputError(f"invalid requirements or updates in the request: {reason}") from error
     return TableCommitRequest(parsed.requirements, tuple(one for one in parsed.updates if one.action not in _HINTS))
+
+
+def describe_invalid_request(error: Exception) -> str:
+    """Return the reason why a part of a request is invalid, with a remedy for types that PyIceberg does not have."""
+    reason = " ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
+    return f"{reason}; use string with JSON instead of variant" if "'variant'" in reason else reason
 
 
 def check_requirements(request: TableCommitRequest, published: TableMetadata | None) -> None:

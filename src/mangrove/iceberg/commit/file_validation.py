@@ -24,7 +24,7 @@ from mangrove.iceberg.schemas import is_wider_in_iceberg
 from mangrove.local.data_files import compute_statistics, split_by_partition
 from mangrove.local.parquet import ParquetBytes
 from mangrove.local.row_changes import check_constraints
-from mangrove.local.row_group_pruning import BOUND_ERRORS, has_comparable_bounds, list_leaf_fields
+from mangrove.local.row_group_pruning import BOUND_ERRORS, get_bounds, list_leaf_fields
 from mangrove.local.schema_projection import FIELD_ID, check_rows_fit, conform_rows, match_by_id
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.manifests import PARQUET, ColumnStatistics, DataFile
@@ -87,7 +87,7 @@ def _statistics(column: Column, field: Any, chunks: Sequence[tuple[int, Any]]) -
     statistics = [(row_count, chunk.statistics) for row_count, chunk in chunks]
     is_counted = all(one is not None and one.has_null_count for _, one in statistics)
     try:
-        ends = _ends(statistics) if has_comparable_bounds(field.type) else None
+        ends = _ends(statistics, field.type)
         bounds = None if not ends else _bounds(column, field, ends)
     except BOUND_ERRORS:
         bounds = None
@@ -101,12 +101,13 @@ def _statistics(column: Column, field: Any, chunks: Sequence[tuple[int, Any]]) -
     )
 
 
-def _ends(statistics: Sequence[tuple[int, Any]]) -> list[Any] | None:
+def _ends(statistics: Sequence[tuple[int, Any]], arrow: Any) -> list[Any] | None:
     """Return the minimum and maximum of each row group, or None if a row group lacks them."""
     ends: list[Any] = []
     for row_count, one in statistics:
-        if one is not None and one.has_min_max:
-            ends += [one.min, one.max]
+        bounds = get_bounds(one, arrow)
+        if bounds is not None:
+            ends += bounds
         elif one is None or not one.has_null_count or one.null_count != row_count:
             return None
     return ends

@@ -15,7 +15,7 @@ from mangrove.iceberg.commit.commit_request import FORMAT_VERSIONS, INVALID_REQU
 from mangrove.iceberg.locations import folder_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES
-from mangrove.iceberg.schemas import check_no_defaults, from_iceberg_schema
+from mangrove.iceberg.schemas import check_format_version, check_no_defaults, from_iceberg_schema
 from mangrove.lakehouse.new_table import plan_new_table
 from mangrove.model.locators import TableLocator
 from mangrove.model.partitioning import format_partition_field, format_sort_field
@@ -82,7 +82,9 @@ def build_new_table(
     locator: TableLocator, namespace_id: str, new_id: Callable[[], str], requested: NewTableRequest, table_id: str
 ) -> NewTable:
     """Return the objects of a new table; raise InvalidInputError if unsupported."""
-    schema, keys = from_iceberg_schema(requested.schema, has_defaults=format_version_of(requested.properties) == 3)
+    format_version = format_version_of(requested.properties)
+    schema, keys = from_iceberg_schema(requested.schema, has_defaults=format_version == 3)
+    check_format_version(schema, format_version)
     schema = replace(schema, schema_id=0)
     scheme = from_iceberg_spec(requested.spec, schema)
     order = from_iceberg_sort_order(requested.order, schema)

@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.defaults import INITIAL_DEFAULT
-from mangrove.iceberg.schemas import from_iceberg_schema, to_iceberg_schema
+from mangrove.iceberg.schemas import check_format_version, from_iceberg_schema, to_iceberg_schema
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
@@ -175,6 +175,7 @@ def apply_schema_update(
         has_defaults=defaults is not None,
         published=None if defaults is None else defaults.published,
     )
+    check_format_version(after, 2 if defaults is None else 3)
     if defaults is not None:
         _check_initial_defaults(before, after, has_rows=defaults.has_rows)
     has_other_keys = set(keys) != set(to_iceberg_schema(before, version.keys).identifier_field_ids)
@@ -205,6 +206,7 @@ def replace_schema(version: TableVersion, found: IcebergSchema, *, has_defaults:
     check_no_constraints(version)
     # A column with the same name keeps its id and may change to any type.
     after, keys = from_iceberg_schema(found, (), before.last_column_id, has_defaults=has_defaults)
+    check_format_version(after, 3 if has_defaults else 2)
     following = 1 + max(schema.schema_id for schema in version.schemas)
     check_key_types("the table", [after.column_with_id(key) for key in keys])
     return replace(

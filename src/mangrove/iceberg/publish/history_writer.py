@@ -42,6 +42,7 @@ from mangrove.iceberg.publish.metadata_writer import (
     write_snapshot,
 )
 from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
+from mangrove.iceberg.schemas import check_format_version
 from mangrove.model.objects import TableVersion
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.tables.iceberg_names import (
@@ -84,6 +85,8 @@ class _Listed:
 def publish_history(store: Store, revisions: TableRevisions) -> PublishedTable:
     """Write the missing Iceberg files of a table and return its metadata with the snapshots of earlier versions."""
     state = revisions.newest.state
+    # Earlier versions may have had another format version.
+    check_format_version(state.schema, format_version_of(state.properties))
     addresses = FileLocations(store)
     folder = addresses.of_table(state.table_id)
     # Checked for published states too: a file may have become a link since.

@@ -39,7 +39,7 @@ from mangrove.iceberg.publish.position_deletes import (
     find_position_deletes,
     to_position_delete_file,
 )
-from mangrove.iceberg.schemas import build_name_mapping, to_iceberg_schema
+from mangrove.iceberg.schemas import build_name_mapping, check_format_version, to_iceberg_schema
 from mangrove.local.parquet import encode_parquet, read_columns
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.storage.port import ObjectInfo, Store
@@ -288,6 +288,7 @@ def publish_table(store: Store, state: TableState, at_millis: int) -> PublishedT
     state determines it, because many versions may share a state.
     """
     assert not state.is_part, "a table is published with all of its partitions"
+    check_format_version(state.schema, format_version_of(state.properties))
     addresses = FileLocations(store)
     name = compute_published_name(state, store.uri)
     folder = addresses.of_table(state.table_id)

@@ -43,7 +43,9 @@ from mangrove.model.types import (
     Struct,
     Time,
     Timestamp,
+    TimestampNs,
     TimestampTz,
+    TimestampTzNs,
     TimeTz,
     Varchar,
 )
@@ -72,6 +74,8 @@ _NUMBERS: Final[dict[type, pb.DataType.ValueType]] = {
     TimeTz: pb.TIMETZ,
     Timestamp: pb.TIMESTAMP,
     TimestampTz: pb.TIMESTAMPTZ,
+    TimestampNs: pb.TIMESTAMP_NS,
+    TimestampTzNs: pb.TIMESTAMPTZ_NS,
     Fixed: pb.FIXED,
     Binary: pb.BINARY,
     Struct: pb.STRUCT,
@@ -90,6 +94,8 @@ _PLAIN: Final[dict[int, DataType]] = {
     pb.TIMETZ: TimeTz(),
     pb.TIMESTAMP: Timestamp(),
     pb.TIMESTAMPTZ: TimestampTz(),
+    pb.TIMESTAMP_NS: TimestampNs(),
+    pb.TIMESTAMPTZ_NS: TimestampTzNs(),
     pb.BINARY: Binary(),
 }
 _TRANSFORM_NUMBERS: Final[dict[type, pb.Transform.ValueType]] = {

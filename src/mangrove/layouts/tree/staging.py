@@ -22,8 +22,10 @@ from mangrove.layouts.tree.root import REWRITTEN_MESSAGES, Root, build_system_ro
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.metastore import Changes
 from mangrove.model.locators import Kind, Locator
-from mangrove.model.objects import Delta, Object
+from mangrove.model.objects import Delta, Object, TableVersion
+from mangrove.model.schema_text import format_type
 from mangrove.model.settings import STRICT_TREE, LakehouseSettings
+from mangrove.model.types import TimestampNs, TimestampTzNs
 
 __all__ = [
     "StagedTreeWrite",
@@ -79,6 +81,8 @@ def stage_changes(base: TreeSnapshot, changes: Changes, new_id: Callable[[], str
     files: dict[str, bytes] = {}
     for locator, value in changes.puts.items():
         _check_names(locator, value, settings)
+        if strict:
+            _check_types(value)
         if strict and copies_schema(value):
             continue  # `build_rewrites` writes it, because its definition depends on the version before it
         listed = value.manifest.entries if isinstance(value, Delta) else ()
@@ -141,6 +145,17 @@ def _check_names(locator: Locator, value: Object, settings: LakehouseSettings) -
         raise InvalidInputError(f"the object at {locator} has the name or id {name!r}; both must be the same")
     if locator.kind in _NAMED:
         settings.check_object_name(locator.kind, str(locator.parts[-1]))
+
+
+def _check_types(value: Object) -> None:
+    """Raise an error for types that readers of a strict tree do not know."""
+    schemas = value.schemas if isinstance(value, TableVersion) else (getattr(value, "schema", None),)
+    for path, column in (pair for schema in schemas if schema is not None for pair in schema.all_columns()):
+        if isinstance(column.type, TimestampNs | TimestampTzNs):
+            raise InvalidInputError(
+                f"column {'.'.join(path)!r} is {format_type(column.type)}, which the tree format does not have; use "
+                "timestamp or timestamp_ntz, or a lakehouse that is not a strict tree"
+            )
 
 
 def build_first_entries(base: TreeSnapshot, pointers: Mapping[Locator, str]) -> list[Entry]:

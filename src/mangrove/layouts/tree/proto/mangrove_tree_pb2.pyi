@@ -52,6 +52,9 @@ class _DataTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DataType.Val
     STRUCT: _DataType.ValueType  # 16
     MAP: _DataType.ValueType  # 17
     LIST: _DataType.ValueType  # 18
+    TIMESTAMP_NS: _DataType.ValueType  # 100
+    """Our own types, which TrinityLake does not have, start at 100."""
+    TIMESTAMPTZ_NS: _DataType.ValueType  # 101
 
 class DataType(_DataType, metaclass=_DataTypeEnumTypeWrapper): ...
 
@@ -74,6 +77,9 @@ BINARY: DataType.ValueType  # 15
 STRUCT: DataType.ValueType  # 16
 MAP: DataType.ValueType  # 17
 LIST: DataType.ValueType  # 18
+TIMESTAMP_NS: DataType.ValueType  # 100
+"""Our own types, which TrinityLake does not have, start at 100."""
+TIMESTAMPTZ_NS: DataType.ValueType  # 101
 Global___DataType: _TypeAlias = DataType  # noqa: Y015
 
 class _SharedTransactionState:
