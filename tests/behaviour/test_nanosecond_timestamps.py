@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mangrove import col
 from mangrove.effects import Effects
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -172,6 +173,19 @@ def test_frames_and_python_values_lose_no_digits(lake: Lakehouse) -> None:
     relation = table.to_duckdb(duckdb.connect())
     assert nanos_of(relation.to_arrow_table(), "seen") == [NANOS] * 4
     assert {row["at"] for row in table.to_arrow().to_pylist()} == {moment}
+
+
+def test_values_of_updates_filters_and_parameters_lose_no_digits(lake: Lakehouse) -> None:
+    table = lake.create_table("lab.t", COLUMNS + ", rough timestamp")
+    table.append(rows_of([0]))
+    moment = pandas.Timestamp(NANOS, tz="UTC")
+    table.update({"at": moment.tz_localize(None), "seen": moment.tz_convert("Europe/Berlin")}, where="id = 0")
+    assert nanos_of(table.to_arrow()) == nanos_of(table.to_arrow(), "seen") == [NANOS]
+    assert table.to_arrow(where=col("seen") == moment).num_rows == 1
+    assert table.to_arrow(where=col("seen") == pandas.Timestamp(NANOS - 1, tz="UTC")).num_rows == 0
+    with pytest.raises(InvalidInputError, match="would lose data"):
+        table.update({"rough": moment}, where="id = 0")
+    assert table.to_arrow()["rough"].to_pylist() == [None]
 
 
 def test_nested_python_values_lose_no_digits(lake: Lakehouse) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
@@ -83,6 +84,14 @@ def test_statements_write_all_digits(lake: Lakehouse) -> None:
     assert run(lake, "select id from s.u order by id")["id"].to_pylist() == [-3, -1, 2, 11, 12, 102, 112]
     described = run(lake, "describe s.u")
     assert described["data_type"].to_pylist() == ["int", "timestamp_ns", "timestamptz_ns"]
+
+
+def test_parameters_of_pandas_have_all_digits(lake: Lakehouse) -> None:
+    moment = pandas.Timestamp(NANOS + 7, tz="UTC")
+    lake.sql("insert into s.t (id, seen) values (?, ?)", [7, moment], engine="duckdb")
+    assert nanos_of(run(lake, "select seen from s.t where id = 7"), "seen") == [NANOS + 7]
+    found = lake.sql("select id from s.t where seen = ?", [moment], engine="duckdb").to_arrow()
+    assert found["id"].to_pylist() == [7]
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,9 @@ def build_literal(value: object) -> TypedSql:
         case datetime.datetime():
             # As in PySpark, a time without a zone is in the zone of this process.
             utc = value.astimezone(datetime.UTC).isoformat()
+            if getattr(value, "nanosecond", 0):
+                # A timestamp of pandas.
+                return TypedSql(f"CAST('{utc}' AS {to_duckdb_type(TimestampTzNs())})", TimestampTzNs(), value)
             return TypedSql(f"CAST('{utc}' AS TIMESTAMP WITH TIME ZONE)", TimestampTz(), value)
         case datetime.date():
             return TypedSql(f"CAST('{value.isoformat()}' AS DATE)", Date(), value)

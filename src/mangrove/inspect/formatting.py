@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mangrove.maintenance.progress import format_quantity
-from mangrove.model.values import Value
+from mangrove.model.types import DataType, TimestampNs, TimestampTzNs
+from mangrove.model.values import Value, format_nanos
 
 __all__ = [
     "compute_share",
+    "describe_bound",
     "format_compact",
     "format_count",
     "format_size",
@@ -81,6 +83,17 @@ def format_time_millis(millis: int) -> str:
         return ""
     time = _EPOCH + timedelta(milliseconds=millis)
     return f"{time:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03}Z"
+
+
+def describe_bound(value: Value | None, data_type: DataType | None) -> Value | None:
+    """Return a bound of a column as it is shown: nanoseconds are the text of their timestamp.
+
+    >>> describe_bound(1, TimestampNs())
+    '1970-01-01 00:00:00.000000001'
+    """
+    if isinstance(value, int) and isinstance(data_type, TimestampNs | TimestampTzNs):
+        return format_nanos(value, has_zone=isinstance(data_type, TimestampTzNs))
+    return value
 
 
 def format_value(value: Value | None) -> str:

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.inspect.formatting import describe_bound
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
 from mangrove.inspect.table import find_requested_table, format_partition
 from mangrove.model.canonical import CanonicalName
@@ -189,11 +190,14 @@ def _delta_line(locator: DeltaLocator, delta: Delta) -> DeltaLine:
 
 
 def _file(entry: DataFile, version: TableVersion) -> DataFileInfo:
-    names = {column.id: ".".join(path) for schema in version.schemas for path, column in schema.all_columns()}
+    listed = [pair for schema in version.schemas for pair in schema.all_columns()]
+    names = {column.id: ".".join(path) for path, column in listed}
+    types = {column.id: column.type for _, column in listed}
     lines = tuple(
         StatisticsLine(
             one.column_id, names.get(one.column_id, f"column {one.column_id}"), one.value_count, one.null_count,
-            one.size_bytes, one.minimum, one.maximum,
+            one.size_bytes, describe_bound(one.minimum, types.get(one.column_id)),
+            describe_bound(one.maximum, types.get(one.column_id)),
         )
         for one in entry.statistics[:_STATISTICS_MAX]
     )  # fmt: skip

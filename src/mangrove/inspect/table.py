@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
-from mangrove.inspect.formatting import format_value
+from mangrove.inspect.formatting import describe_bound, format_value
 from mangrove.inspect.lineage import find_reading_views
 from mangrove.inspect.live_rows import LiveRowCount, load_live_rows
 from mangrove.inspect.page import PageRequest, PageVersion, PinnedLakehouse
@@ -294,5 +294,6 @@ def _columns(schema: Schema, key_ids: tuple[int, ...], files: list[DataFile]) ->
         known = merge_bounds(column.id, files)
         yield ColumnInfo(
             ".".join(path), len(path) - 1, column.id, format_type(column.type), column.nullable, column.id in key_ids,
-            column.comment, known.null_count, known.minimum, known.maximum,
+            column.comment, known.null_count,
+            describe_bound(known.minimum, column.type), describe_bound(known.maximum, column.type),
         )  # fmt: skip

@@ -48,6 +48,7 @@ from mangrove.model.objects import (
     TableVersionState,
 )
 from mangrove.model.properties import NO_PROPERTIES
+from mangrove.model.types import has_nanoseconds
 from mangrove.model.values import Value
 from mangrove.tables.compaction import (
     UNBOUNDED,
@@ -632,7 +633,8 @@ class Table(TableSnapshot):
         """Return the requested engine, or the local one if the rewritten data fits into memory."""
         engines = self._engines()
         size_bytes = bounds.within(sum_log_bytes(state.logs))
-        on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=engines.can_spark_open())
+        can = engines.can_spark_open() and not any(has_nanoseconds(column.type) for column in state.schema.columns)
+        on_spark = should_use_spark(requested, COMPACTION_LIMITS, 0, size_bytes, spark_can=can)
         return engines.spark() if on_spark else engines.local()
 
     def _maintain_if_due(self, reading: CatalogReader) -> None:

@@ -68,7 +68,7 @@ def find_common_type(left: Any, right: Any) -> Any:
             return pa.int64() if pa.types.is_integer(other) else other
         if pa.types.is_string(text) and _has_nanos(other):
             return other
-    if _differ_in_nanos(left, right):
+    if _are_times_with_nanos(left, right):
         return left if _has_nanos(left) else right
     for day, moment in ((left, right), (right, left)):
         if pa.types.is_date(day) and pa.types.is_timestamp(moment):
@@ -81,10 +81,10 @@ def _has_nanos(arrow: Any) -> bool:
     return bool(pa.types.is_timestamp(arrow) and arrow.unit == "ns")
 
 
-def _differ_in_nanos(one: Any, other: Any) -> bool:
-    """Return whether two types are timestamps of which one has nanoseconds, both with or without a zone."""
+def _are_times_with_nanos(one: Any, other: Any) -> bool:
+    """Return whether two types are timestamps, both with or without a zone, of which at least one has nanoseconds."""
     are_times = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
-    return are_times and _has_nanos(one) != _has_nanos(other) and (one.tz is None) == (other.tz is None)
+    return are_times and (_has_nanos(one) or _has_nanos(other)) and (one.tz is None) == (other.tz is None)
 
 
 def _common_number(left: Any, right: Any) -> Any:
@@ -140,7 +140,7 @@ def _cast(array: Any, target_type: Any) -> Any:
         return _PC.utf8_trim_whitespace(array).cast(target_type)
     if _has_nanos(target_type) and pa.types.is_string(given):
         return parse_timestamps(array, target_type)
-    if _differ_in_nanos(given, target_type):
+    if _are_times_with_nanos(given, target_type):
         return array.cast(target_type)
     if pa.types.is_string(target_type):
         return _to_text(array)

@@ -282,6 +282,9 @@ def _literal(value: LiteralValue, count: int) -> Any:
         value = decimal.Decimal(value)
     if isinstance(value, decimal.Decimal):
         return _PA.repeat(pa.scalar(value, _decimal_of(value)), count)
+    if getattr(value, "nanosecond", 0):
+        # A timestamp of pandas, which Arrow takes for one in microseconds.
+        return _PA.repeat(_PA.scalar(value, _PA.timestamp("ns", _PA.scalar(value).type.tz)), count)
     return _PA.repeat(pa.scalar(value), count)
 
 

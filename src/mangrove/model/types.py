@@ -42,6 +42,7 @@ __all__ = [
     "TimestampTzNs",
     "Varchar",
     "check_column_names",
+    "has_nanoseconds",
     "inner_columns",
     "is_nested",
     "list_of",
@@ -287,6 +288,13 @@ def map_of(key: DataType, value: DataType, *, value_nullable: bool = True) -> Ma
 def is_nested(data_type: DataType) -> bool:
     """Return whether `data_type` contains columns."""
     return isinstance(data_type, Struct | List | Map)
+
+
+def has_nanoseconds(data_type: DataType) -> bool:
+    """Return whether `data_type` is a nanosecond timestamp or contains one."""
+    if isinstance(data_type, TimestampNs | TimestampTzNs):
+        return True
+    return any(has_nanoseconds(column.type) for column in inner_columns(data_type))
 
 
 def inner_columns(data_type: DataType) -> "tuple[Column, ...]":

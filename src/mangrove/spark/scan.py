@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from mangrove.errors import FormatError
+from mangrove.errors import FormatError, InvalidInputError
 from mangrove.expressions.predicates import Predicate, collect_column_ids, render_predicate_sql
 from mangrove.local.scan import FILE_PATH
 from mangrove.local.scan import POSITION as ROW_NUMBER
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.schema import Schema
-from mangrove.model.types import Column, DataType, List, Map, Struct
+from mangrove.model.types import Column, DataType, List, Map, Struct, has_nanoseconds
 from mangrove.spark.deletion_vectors import FILE, ROW, WORD_BITS, number_scans
 from mangrove.spark.file_lists import FileLists, ListedFile
 from mangrove.spark.types import to_spark_schema, to_spark_type
@@ -134,6 +134,7 @@ def run_scan(
     selected = [by_id[column.id] for column in columns]
     # Spark prunes columns itself, but the Python worker does not.
     schema = _narrow_schema(aliased, plan, selected, predicate, folders)
+    _check_readable(state, schema)
     requested = frozenset[int]() if predicate is None else collect_column_ids(predicate)
     rows = _union_frames(_parts(_ScanFiles(lists, root_uri, schema, folders), plan.scans, requested))
     if predicate is not None:
@@ -142,6 +143,17 @@ def run_scan(
         # Selecting each column costs many JVM calls.
         rows = rows.select(*(quote_name(column.name) for column in selected))
     return restore_column_names(rows, aliased, state.schema)
+
+
+def _check_readable(state: TableState, schema: Schema) -> None:
+    """Raise an error for columns of types that Spark does not have, which it would read with fewer digits."""
+    names = {column.id: column.name for column in state.schema.columns}
+    found = [names[column.id] for column in schema.columns if has_nanoseconds(column.type)]
+    if found:
+        raise InvalidInputError(
+            f"{state.name} has nanosecond timestamps in {', '.join(found)}, which Spark does not have; select and "
+            "filter other columns, or read with engine='duckdb' in SQL or with to_arrow in Python"
+        )
 
 
 def column_of(name: str, of: str | None = None) -> "Expression":
@@ -289,7 +301,8 @@ def _narrow_schema(
     requested.update(() if folders is None else folders.columns.values())
     looked_into = {schema.path_of(one)[0] for one in (collect_column_ids(predicate) if predicate is not None else ())}
     needed = [column for column in schema.columns if column.id in requested or column.name in looked_into]
-    return replace(schema, columns=tuple(needed or schema.columns[:1]))
+    readable = [column for column in schema.columns if not has_nanoseconds(column.type)]
+    return replace(schema, columns=tuple(needed or [*readable, *schema.columns][:1]))
 
 
 def _to_listed_file(file: DataFile, root_uri: str, number: int) -> ListedFile:

@@ -191,8 +191,8 @@ def to_spark_type(data_type: DataType, *, with_ids: bool = False) -> spark.DataT
             )
         case TimestampNs() | TimestampTzNs():
             raise InvalidInputError(
-                f"Spark has no {format_type(data_type)}; select other columns, or read this one with DuckDB or "
-                "`to_arrow`"
+                f"the table has a column of type {format_type(data_type)}, which Spark does not have; select other "
+                "columns, or use engine='local' in Python and engine='duckdb' in SQL"
             )
         case _:
             return _PLAIN[type(data_type)]

@@ -15,6 +15,7 @@ from mangrove.lakehouse.sql_port import Arguments, Frame, PositionedText, SqlEng
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import check_name, find_closest_name, join_name, quote_name
 from mangrove.model.objects import TableEntry, TableType, ViewEntry
+from mangrove.model.types import has_nanoseconds
 from mangrove.model.values import Value
 from mangrove.sql.errors import build_statement_error
 from mangrove.sql.execute.table_functions import TABLE_FUNCTIONS, parse_table_function, run_table_function
@@ -501,7 +502,11 @@ class QueryBinder:
             else None
         )
         record_rows_read(resolved.catalog._reading(), resolved.target, requested)
-        is_pruned_by_engine = self.engine.prunes_columns and not self._has_foreign_files(resolved, resolved.state)
+        # Spark has no nanosecond timestamps, and reads tables with them only for their other columns.
+        is_readable = not any(has_nanoseconds(one.type) for one in resolved.state.schema.columns)
+        is_pruned_by_engine = (
+            self.engine.prunes_columns and is_readable and not self._has_foreign_files(resolved, resolved.state)
+        )
         columns = None if is_pruned_by_engine else select_read_columns(resolved.state.schema, requirements.columns())
         return self._table_rows(resolved, QueryScan(resolved.state.name, resolved.state, requested, columns))
 
