@@ -1,6 +1,7 @@
 """Columns that an Iceberg client gives a table become ours by our own rules."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,8 +41,8 @@ def published_fields() -> dict[str, NestedField]:
     return {field.name: field for field in to_iceberg_schema(SCHEMA, VERSION.keys).fields}
 
 
-def changed(fields: Sequence[NestedField], keys: Sequence[int] = (1,)) -> TableVersion:
-    return apply_schema_update(VERSION, IcebergSchema(*fields, schema_id=7, identifier_field_ids=list(keys)))
+def changed(fields: Sequence[NestedField], keys: Sequence[int] = (1,), version: TableVersion = VERSION) -> TableVersion:
+    return apply_schema_update(version, IcebergSchema(*fields, schema_id=7, identifier_field_ids=list(keys)))
 
 
 def with_field(changed_name: str, **other: Any) -> list[NestedField]:
@@ -80,6 +81,15 @@ def test_a_type_is_widened_without_rewriting_values() -> None:
     found = changed(with_field("n", field_type=LongType())).schema
     assert found is not None
     assert found.column("n").type == Int64()
+
+
+def test_a_widened_column_keeps_its_default_and_properties() -> None:
+    column = replace(SCHEMA.column("n"), default="7", properties={"unit": "kg"})
+    schema = replace(SCHEMA, columns=tuple(column if one.id == column.id else one for one in SCHEMA.columns))
+    found = changed(with_field("n", field_type=LongType()), version=replace(VERSION, schema=schema)).schema
+    assert found is not None
+    widened = found.column("n")
+    assert (widened.type, widened.default, dict(widened.properties)) == (Int64(), "7", {"unit": "kg"})
 
 
 def test_a_new_struct_may_have_required_columns_inside() -> None:

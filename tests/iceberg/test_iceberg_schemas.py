@@ -126,7 +126,10 @@ def test_a_client_can_widen_and_rename_columns() -> None:
     known = Schema((Column(1, "n", Int16(), default="7"), Column(2, "t", Varchar(3), default="'x'")))
     found = in_iceberg(NestedField(1, "n", LongType()), NestedField(2, "text", StringType(), doc="new"))
     schema, _ = from_iceberg_schema(found, [known])
-    assert schema.columns == (Column(1, "n", Int64()), Column(2, "text", Varchar(3), comment="new", default="'x'"))
+    assert schema.columns == (
+        Column(1, "n", Int64(), default="7"),
+        Column(2, "text", Varchar(3), comment="new", default="'x'"),
+    )
 
 
 def test_a_struct_keeps_its_attributes_when_a_client_adds_a_field() -> None:

@@ -6,6 +6,7 @@ It runs in an environment of PyIceberg, so it imports nothing of this repository
 import os
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
@@ -27,9 +28,14 @@ RestCatalog.__init__ = _open_mangrove  # type: ignore[method-assign]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Create the namespace that the tests assume."""
+    """Create the namespace and the table with snapshots that the tests assume."""
     del config
-    RestCatalog("rest", uri="http://localhost:8181").create_namespace_if_not_exists("default")
+    catalog = RestCatalog("rest", uri="http://localhost:8181")
+    catalog.create_namespace_if_not_exists("default")
+    rows = pa.table({"number": pa.array([1], pa.int32())})
+    table = catalog.create_table_if_not_exists("default.test_table_snapshot_operations", rows.schema)
+    for _ in range(5):
+        table.append(rows)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

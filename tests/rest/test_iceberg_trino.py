@@ -80,3 +80,16 @@ def test_trino_reads_tags_and_changes_the_partitions_of_tables(trino_lake: tuple
     assert query("SELECT id, s FROM lake.parts.t") == [["3", "c"]]
     assert lake.table("parts.t").partition_by == ("id",)
     assert lake.maintenance.check().problems == ()
+
+
+def test_trino_rolls_a_table_back(trino_lake: tuple[Lakehouse, PeerQuery]) -> None:
+    lake, query = trino_lake
+    query("CREATE SCHEMA lake.rolled")
+    query("CREATE TABLE lake.rolled.t (id bigint, s varchar) WITH (partitioning = ARRAY['s'])")
+    query("INSERT INTO lake.rolled.t VALUES (1, 'a')")
+    query("INSERT INTO lake.rolled.t VALUES (2, 'b')")
+    logged = query('SELECT snapshot_id FROM lake.rolled."t$history" ORDER BY made_current_at')
+    query(f"ALTER TABLE lake.rolled.t EXECUTE rollback_to_snapshot({logged[-2][0]})")
+    assert query("SELECT id FROM lake.rolled.t") == [["1"]]
+    assert lake.table("rolled.t").to_arrow()["id"].to_pylist() == [1]
+    assert lake.maintenance.check().problems == ()

@@ -85,6 +85,7 @@ from mangrove.model.types import (
     Varchar,
     is_nested,
 )
+from mangrove.tables.schema_evolution import can_widen_type
 
 __all__ = [
     "FIELD_ID_MAX",
@@ -357,18 +358,32 @@ def _column(
     if not 0 <= field.field_id <= FIELD_ID_MAX:
         raise InvalidInputError(f"column {path!r} has id {field.field_id}; ids must be from 0 to {FIELD_ID_MAX}")
     before = known.get(field.field_id)
-    if before is not None and not _is_published_as(before, field.field_type):
+    if before is not None and not is_nested(before.type) and _is_published_as(before, field.field_type):
+        data_type = before.type
+    else:
+        data_type = _type(field.field_type, known, path)
+    if before is not None and not _keeps_defaults(before, field.field_type, data_type):
         before = None
     return Column(
         id=field.field_id,
         name=field.name,
-        type=_type(field.field_type, known, path) if before is None or is_nested(before.type) else before.type,
+        type=data_type,
         nullable=not field.required,
         # Elements of lists and maps have no comment in Iceberg.
         comment=field.doc if is_named or before is None else before.comment,
         default=None if before is None else before.default,
-        properties=type_properties_of(field.field_type) if before is None else before.properties,
+        properties={**_own_properties_of(before), **type_properties_of(field.field_type)},
     )
+
+
+def _own_properties_of(column: Column | None) -> dict[str, str]:
+    properties = {} if column is None else column.properties
+    return {name: value for name, value in properties.items() if name != TYPE_PROPERTY}
+
+
+def _keeps_defaults(before: Column, found: IcebergType, data_type: DataType) -> bool:
+    """Return whether the default and properties of a column are valid for its new type."""
+    return _is_published_as(before, found) or (not is_nested(data_type) and can_widen_type(data_type, before.type))
 
 
 def _is_published_as(column: Column, found: IcebergType) -> bool:
