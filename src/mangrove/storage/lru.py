@@ -14,7 +14,7 @@ class LruCache(Generic[T]):
     """Values by key with their sizes; the least recently used are evicted beyond `bytes_max`. Thread-safe.
 
     Loading a table caches one entry for each delta, so both methods are a few operations of an
-    ordered dictionary: they take a quarter of the time of `cachetools.LRUCache`.
+    ordered dictionary: they take about half of the time of `cachetools.LRUCache`.
     """
 
     def __init__(self, bytes_max: int) -> None:
