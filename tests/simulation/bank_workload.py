@@ -255,6 +255,7 @@ def _run_batch(lake: Lakehouse, attempt: Attempt[BankOperation], deed: Batch) ->
         with suppress(StorageError):
             lake.run_once(attempt.message, 0, work)
             return
+        attempt.has_unknown_repetition = True
     raise StorageError("the batch got no response")
 
 

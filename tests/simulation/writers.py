@@ -58,6 +58,8 @@ class Attempt(Generic[DeedT]):
     version: int | None = None
     """The version that it became, as its writer was told; None where there was nothing to change."""
     told: str = ""
+    has_unknown_repetition: bool = False
+    """Whether it was tried before without a response: that try may still be committed by a group."""
     began: int = 0
     ended: int = 0
     """The numbers of turns taken when it began, and when its writer got the response."""
@@ -198,7 +200,8 @@ class Writer(Generic[DeedT]):
                 self.workload.execute(lake, attempt)
                 attempt.is_committed = True
             except (ConflictError, NotFoundError, AlreadyExistsError, InvalidInputError) as error:
-                attempt.is_committed, attempt.told = False, str(error)
+                attempt.is_committed = None if attempt.has_unknown_repetition else False
+                attempt.told = str(error)
             except StorageError as error:
                 attempt.told = str(error)
             except SimulatedCrash as crash:
