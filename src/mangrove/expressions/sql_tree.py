@@ -273,6 +273,8 @@ def parse_sql_tree(sql: SqlText, into: type[exp.Expr] = exp.Condition) -> Any:
     _check_brackets(sql, tokens)
     _check_lists(sql, tokens, is_schema=into is not exp.Condition)
     if into is exp.Condition:
+        if not tokens:  # the text is a comment
+            raise sql.error_at(len(sql.text), len(sql.text), "a name or a value")
         _check_operands(sql, tokens)
     parser: Any = _MangroveSql().parser(error_message_context=len(sql.text))
     try:
