@@ -1,6 +1,8 @@
 """The exclusive create that commits a version, after responses that were lost."""
 
-from mangrove.errors import StorageError
+import pytest
+
+from mangrove.errors import ConflictError, StorageError
 from mangrove.layouts.lost_response import create_and_verify
 
 
@@ -32,3 +34,22 @@ def test_a_create_that_is_refused_at_once_is_not_read_back() -> None:
         raise AssertionError("one request is enough")
 
     assert not create_and_verify(lambda: False, read_back, 7, "root")
+
+
+def test_a_deadline_before_the_first_request_is_a_conflict() -> None:
+    def create() -> bool:
+        raise ConflictError("exceeded its commit deadline")
+
+    with pytest.raises(ConflictError, match="exceeded its commit deadline"):
+        create_and_verify(create, lambda: None, 7, "root")
+
+
+def test_a_deadline_after_a_lost_response_leaves_the_outcome_unknown() -> None:
+    answers: list[Exception] = [StorageError("the response was lost"), ConflictError("Nothing was committed")]
+
+    def create() -> bool:
+        raise answers.pop(0)
+
+    with pytest.raises(StorageError, match=r"the response was lost.*The store may still create it"):
+        create_and_verify(create, lambda: None, 7, "root")
+    assert not answers

@@ -54,10 +54,10 @@ def test_the_runner_tells_killed_mutants_from_surviving_ones(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test = "layouts/test_lost_response.py::test_a_create_that_is_refused_at_once_is_not_read_back"
-    old, file = "is_first = attempts_left == _ATTEMPTS_MAX - 1", "layouts/lost_response.py"
+    old, file = "lost: StorageError | None = None", "layouts/lost_response.py"
     mutants = [
         Mutant("harmless", file, old, f"{old}  # the same", (test,)),
-        Mutant("harmful", file, old, "is_first = False", (test,)),
+        Mutant("harmful", file, old, 'lost: StorageError | None = StorageError("")', (test,)),
     ]
     monkeypatch.setattr("tests.mutants.__main__.load_mutants", lambda only: mutants)
     before = (ROOT / mutants[0].path).read_bytes()

@@ -20,6 +20,9 @@ from mangrove.lakehouse.layout_detection import LAYOUTS
 
 __all__ = ["main"]
 
+_LINES = 20
+"""How many lines of progress a file gets."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the seeds on all layouts; return 1 if one does not hold, with the command to repeat it."""
@@ -75,11 +78,16 @@ def _run(simulation: Simulation) -> tuple[Counter[str], str]:
 
 def _run_workloads(simulation: Simulation) -> SimulationReport:
     """Run the bank, and the isolation workload at one level, which the seed decides."""
-    ran = run_simulation(simulation)
     # Nobody repairs the time there.
     clocks = "within" if simulation.clocks == "beyond" else simulation.clocks
     isolation = ("serializable", "snapshot")[simulation.seed % 2]
-    check_isolation(replace(simulation, isolation=isolation, clocks=clocks))
+    try:
+        ran = run_simulation(simulation)
+        check_isolation(replace(simulation, isolation=isolation, clocks=clocks))
+    except InvariantViolation:
+        raise
+    except Exception as error:
+        raise InvariantViolation(f"the check met {type(error).__name__}: {error}") from error
     return ran
 
 
@@ -112,15 +120,16 @@ def _format_command(simulation: Simulation) -> str:
 
 
 def _print_progress(done: int, total: int, seconds: float, *, is_last: bool) -> None:
-    """Write to a terminal how far it is, and how long it may still take."""
-    if not sys.stderr.isatty():
-        return
+    """Write how far it is, and how long it may still take: always to a terminal, else twenty times."""
     left = seconds / done * (total - done)
-    end = "\r\033[K" if is_last else ""
-    sys.stderr.write(
-        f"\r{done:,} of {total:,} simulations, {done / max(seconds, 0.001):.1f}/s, {left:.0f} s left {end}"
-    )
-    sys.stderr.flush()
+    line = f"{done:,} of {total:,} simulations, {done / max(seconds, 0.001):.1f}/s, {left:.0f} s left "
+    if sys.stderr.isatty():
+        end = "\r\033[K" if is_last else ""
+        sys.stderr.write(f"\r{line}{end}")
+        sys.stderr.flush()
+    elif total >= _LINES and done * _LINES // total > (done - 1) * _LINES // total:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -539,8 +539,12 @@ def _list_written_keys(
             return {place(source): (key,), place(target): (key,)}
         case Increment(table=name, key=key):
             return {place(name): (key,)}
-        case MergeRows(table=name, rows=rows) | Overwrite(table=name, rows=rows):
+        case MergeRows(table=name, rows=rows):
             return {place(name): tuple(rows)}
+        case Overwrite(table=name, rows=rows) | ReplaceStream(table=name, rows=rows):
+            # It removes rows that an earlier version deleted as well: undoing that version does not bring them back.
+            earlier = (key for one in bank.log if (one.table_id, one.number) == place(name) for key in one.rows)
+            return {place(name): (*rows, *earlier)}
         case OverwritePartitions(table=name, rows=rows) | Batch(table=name, rows=rows) | Publish(table=name, rows=rows):
             return {place(name): tuple(rows)}
         case DepositStaged(table=name, rows=rows):

@@ -4,7 +4,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Final, ParamSpec, TypeVar
 from unittest.mock import patch
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from mangrove.errors import StorageError
 from mangrove.storage.port import ListEntry, Store
+from mangrove.testing.effects import Clock
 from mangrove.transaction.process_group_commit import INTENTS_FOLDER
 
 __all__ = ["ScheduledStore", "TurnCondition", "TurnScheduler", "run_single_threaded"]
@@ -25,6 +26,8 @@ _TIMEOUT_TURNS: Final = 8
 _ROWS: Final = ".parquet"
 _ARRIVES: Final = 0.1
 """The chance of a delayed request to take effect at each turn."""
+_REQUEST_MILLIS_MAX: Final = 10 * 60_000
+"""A create takes no longer: an assumption of docs/guarantees.md."""
 _HINTS: Final = ("_latest_hint.txt", "_latest_hint", "mangrove/latest")
 _WRONG_HINTS: Final = (b"", b"0", b"1", b"999999", b"-7", b"\xff\x00 no number")
 
@@ -111,14 +114,17 @@ class ScheduledStore:
     Files of rows are never changed, so reading them is nobody's turn.
     """
 
-    def __init__(self, store: Store, turns: TurnScheduler, delays: float, wrong_hints: float, seed: str) -> None:
+    def __init__(
+        self, store: Store, turns: TurnScheduler, clock: Clock, delays: float, wrong_hints: float, seed: str
+    ) -> None:
         """Take the store that all share.
 
-        `delays` is the chance that a create or the put of an intent is delayed, and `wrong_hints`
-        that of a hint to be written wrong.
+        `clock` is the common one. `delays` is the chance that a create or the put of an intent is
+        delayed, and `wrong_hints` that of a hint to be written wrong.
         """
         self._store = store
         self._turns = turns
+        self._clock = clock
         self._delays = delays
         self._wrong_hints = wrong_hints
         self._chance = random.Random(f"delays/{seed}")
@@ -168,10 +174,17 @@ class ScheduledStore:
         self._store.put_many(objects)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write the object only if the path is free."""
+        """Write the object only if the path is free, and only soon after the request."""
+        until_millis = self._clock.now_millis + _REQUEST_MILLIS_MAX
         self._turn(path)
-        self._delay_by_chance(lambda: self._store.create(path, data))
-        return self._store.create(path, data)
+
+        def create() -> bool:
+            if self._clock.now_millis > until_millis:
+                raise StorageError("no response in time; the request has no effect any more")
+            return self._store.create(path, data)
+
+        self._delay_by_chance(create)
+        return create()
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Delete the objects."""
@@ -180,8 +193,13 @@ class ScheduledStore:
         self._store.delete_many(listed)
 
     def _delay_by_chance(self, request: Callable[[], object]) -> None:
+        def arrive() -> None:
+            # Nobody waits for the response.
+            with suppress(StorageError):
+                request()
+
         if self._chance.random() < self._delays:
-            self._turns.delay(request)
+            self._turns.delay(arrive)
             raise StorageError("no response in time; the request may still take effect")
 
     def _turn(self, *paths: str) -> None:

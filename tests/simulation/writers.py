@@ -81,12 +81,12 @@ class SkewedClock:
     """A clock beside a common one: so many milliseconds ahead, and faster by some at each reading."""
 
     def __init__(self, common: Clock, skew_millis: int, tick_millis: int) -> None:
-        self._common = common
+        self.common = common
         self._own = Clock(skew_millis, tick_millis)
 
     def read(self) -> int:
         """Return the time that this clock shows."""
-        return self._common.now_millis + self._own.read()
+        return self.common.now_millis + self._own.read()
 
 
 @dataclass
@@ -136,7 +136,12 @@ class Process:
             profile.crash,
         )
         scheduled = ScheduledStore(
-            self.shared, self.turns, self.delays, profile.wrong_hints, f"{self.seed}/{self.number}/{life}"
+            self.shared,
+            self.turns,
+            self.clock.common,
+            self.delays,
+            profile.wrong_hints,
+            f"{self.seed}/{self.number}/{life}",
         )
         store = FaultyStore(scheduled, faults)
         first_id = (self.number * 1_000 + life) * _IDS_OF_A_LIFE

@@ -212,8 +212,7 @@ def _attempt(
     needed = {**staged.files, **nodes.files}
     files.write({path: data for path, data in needed.items() if on_storage.get(path) != data})
     on_storage |= needed
-    check_deadline(changes, effects.now_millis())
-    if not create_guard(effects, guard, guard.path):
+    if not create_guard(effects, guard, guard.path, changes):
         return None
     _cache_written(files, staged, nodes)
     _write_log(files, guard)
@@ -222,15 +221,23 @@ def _attempt(
     return guard
 
 
-def create_guard(effects: Effects, guard: Guard, path: str) -> bool:
-    """Create the guard if its version is free, and return whether this call created it."""
+def create_guard(effects: Effects, guard: Guard, path: str, changes: Changes | None = None) -> bool:
+    """Create the guard if its version is free, and return whether this call created it.
+
+    The deadline of the changes is checked before each request.
+    """
     data = encode_guard(guard)
+
+    def create() -> bool:
+        if changes is not None:
+            check_deadline(changes, effects.now_millis())
+        return effects.store.create(path, data)
 
     def is_own() -> bool | None:
         (there,) = effects.store.read_many([path])
         return None if there is None else decode_guard(there, path).transaction == guard.transaction
 
-    return create_and_verify(lambda: effects.store.create(path, data), is_own, guard.version, "guard")
+    return create_and_verify(create, is_own, guard.version, "guard")
 
 
 def complete_log(files: DeltaCatFiles, guard: Guard) -> None:

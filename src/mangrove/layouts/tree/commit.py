@@ -113,8 +113,7 @@ def _attempt(effects: Effects, files: TreeFiles, base: TreeSnapshot, staged: Sta
     nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
     created_at_millis = commit_time_after(base, staged.changes, now, effects.clock_tolerance_millis)
     root = write_nodes(effects, files, base, staged, nodes, created_at_millis)
-    check_deadline(staged.changes, effects.now_millis())
-    if not create_root(effects, root, base.settings):
+    if not create_root(effects, root, base.settings, staged.changes):
         return None
     for path, node in nodes.nodes.items():
         files.cache_node(path, node, len(nodes.files[path]))
@@ -150,8 +149,7 @@ def commit_rebuilt_tree(
             base.root, changes, base.root.definition_path, base.root.key_names, created_at_millis
         )
         root = Root(base.version + 1, rebuilt, system, base.root.revision, base.root.key_names)
-        check_deadline(changes, effects.now_millis())
-        if create_root(effects, root, base.settings):
+        if create_root(effects, root, base.settings, changes):
             return TreeSnapshot(files, root)
         pause_before_retry(effects, attempt)
         nodes = TreeNodeWriter(base.root, base.settings, now, effects.new_id)
@@ -167,18 +165,23 @@ def commit_rebuilt_tree(
     raise build_attempts_error(changes.transaction_id)
 
 
-def create_root(effects: Effects, root: Root, settings: LakehouseSettings) -> bool:
+def create_root(effects: Effects, root: Root, settings: LakehouseSettings, changes: Changes | None = None) -> bool:
     """Create the file of the root node if its version is free, and return whether this call created it.
 
-    The hint is written later.
+    The deadline of the changes is checked before each request. The hint is written later.
     """
     data = encode_root(root, settings.order, compression_of(settings))
+
+    def create() -> bool:
+        if changes is not None:
+            check_deadline(changes, effects.now_millis())
+        return effects.store.create(root.path, data)
 
     def is_own() -> bool | None:
         there = read_root(effects.store, root.revision.roots, root.version)
         return None if there is None else there.transaction_id == root.transaction_id
 
-    is_created = create_and_verify(lambda: effects.store.create(root.path, data), is_own, root.version, "root")
+    is_created = create_and_verify(create, is_own, root.version, "root")
     if is_created:
         effects.later(lambda: _write_hint(effects, root))
     return is_created

@@ -56,7 +56,6 @@ from mangrove.metastore import (
     RetiredVersion,
     RowChangeDetector,
     assume_rows_changed,
-    check_deadline,
     commit_time_after,
 )
 from mangrove.model.locators import Kind, Locator
@@ -246,10 +245,9 @@ class TreeMetastore:
         like = Root(base.version + 1, Node(), system, revision, base.root.key_names)
         entries = scan_entries(revision, base)
         root = replace(like, node=rebuild_tree(self._effects, self._files, like, base.settings, entries))
-        check_deadline(changes, self._effects.now_millis())
         return (
             self._recent.add(TreeSnapshot(self._files, root))
-            if create_root(self._effects, root, base.settings)
+            if create_root(self._effects, root, base.settings, changes)
             else None
         )
 

@@ -29,7 +29,7 @@ from mangrove.layouts.tree.root import Root, build_system_rows
 from mangrove.layouts.tree.snapshot import TreeSnapshot
 from mangrove.layouts.tree.staging import TreeNodeWriter, rebuild_tree, scan_entries, stage_changes
 from mangrove.layouts.tree.versions import read_root
-from mangrove.metastore import Changes, check_deadline, commit_time_after
+from mangrove.metastore import Changes, commit_time_after
 from mangrove.model.locators import Kind
 from mangrove.model.settings import LakehouseSettings
 from mangrove.rebase import build_rollback_conflict_error, restore_object, restore_settings
@@ -58,8 +58,7 @@ def roll_back(
             root = replace(
                 root, node=rebuild_tree(effects, files, root, settings, scan_entries(root.revision, restored))
             )
-        check_deadline(changes, effects.now_millis())
-        if create_root(effects, root, settings):
+        if create_root(effects, root, settings, changes):
             return TreeSnapshot(files, root)
         for concurrent_commit in read_concurrent_roots(files, newest):
             check_not_expired(concurrent_commit, newest)
