@@ -1,5 +1,7 @@
 """Commits per second of many writers of one lakehouse, with and without group commit across processes.
 
+Writers of one machine use its queue; with intents they commit as writers of different machines do.
+
     python -m benchmarks.many_writers simulated [--writers 1 4 8 16] [--threads-each 1 8] [--seconds 6]
     python -m benchmarks.many_writers local [--writers 1 4 16] [--commits 50] [--folder FOLDER]
     python -m benchmarks.many_writers s3 [--writers 1 8] [--threads-each 1 8] [--threads 64] [--commits 50]
@@ -26,10 +28,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from benchmarks.peers.s3_proxy import S3Proxy
+from tests.support.commit_queue import MemoryQueue
 from tests.support.servers import run_seaweedfs
 
 import mangrove
@@ -49,6 +52,11 @@ HINT_SECONDS = 0.1
 POLL_SECONDS = 0.0005
 WORKER = (sys.executable, "-m", "benchmarks.many_writers", "worker")
 INLINE_BYTES = {"data files": "0", "inline rows": "4096"}
+GroupKind = Literal["alone", "queue", "intents"]
+GROUP_KINDS: Sequence[GroupKind] = ("alone", "queue", "intents")
+"""How processes commit as a group: not at all, as those of one machine, or as those of several."""
+REAL_KINDS: Sequence[GroupKind] = ("queue", "intents")
+"""Real processes of one machine always have its queue."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +166,20 @@ class SimulatedProcess:
     The work of its threads takes turns, as that of Python code does.
     """
 
-    def __init__(self, clock: SimulatedTime, store: MemoryStore, number: int, threads: int, latency: float) -> None:
+    def __init__(
+        self,
+        clock: SimulatedTime,
+        store: MemoryStore,
+        number: int,
+        threads: int,
+        latency: float,
+        queue: MemoryQueue | None,
+    ) -> None:
         self._clock = clock
         self._number = number
         self._threads = threads
         self._latency_seconds = latency
+        self._queue = queue
         self._chance = random.Random(number)
         self._current = threading.local()
         self._is_in_background = False
@@ -205,6 +222,7 @@ class SimulatedProcess:
             build_deterministic_effects(self._store, first_id=10**9 * (self._number + 1)).new_id,
             lambda seconds: self._sleep(seconds * self._chance.uniform(0.5, 1.5)),
             self._write_hint,
+            self._queue,
         )
 
     def _sleep(self, seconds: float) -> None:
@@ -234,9 +252,9 @@ def create_tables(lake: Lakehouse, writers: int, inline_bytes: str, *, is_shared
     return names * writers if is_shared else names
 
 
-def build_properties(*, intents: bool) -> dict[str, str]:
+def build_properties(group: GroupKind) -> dict[str, str]:
     """Return the properties of the lakehouse."""
-    return {INTENTS_PROPERTY: "true" if intents else "false"}
+    return {INTENTS_PROPERTY: "true" if group == "intents" else "false"}
 
 
 def check_rows(lake: Lakehouse, tables: Sequence[str], commits: Sequence[int]) -> None:
@@ -252,18 +270,19 @@ def simulate(
     seconds: float,
     *,
     threads: int = 1,
-    intents: bool,
+    group: GroupKind,
     is_shared: bool,
     inline_bytes: str,
     latency_seconds: float,
 ) -> Measurement:
     """Let threads of simulated processes append at the same time, for so many simulated seconds."""
     store = MemoryStore("memory://many-writers/")
-    settings = LakehouseSettings(properties=build_properties(intents=intents))
+    settings = LakehouseSettings(properties=build_properties(group))
     lake = create_on_store(build_deterministic_effects(store), settings=settings, engines=LocalEngines)
     tables = create_tables(lake, writers, inline_bytes, is_shared=is_shared)
     clock = SimulatedTime()
-    processes = [SimulatedProcess(clock, store, number, threads, latency_seconds) for number in range(writers)]
+    queue = MemoryQueue() if group == "queue" else None
+    processes = [SimulatedProcess(clock, store, number, threads, latency_seconds, queue) for number in range(writers)]
 
     def append(number: int) -> None:
         process, thread = divmod(number, threads)
@@ -343,43 +362,43 @@ def measure_simulated(given: argparse.Namespace) -> None:
     latency_seconds = given.latency_millis / 1000
     for rows, inline_bytes in INLINE_BYTES.items():
         one = None
-        kinds = itertools.product((False, True), (True, False), given.threads_each, given.writers)
-        for intents, is_shared, threads, writers in kinds:
+        kinds = itertools.product(GROUP_KINDS, (True, False), given.threads_each, given.writers)
+        for group, is_shared, threads, writers in kinds:
             measured = simulate(
                 writers,
                 given.seconds,
                 threads=threads,
-                intents=intents,
+                group=group,
                 is_shared=is_shared,
                 inline_bytes=inline_bytes,
                 latency_seconds=latency_seconds,
             )
             one = one or measured
             label = f"{describe_writers(writers, threads)}, {rows}"
-            print_measurement(label, measured, one, intents=intents, is_shared=is_shared)
+            print_measurement(label, measured, one, group=group, is_shared=is_shared)
 
 
 def measure_local(given: argparse.Namespace) -> None:
     one = None
-    for intents, is_shared, writers in itertools.product((False, True), (True, False), given.writers):
+    for group, is_shared, writers in itertools.product(REAL_KINDS, (True, False), given.writers):
         with tempfile.TemporaryDirectory(prefix="mangrove-writers-", dir=given.folder) as folder:
-            lake = mangrove.create(Path(folder) / "lake", properties=build_properties(intents=intents))
+            lake = mangrove.create(Path(folder) / "lake", properties=build_properties(group))
             tables = create_tables(lake, writers, given.inline_bytes, is_shared=is_shared)
             measured = run_processes(str(Path(folder) / "lake"), {}, tables, given.commits)
             check_rows(lake, tables, [given.commits + 1] * writers)
         one = one or measured
-        print_measurement(f"{writers} processes, local disk", measured, one, intents=intents, is_shared=is_shared)
+        print_measurement(f"{writers} processes, local disk", measured, one, group=group, is_shared=is_shared)
 
 
 def measure_s3(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as folder, run_seaweedfs(Path(folder)) as server:
         one = None
-        kinds = itertools.product((False, True), (True, False), given.threads_each, given.writers)
-        for intents, is_shared, threads, writers in kinds:
+        kinds = itertools.product(REAL_KINDS, (True, False), given.threads_each, given.writers)
+        for group, is_shared, threads, writers in kinds:
             with S3Proxy(server.options["endpoint"], given.latency_millis) as proxy:
                 options = {**server.options, "endpoint": proxy.endpoint}
-                uri = f"{server.uri}lake-{intents}-{is_shared}-{threads}-{writers}"
-                properties = build_properties(intents=intents)
+                uri = f"{server.uri}lake-{group}-{is_shared}-{threads}-{writers}"
+                properties = build_properties(group)
                 lake = mangrove.create(uri, storage_options=options, properties=properties)
                 tables = create_tables(lake, writers, given.inline_bytes, is_shared=is_shared)
                 proxy.requests.clear()
@@ -388,14 +407,14 @@ def measure_s3(given: argparse.Namespace) -> None:
                 check_rows(lake, tables, [given.commits * threads + 1] * writers)
             one = one or measured
             label = f"{describe_writers(writers, threads)}, S3"
-            print_measurement(label, measured, one, intents=intents, is_shared=is_shared)
+            print_measurement(label, measured, one, group=group, is_shared=is_shared)
         with S3Proxy(server.options["endpoint"], given.latency_millis) as proxy:
             options = {**server.options, "endpoint": proxy.endpoint}
             lake = mangrove.create(f"{server.uri}lake-threads", storage_options=options)
             tables = create_tables(lake, given.threads, given.inline_bytes, is_shared=True)
             measured = run_threads(lake, tables, given.commits)
             check_rows(lake, tables, [given.commits] * given.threads)
-            print_measurement(f"{given.threads} threads, S3", measured, one or measured, intents=False, is_shared=True)
+            print_measurement(f"{given.threads} threads, S3", measured, one or measured, group="queue", is_shared=True)
 
 
 def describe_writers(processes: int, threads: int) -> str:
@@ -403,9 +422,11 @@ def describe_writers(processes: int, threads: int) -> str:
     return f"{processes} processes" + (f" of {threads} threads" if threads > 1 else "")
 
 
-def print_measurement(label: str, measured: Measurement, one: Measurement, *, intents: bool, is_shared: bool) -> None:
+def print_measurement(
+    label: str, measured: Measurement, one: Measurement, *, group: GroupKind, is_shared: bool
+) -> None:
     """Print a line of the result."""
-    what = f"{label}, {'one table' if is_shared else 'a table each'}{', intents' if intents else ''}"
+    what = ", ".join([label, "one table" if is_shared else "a table each", *([group] if group != "alone" else [])])
     print(f"{what:<58} {measured.describe(one)}", flush=True)
 
 

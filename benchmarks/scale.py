@@ -160,7 +160,7 @@ class GroupCosts:
 def simulate_group(writers: int, seconds: float = 4.0) -> GroupCosts:
     """Let simulated processes append to one table with group commit across processes."""
     found = many_writers.simulate(
-        writers, seconds, intents=True, is_shared=True, inline_bytes="0", latency_seconds=REQUEST_SECONDS
+        writers, seconds, group="intents", is_shared=True, inline_bytes="0", latency_seconds=REQUEST_SECONDS
     )
     return GroupCosts(writers, found.rate, found.requests / len(found.latencies))
 

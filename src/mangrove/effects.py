@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mangrove.storage.commit_queue import CommitQueue, open_queue
 from mangrove.storage.port import Store
 
 __all__ = ["Effects", "build_effects", "wait_for_pending"]
@@ -25,6 +26,8 @@ class Effects:
     """Wait about that many seconds, with jitter; used only between commit attempts."""
     later: Callable[[Callable[[], None]], None]
     """Run a task in the background. It may be lost or replaced by the next one; used for hints."""
+    queue: CommitQueue | None = None
+    """Where transactions of the processes of this machine wait for each other; None: nowhere."""
     clock_tolerance_millis: int | None = None
     """How far in the future the newest version may be dated at a commit; None: the lakehouse setting."""
 
@@ -37,6 +40,7 @@ def build_effects(store: Store, clock_tolerance_millis: int | None = None) -> Ef
         new_id=_new_uuid,
         pause=lambda seconds: time.sleep(seconds * random.uniform(0.5, 1.5)),
         later=_DeferredTasks(),
+        queue=open_queue(store.uri),
         clock_tolerance_millis=clock_tolerance_millis,
     )
 

@@ -435,6 +435,18 @@ class Metastore(Protocol):
         """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
         ...
 
+    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
+        """Return the file that commits a version, for another process of this machine."""
+        ...
+
+    def decode_version(self, version: int, data: bytes) -> MetastoreSnapshot:
+        """Return the version that `encode_version` of another process returned as bytes."""
+        ...
+
+    def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:
+        """Keep a version in memory; it was the newest at that time or later."""
+        ...
+
     def is_affected(
         self,
         base: MetastoreSnapshot,

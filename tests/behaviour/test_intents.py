@@ -25,7 +25,7 @@ from mangrove.storage.port import Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
 from mangrove.transaction import process_group_commit as intents_module
-from mangrove.transaction.process_group_commit import INTENTS_FOLDER, VERSIONS_MAX
+from mangrove.transaction.intents import INTENTS_FOLDER, VERSIONS_MAX
 from mangrove.wiring import LocalEngines
 
 

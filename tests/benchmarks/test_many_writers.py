@@ -5,19 +5,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.many_writers import Measurement, simulate
+from benchmarks.many_writers import GroupKind, Measurement, simulate
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "many_writers.py"
 
 
-def simulate_briefly(*, intents: bool) -> Measurement:
-    return simulate(6, 1.5, intents=intents, is_shared=True, inline_bytes="0", latency_seconds=0.02)
+def simulate_briefly(group: GroupKind) -> Measurement:
+    return simulate(6, 1.5, group=group, is_shared=True, inline_bytes="0", latency_seconds=0.02)
 
 
-def test_group_commit_across_processes_makes_fewer_requests_in_simulated_time() -> None:
-    alone, grouped = simulate_briefly(intents=False), simulate_briefly(intents=True)
+@pytest.mark.parametrize("group", ["queue", "intents"])
+def test_group_commit_across_processes_makes_fewer_requests_in_simulated_time(group: GroupKind) -> None:
+    alone, grouped = simulate_briefly("alone"), simulate_briefly(group)
     assert grouped.requests / len(grouped.latencies) < alone.requests / len(alone.latencies)
-    assert simulate_briefly(intents=True) == grouped
+    assert simulate_briefly(group) == grouped
 
 
 def test_each_append_of_two_processes_is_measured(

@@ -26,6 +26,7 @@ from tests.simulation.bank import (
 from tests.simulation.bank_workload import NOTE, REPAIR, SCHEMA, TOLERANCE_MILLIS, BankWorkload
 from tests.simulation.turns import TurnScheduler, run_single_threaded
 from tests.simulation.writers import Attempt, DeedT, FaultProfile, Process, SkewedClock, Workload, Writer
+from tests.support.commit_queue import MemoryQueue
 
 from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -81,6 +82,8 @@ class Simulation:
     """With "snapshot" it does not hold: then writers rely on what has changed, and the model says so."""
     intents: bool = False
     """Whether writers that lose a race publish intents."""
+    queue: bool = False
+    """Whether writers that lose a race wait in a queue of their machine."""
     threads: int = 1
     """How many writers are threads of one process, which commit together."""
     clocks: Literal["close", "within", "beyond"] = "close"
@@ -90,9 +93,9 @@ class Simulation:
 
     @classmethod
     def draw(cls, seed: int, layout: str, writers: int, deeds: int, skipped: frozenset[str]) -> "Simulation":
-        """Return the simulation in which the seed decides about intents, threads and clocks as well."""
+        """Return the simulation in which the seed decides about intents, queue, threads and clocks as well."""
         chance = random.Random(f"simulation/{seed}")
-        return cls(
+        drawn = cls(
             seed,
             layout,
             writers,
@@ -102,6 +105,7 @@ class Simulation:
             clocks=chance.choice(("close", "within", "within", "beyond")),
             skipped=skipped,
         )
+        return replace(drawn, queue=not drawn.intents and chance.random() < 0.6)
 
     @property
     def messages(self) -> list[str]:
@@ -234,7 +238,7 @@ def create_lakehouse(store: MemoryStore, simulation: Simulation, clock: Clock) -
     return create_on_store(
         build_deterministic_effects(store, clock),
         layout=simulation.layout,
-        strict=False if properties and simulation.layout.startswith("tree") else None,
+        strict=False if (properties or simulation.queue) and simulation.layout.startswith("tree") else None,
         settings=settings,
         engines=LakehouseEngines,
     )
@@ -246,6 +250,7 @@ def run_workload(
     """Let the writers of a simulation work, and return whose turns it was and what they tried."""
     turns = TurnScheduler(simulation.seed, simulation.names)
     profile = simulation.fault_profile
+    queue = MemoryQueue() if simulation.queue else None
     processes = [
         Process(
             number,
@@ -254,6 +259,7 @@ def run_workload(
             store,
             turns,
             _draw_clock(simulation, number, clock),
+            queue,
             _DELAYS if profile.lost_answer else 0.0,
         )
         for number in range(simulation.writers)

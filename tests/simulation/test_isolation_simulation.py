@@ -59,9 +59,10 @@ def test_no_history_shows_an_anomaly_that_its_isolation_level_excludes(layout: s
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-def test_group_commit_across_processes_shows_no_anomaly(layout: str) -> None:
+@pytest.mark.parametrize("kind", ["intents", "queue"])
+def test_group_commit_across_processes_shows_no_anomaly(layout: str, kind: str) -> None:
     for seed in range(len(FAULT_PROFILES)):
-        check_isolation(Simulation(seed, layout, writers=4, deeds=4, intents=True))
+        check_isolation(Simulation(seed, layout, writers=4, deeds=4, intents=kind == "intents", queue=kind == "queue"))
 
 
 def test_histories_at_snapshot_show_write_skew() -> None:

@@ -51,6 +51,15 @@ def test_every_version_is_what_its_transactions_made_of_the_one_before_with_inte
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
+def test_every_version_is_what_its_transactions_made_of_the_one_before_with_a_queue(layout: str) -> None:
+    reports = [
+        run_simulation(Simulation(seed, layout, writers=6, deeds=10, queue=True, threads=1 + seed % 2))
+        for seed in range(len(FAULT_PROFILES))
+    ]
+    assert sum(ran.groups for ran in reports) > 0
+
+
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
 def test_the_same_seed_gives_the_same_turns_outcomes_and_bytes(layout: str) -> None:
     storm = Simulation(4, layout, deeds=6, threads=2, intents=True, clocks="within")
     assert storm.fault_profile.name == "storm"

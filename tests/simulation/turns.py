@@ -1,6 +1,7 @@
 """A deterministic scheduler that interleaves the requests of simulated writers."""
 
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -10,13 +11,15 @@ from typing import Final, ParamSpec, TypeVar
 from unittest.mock import patch
 
 import pyarrow as pa
+from tests.support.commit_queue import MemoryQueue
 
 from mangrove.errors import StorageError
 from mangrove.storage.port import ListEntry, Store
 from mangrove.testing.effects import Clock
-from mangrove.transaction.process_group_commit import INTENTS_FOLDER
+from mangrove.testing.faulty_store import SimulatedCrash
+from mangrove.transaction.intents import INTENTS_FOLDER
 
-__all__ = ["ScheduledStore", "TurnCondition", "TurnScheduler", "run_single_threaded"]
+__all__ = ["ScheduledQueue", "ScheduledStore", "TurnCondition", "TurnScheduler", "run_single_threaded"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -205,6 +208,61 @@ class ScheduledStore:
     def _turn(self, *paths: str) -> None:
         if not (paths and all(path.endswith(_ROWS) for path in paths)):
             self._turns.hand_over(threading.current_thread().name)
+
+
+class ScheduledQueue(MemoryQueue):
+    """One process's view of the queue of its machine, which loses entries and versions, and whose lock fails."""
+
+    def __init__(self, shared: MemoryQueue, turns: TurnScheduler, seed: str) -> None:
+        """Take the queue that all share."""
+        super().__init__()
+        self._shared = shared
+        self._turns = turns
+        self._chance = random.Random(f"queue/{seed}")
+        self.entries, self.versions = shared.entries, shared.versions
+
+    def is_active(self, now_millis: int) -> bool:
+        """Return whether a writer joins the queue although it lost no race."""
+        del now_millis
+        return self._happens(0.3)
+
+    def put(self, name: str, data: bytes) -> bool:
+        """Add an entry; sometimes the queue cannot be used."""
+        self._turn()
+        return not self._happens(0.05) and super().put(name, data)
+
+    def read(self, name: str) -> bytes | None:
+        """Return an entry; sometimes it cannot be read."""
+        return None if self._happens(0.05) else super().read(name)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove entries; sometimes one too many, and nothing if the process was killed."""
+        self._turn()
+        if isinstance(sys.exc_info()[1], SimulatedCrash):
+            return
+        lost = self.list()[:1] if self._happens(0.05) else []
+        super().remove([*names, *lost])
+
+    def try_lock(self) -> bool:
+        """Take the lock; sometimes although another process has it."""
+        self._turn()
+        return self._shared.try_lock() or self._happens(0.02)
+
+    def unlock(self) -> None:
+        """Release the lock, whoever has it."""
+        self._shared.unlock()
+
+    def put_version(self, version: int, data: bytes, *, is_group: bool) -> None:
+        """Show a version to the others; sometimes it gets lost."""
+        self._turn()
+        if not self._happens(0.1):
+            super().put_version(version, data, is_group=is_group)
+
+    def _happens(self, chance: float) -> bool:
+        return self._chance.random() < chance
+
+    def _turn(self) -> None:
+        self._turns.hand_over(threading.current_thread().name)
 
 
 class _InlineExecutor(Executor):

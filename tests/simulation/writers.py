@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from tests.simulation.turns import ScheduledStore, TurnCondition, TurnScheduler
+from tests.simulation.turns import ScheduledQueue, ScheduledStore, TurnCondition, TurnScheduler
+from tests.support.commit_queue import MemoryQueue
 
 from mangrove.effects import Effects
 from mangrove.errors import (
@@ -102,6 +103,8 @@ class Process:
     shared: Store
     turns: TurnScheduler
     clock: SkewedClock
+    queue: MemoryQueue | None = None
+    """The queue of the machine on which all processes run."""
     delays: float = 0.0
     """The chance that a create or the put of an intent takes effect only later."""
     lives: int = 0
@@ -146,7 +149,8 @@ class Process:
         store = FaultyStore(scheduled, faults)
         first_id = (self.number * 1_000 + life) * _IDS_OF_A_LIFE
         counted = build_deterministic_effects(store, first_id=first_id)
-        effects = Effects(store, self.clock.read, counted.new_id, self._pause, self._later)
+        queue = self.queue and ScheduledQueue(self.queue, self.turns, f"{self.seed}/{self.number}/{life}")
+        effects = Effects(store, self.clock.read, counted.new_id, self._pause, self._later, queue)
         lake = open_on_store(effects, engines=LakehouseEngines)
         # Threads of one process commit together; they wait for each other in turns.
         commits = lake._commits

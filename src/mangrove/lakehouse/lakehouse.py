@@ -36,9 +36,10 @@ from mangrove.model.settings import time_limit_millis
 from mangrove.storage.opening import open_store
 from mangrove.transaction.authorization import AuthorizedCommitter, AuthorizedMetastore, check_lakehouse
 from mangrove.transaction.catalog import find_namespace
-from mangrove.transaction.group_commit import GroupCommitter
+from mangrove.transaction.group_commit import CommitTarget, GroupCommitter
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.transaction.idempotency import QueryBatch, forget_query, list_query_batches
+from mangrove.transaction.machine_group_commit import MachineGroupCommitter
 from mangrove.transaction.process_group_commit import ProcessGroupCommitter
 from mangrove.transaction.shared_transactions import SharedTransactions, SharedWork
 from mangrove.transaction.transaction import StagedTransaction
@@ -96,8 +97,10 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         if owner is not None and isinstance(laid_out.metastore, AuthorizedMetastore):
             self._commits = AuthorizedCommitter(laid_out.metastore, owner._commits)
         else:
-            intents = ProcessGroupCommitter(effects, laid_out.metastore)
-            self._commits = GroupCommitter(intents, effects.new_id, effects.now_millis, self._have_rows_changed)
+            target: CommitTarget = ProcessGroupCommitter(effects, laid_out.metastore)
+            if effects.queue is not None:
+                target = MachineGroupCommitter(effects, effects.queue, laid_out.metastore, target)
+            self._commits = GroupCommitter(target, effects.new_id, effects.now_millis, self._have_rows_changed)
         self._maintaining = threading.Lock()
         self.clients = clients
         self.storage_options = storage_options

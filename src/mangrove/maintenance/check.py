@@ -38,7 +38,7 @@ from mangrove.storage.local_links import linked_paths
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.transaction.aliases import list_aliases
 from mangrove.transaction.catalog import identity_of, scan_tables
-from mangrove.transaction.process_group_commit import find_damaged_intents
+from mangrove.transaction.intents import find_damaged_intents
 
 __all__ = [
     "CheckReport",

@@ -38,7 +38,7 @@ from mangrove.tables.iceberg_names import (
 )
 from mangrove.tables.table_state import TableState, load_opened_table_state
 from mangrove.transaction.deltas import TableTarget, open_table
-from mangrove.transaction.process_group_commit import is_intent
+from mangrove.transaction.intents import is_intent
 from mangrove.transaction.table_versions import load_table_versions
 from mangrove.transaction.transaction import youngest_expirable_millis
 

@@ -461,6 +461,18 @@ class AuthorizedMetastore:
         """Return those of the next `count` versions after `base` that exist."""
         return [self.wrap(one) for one in self.inner.load_later(_unwrap(base), count)]
 
+    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
+        """Return the file that commits a version."""
+        return self.inner.encode_version(_unwrap(snapshot))
+
+    def decode_version(self, version: int, data: bytes) -> MetastoreSnapshot:
+        """Return the version that `encode_version` of another process returned as bytes."""
+        return self.wrap(self.inner.decode_version(version, data))
+
+    def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:
+        """Keep a version in memory; it was the newest at that time or later."""
+        self.inner.remember(_unwrap(snapshot), at_millis)
+
     def is_affected(
         self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation
     ) -> bool:

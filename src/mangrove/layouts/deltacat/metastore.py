@@ -18,6 +18,8 @@ from mangrove.layouts.deltacat.foreign_catalog import detect_foreign_revision
 from mangrove.layouts.deltacat.foreign_commits import ForeignCatalog, import_foreign_commits, list_foreign_commits
 from mangrove.layouts.deltacat.guards import (
     Guard,
+    decode_guard,
+    encode_guard,
     encode_hint,
     find_newest_guard,
     list_taken_versions,
@@ -186,6 +188,18 @@ class DeltaCatMetastore:
             found.append(DeltaCatSnapshot(self._files, guard))
         self._recent.add_later(own, found, now_millis if len(found) < count else None)
         return found
+
+    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
+        """Return the file that commits a version, for another process of this machine."""
+        return encode_guard(self._own(snapshot).guard)
+
+    def decode_version(self, version: int, data: bytes) -> DeltaCatSnapshot:
+        """Return the version that `encode_version` of another process returned as bytes."""
+        return DeltaCatSnapshot(self._files, decode_guard(data, guard_path(version)))
+
+    def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:
+        """Keep a version in memory; it was the newest at that time or later."""
+        self._recent.add(self._own(snapshot), at_millis)
 
     def is_affected(
         self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation

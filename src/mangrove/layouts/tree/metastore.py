@@ -21,6 +21,7 @@ from mangrove.layouts.tree.conflict_detection import is_affected
 from mangrove.layouts.tree.definition_files import append_checksum
 from mangrove.layouts.tree.definitions import encode_definition
 from mangrove.layouts.tree.files import TreeFiles
+from mangrove.layouts.tree.java_formats import list_java_revisions
 from mangrove.layouts.tree.keys import KeyNames
 from mangrove.layouts.tree.maintenance.check import find_problems
 from mangrove.layouts.tree.maintenance.diff import TableOrigins, diff_snapshots, scan_objects
@@ -30,9 +31,16 @@ from mangrove.layouts.tree.maintenance.rollback import roll_back
 from mangrove.layouts.tree.paths import RootNames, lakehouse_definition_path
 from mangrove.layouts.tree.revision import NEWER, TreeRevision
 from mangrove.layouts.tree.rewrites import NO_REWRITES, build_rewrites
-from mangrove.layouts.tree.root import Root, build_system_rows, shape_of
+from mangrove.layouts.tree.root import Root, build_system_rows, decode_root, encode_root, shape_of
 from mangrove.layouts.tree.snapshot import TreeSnapshot
-from mangrove.layouts.tree.staging import TreeNodeWriter, build_first_entries, rebuild_tree, scan_entries, stage_changes
+from mangrove.layouts.tree.staging import (
+    TreeNodeWriter,
+    build_first_entries,
+    compression_of,
+    rebuild_tree,
+    scan_entries,
+    stage_changes,
+)
 from mangrove.layouts.tree.versions import (
     encode_hint,
     find_newest_root,
@@ -189,6 +197,20 @@ class TreeMetastore:
             found.append(TreeSnapshot(self._files, root))
         self._recent.add_later(own, found, now_millis if len(found) < count else None)
         return found
+
+    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
+        """Return the file that commits a version, for another process of this machine."""
+        root, settings = self._own(snapshot).root, snapshot.settings
+        return encode_root(root, settings.order, compression_of(settings))
+
+    def decode_version(self, version: int, data: bytes) -> TreeSnapshot:
+        """Return the version that `encode_version` of another process returned as bytes."""
+        root = decode_root(data, version, self._names.path(version), list_java_revisions(self._names))
+        return TreeSnapshot(self._files, root)
+
+    def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:
+        """Keep a version in memory; it was the newest at that time or later."""
+        self._recent.add(self._own(snapshot), at_millis)
 
     def is_affected(
         self, base: MetastoreSnapshot, later: Sequence[MetastoreSnapshot], changes: Changes, isolation: Isolation

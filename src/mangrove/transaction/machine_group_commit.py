@@ -1,0 +1,272 @@
+"""Group commit of the processes of one machine: transactions that lost a race wait in a queue.
+
+    1. try the next version directly; without a concurrent commit nothing else happens
+    2. after a lost race, or while others use the queue, add the transaction to it as an intent
+    3. the process that gets the lock of the queue commits all committable intents as the next version
+    4. it shows the file of that version to the others, which make no request
+
+`intents.py` says who may commit an intent, and why it is committed once or not at all. The
+lock decides nothing: without it two processes lead, and one of them loses the race. A
+process whose intent waits for too long leads without the lock.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mangrove.effects import Effects
+from mangrove.errors import FormatError, MangroveError, StorageError
+from mangrove.metastore import (
+    Changes,
+    CommitResult,
+    Isolation,
+    Metastore,
+    MetastoreSnapshot,
+    RowChangeDetector,
+    assume_rows_changed,
+)
+from mangrove.storage.commit_queue import CommitQueue
+from mangrove.transaction.group_commit import CommitTarget, GroupCommitRequest
+from mangrove.transaction.intents import (
+    BYTES_MAX,
+    VERSIONS_MAX,
+    ReadVersions,
+    TrackedIntent,
+    build_intent,
+    build_unknown_outcome_error,
+    commit_members,
+    decode_or_skip,
+    encode_intent,
+    is_publishable,
+    locate_deltas,
+    select_members,
+)
+
+__all__ = ["MachineGroupCommitter"]
+
+_INTENTS_MAX: Final = 64
+_BACK_MAX: Final = 4
+"""A leader reads so many versions before the ones that it knows, to commit intents that are based on them."""
+_LEADS_MAX: Final = 4
+_ALONE_MAX: Final = 2 * VERSIONS_MAX
+_LEADS_ALONE_MAX: Final = 8
+"""A process that was alone so many times in a row tries the next version directly again."""
+_POLL_SECONDS_MIN: Final = 0.0005
+_POLL_SECONDS_MAX: Final = 0.005
+_POLLS_PER_COMMIT: Final = 10
+_GATHER_POLLS_MAX: Final = 3
+"""How long a leader waits for as many intents as there were last time."""
+_POLLS_MAX: Final = 10_000
+_COMMITS_WITHOUT: Final = 64
+_ENTRY_MILLIS_MAX: Final = 3_600_000
+"""Older entries are those of processes that were killed, or of a lakehouse that was replaced."""
+_WAIT_MILLIS: Final = 2_000
+_WAIT_COMMITS: Final = 20
+"""How long a process waits for another one that has the lock: the time of so many commits, but at least two seconds."""
+
+
+class MachineGroupCommitter:
+    """Commits through a metastore, together with the other processes of this machine if they compete.
+
+    One thread at a time: a `GroupCommitter` is in front of it.
+    """
+
+    def __init__(self, effects: Effects, queue: CommitQueue, metastore: Metastore, inner: CommitTarget) -> None:
+        """Take the queue, and the target of commits that do not use it."""
+        self._effects = effects
+        self._queue = queue
+        self._metastore = metastore
+        self._inner = inner
+        self._versions: ReadVersions | None = None
+        self._is_contended = False
+        """Whether the last commits met others, so that a direct attempt would probably lose."""
+        self._leads_alone = 0
+        self._expected = 1
+        """How many intents there were when this process led last."""
+        self._commit_millis = 0
+        """How long the last commit took, or the wait for another process: the unit of all pauses."""
+        self._commits_without = 0
+        """How many of the next commits do not use the queue, because one waited in vain."""
+
+    def rebase(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> tuple[MetastoreSnapshot, Changes]:
+        """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`."""
+        return self._inner.rebase(base, changes, isolation, have_rows_changed)
+
+    def commit(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector = assume_rows_changed,
+    ) -> CommitResult:
+        """Commit the changes as a version, or as a part of one; raise `ConflictError` if nothing was committed."""
+        committed = self._commit_with_others(base, changes, isolation) if self._is_queued(base, changes) else None
+        return committed or self._inner.commit(base, changes, isolation, have_rows_changed)
+
+    def _is_queued(self, base: MetastoreSnapshot, changes: Changes) -> bool:
+        """Return whether a transaction may wait in the queue; intents in the store serve all machines instead."""
+        if self._commits_without:
+            self._commits_without -= 1
+            return False
+        settings = base.settings
+        return not (
+            changes.is_empty
+            or settings.has_intents
+            or settings.is_strict_tree
+            or not is_publishable(changes, self._effects.now_millis())
+        )
+
+    def _commit_with_others(
+        self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation
+    ) -> CommitResult | None:
+        """Try the next version once, then wait in the queue; return None if the transaction commits by itself."""
+        if not self._is_contended and not self._queue.is_active(self._effects.now_millis()):
+            self._versions = None
+            committed = self._metastore.commit_next(base, changes)
+            if committed is not None:
+                return committed
+            self._is_contended = True
+        self._versions = self._versions or ReadVersions(self._metastore, base)
+        self._versions.add(base)
+        return self._commit_queued(TrackedIntent(build_intent(base, changes, isolation)), self._versions)
+
+    def _commit_queued(self, own: TrackedIntent, versions: ReadVersions) -> CommitResult | None:
+        """Add the intent to the queue, and return the commit result; None if the intent is dead or was not added.
+
+        From the put on others may commit the transaction, so no error means that it failed.
+        """
+        data, now_millis = encode_intent(own.intent), self._effects.now_millis()
+        name = f"{max(0, now_millis):015d}-{self._effects.new_id()}.intent"
+        if len(data) > BYTES_MAX or not self._queue.put(name, data):
+            return None
+        try:
+            return self._wait_or_lead(own, name, data, versions)
+        except MangroveError as error:
+            raise build_unknown_outcome_error(own.intent, error) from error
+        finally:
+            self._queue.remove([name])
+
+    def _wait_or_lead(self, own: TrackedIntent, name: str, data: bytes, versions: ReadVersions) -> CommitResult | None:
+        began_at_millis = self._effects.now_millis()
+        until_millis = began_at_millis + max(_WAIT_MILLIS, _WAIT_COMMITS * self._commit_millis)
+        for _ in range(_POLLS_MAX):
+            is_leader = self._queue.try_lock()
+            if is_leader:
+                try:
+                    committed = self._lead(own, name, versions)
+                finally:
+                    self._queue.unlock()
+                if committed is not None:
+                    return committed
+            if is_leader or not self._queue.contains(name):
+                self._load_shared(versions)
+                versions.catch_up(own, 2)
+                if not own.is_committable:
+                    return self._report(own, began_at_millis)
+                self._queue.put(name, data)
+            if self._effects.now_millis() > until_millis:
+                break
+            self._effects.pause(self._poll_seconds)
+        self._commits_without = _COMMITS_WITHOUT
+        return self._commit_alone(own, versions, began_at_millis)
+
+    @property
+    def _poll_seconds(self) -> float:
+        seconds = self._commit_millis / 1000 / _POLLS_PER_COMMIT
+        return min(_POLL_SECONDS_MAX, max(_POLL_SECONDS_MIN, seconds))
+
+    def _lead(self, own: TrackedIntent, name: str, versions: ReadVersions) -> CommitResult | None:
+        """Try to commit the intent with all that are compatible; return None if somebody else decides about it."""
+        if not self._queue.contains(name):
+            return None
+        self._load_shared(versions)
+        waiting = self._gather(name, versions)
+        self._leads_alone = 0 if waiting else self._leads_alone + 1
+        self._is_contended = self._leads_alone < _LEADS_ALONE_MAX
+        for _ in range(_LEADS_MAX):
+            if not versions.compare(own).is_committable:
+                return None
+            before, began_at_millis = versions.newest, self._effects.now_millis()
+            others = {path: one for path, one in waiting.items() if versions.has_base(one.intent)}
+            request = GroupCommitRequest(before, own.intent.changes, own.intent.isolation)
+            members, obsolete = select_members(request, versions, others, began_at_millis)
+            committed = commit_members(self._metastore, [request, *members.values()], self._effects.new_id)
+            if committed is not None:
+                self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
+                versions.add(committed.snapshot)
+                self._show(before, committed.snapshot, others)
+                self._queue.remove([name, *obsolete])
+                return committed
+            versions.load_later(2)
+        return None
+
+    def _gather(self, name: str, versions: ReadVersions) -> dict[str, TrackedIntent]:
+        """Return the intents of others, after a pause if there are fewer than the last time."""
+        waiting = self._queue.list()
+        for _ in range(_GATHER_POLLS_MAX):
+            if len(waiting) >= self._expected:
+                break
+            self._effects.pause(self._poll_seconds)
+            waiting = self._queue.list()
+        self._expected = len(waiting)
+        oldest_name = f"{max(0, self._effects.now_millis() - _ENTRY_MILLIS_MAX):015d}"
+        self._queue.remove([one for one in waiting if one < oldest_name])
+        names = [one for one in waiting if one != name and one >= oldest_name][:_INTENTS_MAX]
+        read = {one: decode_or_skip(self._queue.read(one), one) for one in names}
+        found = {one: TrackedIntent(intent) for one, intent in read.items() if intent is not None}
+        bases = [one.intent.base_version for one in found.values()]
+        oldest = versions.newest.version - _BACK_MAX
+        versions.load_back_to(min((base for base in bases if base >= oldest), default=versions.newest.version))
+        return found
+
+    def _show(self, before: MetastoreSnapshot, after: MetastoreSnapshot, others: Mapping[str, TrackedIntent]) -> None:
+        """Show the new version to the others, and then remove those of their intents that it contains."""
+        committed = {record.id for record in after.commit.transactions}
+        members = [path for path, one in others.items() if not committed.isdisjoint(one.intent.transaction_ids)]
+        data = f"{before.commit.transaction_id}\n".encode() + self._metastore.encode_version(after)
+        self._queue.put_version(after.version, data, is_group=bool(members))
+        self._queue.remove(members)
+
+    def _load_shared(self, versions: ReadVersions) -> None:
+        """Add the versions that the others have shown.
+
+        The transaction of the version before it shows that a version belongs to this history.
+        """
+        for _ in range(VERSIONS_MAX):
+            newest = versions.newest
+            parent, _, data = (self._queue.read_version(newest.version + 1) or b"").partition(b"\n")
+            if parent.decode("utf-8", "replace") != newest.commit.transaction_id:
+                return
+            try:
+                snapshot = self._metastore.decode_version(newest.version + 1, data)
+            except FormatError:
+                return  # the store has the version
+            self._metastore.remember(snapshot)
+            versions.add(snapshot)
+
+    def _report(self, own: TrackedIntent, began_at_millis: int) -> CommitResult | None:
+        """Return the commit result of an intent that was decided; None if it is dead."""
+        if own.commit is None:
+            return None
+        # The version contains a transaction that began waiting at that time.
+        self._metastore.remember(own.commit, began_at_millis)
+        self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
+        return CommitResult(own.commit, locate_deltas(own.intent.changes, own.commit))
+
+    def _commit_alone(self, own: TrackedIntent, versions: ReadVersions, began_at_millis: int) -> CommitResult | None:
+        """Commit the intent without the lock, whose owner may have stopped."""
+        for _ in range(_ALONE_MAX):
+            versions.catch_up(own, 2)
+            if not own.is_committable:
+                return self._report(own, began_at_millis)
+            request = GroupCommitRequest(versions.newest, own.intent.changes, own.intent.isolation)
+            committed = commit_members(self._metastore, [request], self._effects.new_id)
+            if committed is not None:
+                versions.add(committed.snapshot)
+                return committed
+        raise StorageError(f"it was not decided after {_ALONE_MAX} attempts")

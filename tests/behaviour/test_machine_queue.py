@@ -1,0 +1,397 @@
+"""Group commit of the processes of one machine: every queued transaction is committed once or refused."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from tests.behaviour.test_intents import StoppedStore, append, begin, messages, names
+from tests.support.commit_queue import MemoryQueue
+
+from mangrove.effects import Effects
+from mangrove.errors import ConflictError, StorageError
+from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on_store, open_on_store
+from mangrove.lakehouse.transaction import Transaction
+from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
+from mangrove.storage.counting import CountingStore
+from mangrove.storage.port import Store
+from mangrove.testing.effects import Clock, build_deterministic_effects
+from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.transaction.intents import VERSIONS_MAX
+from mangrove.wiring import LocalEngines
+
+Open = Callable[..., Lakehouse]
+
+
+@pytest.fixture
+def order() -> int:
+    """Return the number of children of a node: so few that each commit writes nodes."""
+    return 4
+
+
+@pytest.fixture
+def lake(effects: Effects, layout: str, order: int) -> Lakehouse:
+    """Return a lakehouse of a process of another machine."""
+    # A version of a strict tree has one transaction.
+    is_strict = False if layout.startswith("tree") else None
+    lake = create_on_store(effects, layout=layout, strict=is_strict, settings=LakehouseSettings(order=order))
+    lake.create_namespace("shop")
+    lake.create_table("shop.orders", "id int")
+    lake.create_table("shop.other", "id int")
+    append(lake, "first")
+    return lake
+
+
+@pytest.fixture
+def queue() -> MemoryQueue:
+    return MemoryQueue()
+
+
+@pytest.fixture
+def open_process(lake: Lakehouse, store: CountingStore, clock: Clock, queue: MemoryQueue) -> Open:
+    """Return how a process of the machine opens the lakehouse."""
+    numbers = iter(range(1, 1000))
+
+    def open_process(
+        through: Store | None = None, uses: MemoryQueue = queue, pause: Callable[[float], None] | None = None
+    ) -> Lakehouse:
+        effects = build_deterministic_effects(through or store, clock, next(numbers) * 10**6)
+        return open_on_store(replace(effects, queue=uses, pause=pause or effects.pause), engines=LocalEngines)
+
+    return open_process
+
+
+class CrashingQueue:
+    """The queue as a process sees it that is killed when it asks for the lock."""
+
+    def __init__(self, queue: MemoryQueue) -> None:
+        self._queue = queue
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._queue, name)
+
+    def try_lock(self) -> bool:
+        raise SimulatedCrash("killed")
+
+    def remove(self, _: object) -> None:
+        """Do nothing: the process does not exist any more."""
+
+
+def leave_entry(lake: Lakehouse, open_process: Open, queue: MemoryQueue, name: str, table: str = "") -> None:
+    """Leave the transaction of a process in the queue that was killed while it waited."""
+    transaction = begin(open_process(uses=CrashingQueue(queue)), name)
+    if table:
+        transaction.alter_table(table, {"by": name})
+    append(lake, f"before {name}")
+    with pytest.raises(SimulatedCrash):
+        transaction.commit()
+
+
+def lose_race(lake: Lakehouse, open_process: Open, name: str) -> Transaction:
+    """Return a transaction whose first attempt to commit will be refused."""
+    transaction = begin(open_process(), name)
+    append(lake, f"before {name}")
+    return transaction
+
+
+def test_a_writer_without_competitors_does_not_use_the_queue(
+    open_process: Open, store: CountingStore, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = open_process()
+    append(process, "second")
+    monkeypatch.setattr(queue, "put", None)
+    before = store.requests
+    append(process, "third")
+    made = store.requests - before
+    assert (made.lists, made.creates, made.deletes) == (0, 1, 0)
+    assert names(process) == ["first", "second", "third"]
+
+
+def test_a_writer_that_lost_a_race_commits_and_leaves_nothing_in_the_queue(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue
+) -> None:
+    transaction = lose_race(lake, open_process, "late")
+    assert transaction.commit() == lake.version
+    assert names(lake) == ["first", "before late", "late"]
+    assert queue.entries == {}
+    assert not queue.is_locked
+
+
+def test_waiting_transactions_of_other_processes_are_committed_in_one_version(
+    lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue
+) -> None:
+    leader = begin(open_process(), "leader")
+    leave_entry(lake, open_process, queue, "one")
+    leave_entry(lake, open_process, queue, "two")
+    leader.commit()
+    assert messages(lake)[lake.version] == ["leader", "one", "two"]
+    assert names(lake) == ["first", "before one", "before two", "leader", "one", "two"]
+    assert queue.entries == {}
+    for name in names(lake):
+        store.put(f"data/{name}", b"1")
+    assert lake.maintenance.check().is_sound
+
+
+@pytest.mark.parametrize("order", [128])
+def test_a_process_whose_transaction_another_one_commits_makes_no_request(
+    lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue, layout: str
+) -> None:
+    waiting: list[Transaction] = []
+
+    def lead(_: float) -> None:
+        if waiting:
+            queue.is_locked = False
+            waiting.pop().commit()
+
+    counted = CountingStore(store)
+    follower = open_process(counted, pause=lead)
+    leader = open_process()
+    for number in range(3):
+        append(leader, f"leader {number}")
+    follower.version  # noqa: B018 - reads the newest version
+    queue.groups = 1
+    for number in range(3):
+        waiting.append(begin(leader, f"led {number}"))
+        followed = begin(follower, f"followed {number}")
+        before = counted.requests
+        queue.is_locked = True
+        version = followed.commit()
+        made = counted.requests - before
+        assert messages(lake)[version] == [f"led {number}", f"followed {number}"]
+        # The position of a delta is the name of a file in the DeltaCAT layouts.
+        assert (made.reads, made.creates, made.lists) == (2 if layout.startswith("deltacat") else 0, 0, 0)
+    assert names(lake)[-2:] == ["led 2", "followed 2"]
+    assert followed.committed_as is not None
+    (place,) = followed.committed_as.changes.puts
+    assert place.parts[-1] == len(names(lake))
+
+
+@pytest.mark.parametrize("inline_bytes", ["0", "4096"])
+def test_rows_of_a_queued_transaction_are_those_that_its_writer_appended(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, inline_bytes: str
+) -> None:
+    lake.create_table("shop.rows", "id int", properties={"write.inline-rows-max-bytes": inline_bytes})
+    leader, killed = open_process(), open_process(uses=CrashingQueue(queue))
+    led, lost = leader.transaction(), killed.transaction()
+    led.table("shop.rows").append([{"id": 1}])
+    lost.table("shop.rows").append([{"id": 2}])
+    append(lake, "before both")
+    with pytest.raises(SimulatedCrash):
+        lost.commit()
+    led.commit()
+    assert leader.table("shop.rows").to_arrow().to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+def test_an_entry_that_is_already_committed_is_not_committed_again(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue
+) -> None:
+    leader, later = begin(open_process(), "leader"), begin(open_process(), "later")
+    leave_entry(lake, open_process, queue, "one")
+    entries = dict(queue.entries)
+    leader.commit()
+    assert names(lake).count("one") == 1
+    queue.entries |= entries
+    later.commit()
+    assert names(lake).count("one") == 1
+    assert queue.entries == {}
+
+
+@pytest.mark.parametrize("change", ["none", "rollback", "namespace", "age", "conflict"])
+def test_an_entry_that_a_version_concerns_is_not_committed(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, change: str
+) -> None:
+    leave_entry(lake, open_process, queue, "one", table="shop.other")
+    process = open_process()
+    process.version  # noqa: B018 - reads the newest version
+    match change:
+        case "none":
+            append(lake, "another")
+        case "rollback":
+            lake.rollback(lake.version - 1)
+        case "namespace":
+            lake.create_namespace("another")
+        case "conflict":
+            lake.alter_table("shop.other", {"by": "lake"})
+        case _:
+            for number in range(VERSIONS_MAX):
+                append(lake, f"filler {number}")
+    late = begin(process, "leader")
+    append(lake, "before leader")
+    late.commit()
+    assert ("one" in names(lake)) == (change == "none")
+
+
+def test_the_owner_of_a_conflicting_entry_gets_its_own_conflict(lake: Lakehouse, open_process: Open) -> None:
+    transaction = lose_race(lake, open_process, "late")
+    transaction.alter_table("shop.other", {"by": "late"})
+    lake.alter_table("shop.other", {"by": "lake"})
+    with pytest.raises(ConflictError, match=r"shop\.other"):
+        transaction.commit()
+    assert "late" not in names(lake)
+
+
+def test_a_damaged_entry_is_skipped(lake: Lakehouse, open_process: Open, queue: MemoryQueue) -> None:
+    leader = begin(open_process(), "leader")
+    leave_entry(lake, open_process, queue, "one")
+    ((name, data),) = queue.entries.items()
+    queue.entries[name] = data.replace(b"data/one", b"data/two")
+    leader.commit()
+    assert names(lake)[-1] == "leader"
+
+
+def show_version(queue: MemoryQueue, version: int, parent: str, data: bytes) -> None:
+    queue.put_version(version, f"{parent}\n".encode() + data, is_group=True)
+
+
+@pytest.mark.parametrize("parent", ["own", "other"])
+def test_a_version_of_another_history_or_a_damaged_one_is_not_used(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, parent: str
+) -> None:
+    newest = lake.metastore.latest()
+    if parent == "own":
+        show_version(queue, newest.version + 1, newest.commit.transaction_id, b"not a version")
+    else:
+        data = lake.metastore.encode_version(newest)
+        show_version(queue, newest.version + 1, "00000000-0000-4000-8000-fffffffffff0", data)
+    append(open_process(), "second")
+    assert names(lake) == ["first", "second"]
+    assert lake.version == newest.version + 1
+
+
+def test_a_process_that_waits_too_long_commits_without_the_lock(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, clock: Clock
+) -> None:
+    queue.is_locked = True
+    clock.tick_millis = 500
+    lose_race(lake, open_process, "late").commit()
+    assert names(lake) == ["first", "before late", "late"]
+    assert queue.entries == {}
+
+
+def lead_with_copied_entries(open_process: Open, queue: MemoryQueue) -> MemoryQueue:
+    """Let another process commit all entries, which stay in the queue; return what it made of them."""
+    copied = MemoryQueue()
+    copied.entries, copied.groups = dict(queue.entries), 1
+    begin(open_process(uses=copied), "leader").commit()
+    return copied
+
+
+def test_a_leader_does_not_commit_what_another_process_has_committed(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue
+) -> None:
+    def lead(_: float) -> None:
+        if queue.is_locked:
+            queue.versions |= lead_with_copied_entries(open_process, queue).versions
+            queue.is_locked = False
+
+    transaction = begin(open_process(pause=lead), "late")
+    append(lake, "before late")
+    queue.is_locked = True
+    assert transaction.commit() == lake.version
+    assert messages(lake)[lake.version] == ["leader", "late"]
+    assert names(lake).count("late") == 1
+
+
+def test_a_process_that_waited_in_vain_does_not_commit_what_another_process_has_committed(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, clock: Clock
+) -> None:
+    clock.tick_millis = 500
+    led: list[MemoryQueue] = []
+
+    def lead(_: float) -> None:
+        if not led:
+            led.append(lead_with_copied_entries(open_process, queue))
+
+    transaction = begin(open_process(pause=lead), "late")
+    append(lake, "before late")
+    queue.is_locked = True
+    assert transaction.commit() == lake.version
+    assert messages(lake)[lake.version] == ["leader", "late"]
+    assert names(lake).count("late") == 1
+
+
+def test_an_error_while_a_transaction_is_in_the_queue_is_reported_as_an_unknown_outcome(
+    lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue
+) -> None:
+    faulty = FaultyStore(store, Faults(0))
+
+    def fail_in_queue(_: float) -> None:
+        queue.is_locked = False
+        faulty.fail_next("read", "before")
+
+    transaction = begin(open_process(faulty, pause=fail_in_queue), "late")
+    append(lake, "before late")
+    queue.is_locked = True
+    with pytest.raises(StorageError, match="unknown whether it is committed; check the history"):
+        transaction.commit()
+    assert queue.entries == {}
+
+
+def test_a_queue_that_cannot_be_used_changes_nothing(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "put", lambda *_: False)
+    lose_race(lake, open_process, "late").commit()
+    assert names(lake) == ["first", "before late", "late"]
+
+
+def test_a_lakehouse_with_intents_does_not_use_the_queue(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.alter({INTENTS_PROPERTY: "true"})
+    monkeypatch.setattr(queue, "put", None)
+    lose_race(lake, open_process, "late").commit()
+    assert names(lake)[-1] == "late"
+
+
+def test_a_process_that_is_alone_again_leaves_the_queue(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = open_process()
+    late = begin(process, "late")
+    append(lake, "before late")
+    late.commit()
+    for number in range(8):
+        append(process, f"alone {number}")
+    monkeypatch.setattr(queue, "put", None)
+    append(process, "direct")
+    assert names(lake)[-1] == "direct"
+
+
+@pytest.mark.parametrize("mode", ["crash before", "crash after", "delayed"])
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_a_process_that_stops_at_any_request_commits_once_or_not_at_all(
+    lake: Lakehouse,
+    open_process: Open,
+    store: CountingStore,
+    queue: MemoryQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    has_lock: bool,
+) -> None:
+    if not has_lock:  # it decides nothing
+        monkeypatch.setattr(queue, "try_lock", lambda: True)
+    acknowledged = set()
+    for number in range(1, 60):
+        stopped = StoppedStore(store, mode)
+        transaction = begin(open_process(stopped), f"stopped {number}")
+        leave_entry(lake, open_process, queue, f"waiting {number}")
+        stopped.requests_left = number
+        with suppress(StorageError, SimulatedCrash):
+            transaction.commit()
+            acknowledged.add(f"stopped {number}")
+        is_last = stopped.requests_left > 0
+        stopped.requests_left = None
+        lose_race(lake, open_process, f"leader {number}").commit()
+        for request in stopped.delayed:
+            request()
+        lose_race(lake, open_process, f"later {number}").commit()
+        if is_last:
+            break
+    assert is_last
+    found = Counter(names(lake))
+    assert set(found.values()) == {1}
+    assert acknowledged <= found.keys()
+    assert found == Counter(name for members in messages(lake).values() for name in members if name in found)

@@ -1,0 +1,118 @@
+"""The queue of the processes of one machine, in a folder."""
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from mangrove.storage import commit_queue
+from mangrove.storage.commit_queue import MachineQueue, open_queue
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "mangrove" / "queue"
+
+
+@pytest.fixture
+def queue(folder: Path) -> MachineQueue:
+    return MachineQueue(folder)
+
+
+def test_a_queue_that_was_never_used_is_empty_and_creates_nothing(queue: MachineQueue, folder: Path) -> None:
+    assert not queue.is_active(0)
+    assert not queue.contains("a.intent")
+    assert (queue.list(), queue.read("a.intent"), queue.read_version(1)) == ([], None, None)
+    assert not folder.parent.exists()
+
+
+def test_entries_are_listed_in_the_order_of_their_names_until_they_are_removed(queue: MachineQueue) -> None:
+    assert queue.put("2.intent", b"two")
+    assert queue.put("1.intent", b"one")
+    queue.put_version(7, b"seven", is_group=False)
+    assert queue.list() == ["1.intent", "2.intent"]
+    assert queue.read("2.intent") == b"two"
+    queue.remove(["1.intent", "never there.intent"])
+    assert (queue.contains("1.intent"), queue.contains("2.intent")) == (False, True)
+
+
+def test_only_one_handle_has_the_lock(queue: MachineQueue, folder: Path) -> None:
+    other = MachineQueue(folder)
+    assert queue.put("1.intent", b"")
+    assert queue.try_lock()
+    assert not other.try_lock()
+    queue.unlock()
+    assert other.try_lock()
+
+
+def _lock_and_die(folder: Path) -> None:
+    assert MachineQueue(folder).try_lock()
+    os._exit(9)
+
+
+def test_the_lock_of_a_process_that_died_is_free(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"")
+    process = multiprocessing.get_context("spawn").Process(target=_lock_and_die, args=(folder,))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    assert queue.try_lock()
+
+
+def test_a_group_makes_the_queue_active_for_seconds(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"")
+    assert queue.try_lock()
+    os.utime(folder / "lock", (0, 0))
+    queue.put_version(1, b"", is_group=False)
+    written_at_millis = (folder / "1.version").stat().st_mtime_ns // 1_000_000
+    assert not queue.is_active(written_at_millis)
+    queue.put_version(2, b"", is_group=True)
+    assert queue.is_active(written_at_millis)
+    assert not queue.is_active(written_at_millis + 60_000)
+
+
+def test_old_versions_are_removed(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"")
+    for version in range(100):
+        queue.put_version(version, b"%d" % version, is_group=False)
+    assert queue.read_version(99) == b"99"
+    assert queue.read_version(0) is None
+    assert len([*folder.glob("*.version")]) == commit_queue._VERSIONS_MAX
+
+
+def test_only_the_user_can_use_the_folder(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"")
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (folder.parent, folder)} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o702])
+def test_a_folder_that_others_can_use_is_not_used(queue: MachineQueue, folder: Path, mode: int) -> None:
+    folder.mkdir(parents=True)
+    folder.parent.chmod(mode)
+    assert not queue.put("1.intent", b"")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_link_to_another_folder_is_not_used(queue: MachineQueue, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(0o700)
+    folder.parent.mkdir(0o700)
+    folder.symlink_to(tmp_path / "elsewhere")
+    assert not queue.put("1.intent", b"")
+
+
+def test_a_file_where_the_folder_should_be_makes_the_queue_unusable(queue: MachineQueue, folder: Path) -> None:
+    folder.parent.parent.mkdir(exist_ok=True)
+    folder.parent.write_bytes(b"")
+    assert not queue.put("1.intent", b"")
+    assert not queue.try_lock()
+
+
+def test_each_lakehouse_has_a_queue_of_its_own_and_one_in_memory_has_none() -> None:
+    first, second = open_queue("file:///a/"), open_queue("file:///b/")
+    assert first is not None
+    assert second is not None
+    assert first._folder.parent == second._folder.parent
+    assert first._folder != second._folder
+    assert open_queue("memory://a/") is None

@@ -1,0 +1,60 @@
+"""A queue of processes in memory, for tests of group commit."""
+
+from collections.abc import Iterable
+
+__all__ = ["MemoryQueue"]
+
+
+class MemoryQueue:
+    """The queue of simulated processes of one machine."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, bytes] = {}
+        self.versions: dict[int, bytes] = {}
+        self.is_locked = False
+        self.groups = 0
+
+    def is_active(self, now_millis: int) -> bool:
+        """Return whether several processes committed together."""
+        del now_millis
+        return self.groups > 0
+
+    def put(self, name: str, data: bytes) -> bool:
+        """Add an entry."""
+        self.entries[name] = data
+        return True
+
+    def contains(self, name: str) -> bool:
+        """Return whether an entry waits."""
+        return name in self.entries
+
+    def list(self) -> list[str]:
+        """Return the names of all entries, in their order."""
+        return sorted(self.entries)
+
+    def read(self, name: str) -> bytes | None:
+        """Return an entry, or None if it was removed."""
+        return self.entries.get(name)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove entries."""
+        for name in names:
+            self.entries.pop(name, None)
+
+    def try_lock(self) -> bool:
+        """Take the lock if nobody has it, and return whether it was taken."""
+        is_taken, self.is_locked = not self.is_locked, True
+        return is_taken
+
+    def unlock(self) -> None:
+        """Release the lock."""
+        self.is_locked = False
+
+    def put_version(self, version: int, data: bytes, *, is_group: bool) -> None:
+        """Show a version to the others."""
+        self.versions[version] = data
+        self.groups += is_group
+
+    def read_version(self, version: int) -> bytes | None:
+        """Return what was shown of a version, or None."""
+        return self.versions.get(version)
