@@ -6,6 +6,7 @@ Both layouts implement `Metastore`; everything above works with either.
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, repeat
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -220,12 +221,19 @@ class Commit:
         return " and ".join(str(one) for one in writers or members)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommitResult:
     """The version that a transaction committed, with its changes as committed."""
 
     snapshot: "MetastoreSnapshot"
-    changes: Changes
+    staged: Changes
+    locate: Callable[[], Changes] | None = None
+    """Reads where another process has committed the deltas; None: at the positions of `staged`."""
+
+    @cached_property
+    def changes(self) -> Changes:
+        """The changes with the positions that their deltas have in the version."""
+        return self.staged if self.locate is None else self.locate()
 
 
 LoadObject: TypeAlias = Callable[[Locator], Object]
@@ -298,6 +306,11 @@ class MetastoreSnapshot(Protocol):
     @property
     def nests_tables_in_namespaces(self) -> bool:
         """Whether the objects of a table are stored below its namespace, so that a move to another rewrites them."""
+        ...
+
+    @property
+    def allows_groups(self) -> bool:
+        """Whether the next version may be committed by its number, and contain several transactions."""
         ...
 
     @property

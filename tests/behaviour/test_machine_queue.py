@@ -136,7 +136,7 @@ def test_waiting_transactions_of_other_processes_are_committed_in_one_version(
 
 @pytest.mark.parametrize("order", [128])
 def test_a_process_whose_transaction_another_one_commits_makes_no_request(
-    lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue, layout: str
+    lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue
 ) -> None:
     waiting: list[Transaction] = []
 
@@ -160,8 +160,7 @@ def test_a_process_whose_transaction_another_one_commits_makes_no_request(
         version = followed.commit()
         made = counted.requests - before
         assert messages(lake)[version] == [f"led {number}", f"followed {number}"]
-        # The position of a delta is the name of a file in the DeltaCAT layouts.
-        assert (made.reads, made.creates, made.lists) == (2 if layout.startswith("deltacat") else 0, 0, 0)
+        assert made.total == 0
     assert names(lake)[-2:] == ["led 2", "followed 2"]
     assert followed.committed_as is not None
     (place,) = followed.committed_as.changes.puts

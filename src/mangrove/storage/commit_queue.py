@@ -75,8 +75,9 @@ class MachineQueue:
     """The queue in a folder, which is created when it is first used."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock_path = folder / "lock"
+        # Text, because a waiting process polls.
+        self._folder = str(folder)
+        self._lock_path = self._locate("lock")
         self._descriptor: int | None = None
 
     def is_active(self, now_millis: int) -> bool:
@@ -92,7 +93,7 @@ class MachineQueue:
 
     def contains(self, name: str) -> bool:
         """Return whether an entry waits."""
-        return os.path.exists(self._folder / name)
+        return os.path.exists(self._locate(name))
 
     def list(self) -> list[str]:
         """Return the names of all entries, in their order."""
@@ -104,7 +105,8 @@ class MachineQueue:
     def read(self, name: str) -> bytes | None:
         """Return an entry, or None if it was removed."""
         try:
-            return (self._folder / name).read_bytes()
+            with open(self._locate(name), "rb") as file:
+                return file.read()
         except OSError:
             return None
 
@@ -112,7 +114,7 @@ class MachineQueue:
         """Remove entries."""
         for name in names:
             with suppress(OSError):
-                os.unlink(self._folder / name)
+                os.unlink(self._locate(name))
 
     def try_lock(self) -> bool:
         """Take the lock if nobody has it, and return whether it was taken."""
@@ -148,10 +150,13 @@ class MachineQueue:
         """Return what was shown of a version, or None."""
         return self.read(f"{version}.version")
 
+    def _locate(self, name: str) -> str:
+        return f"{self._folder}{os.sep}{name}"
+
     def _is_private(self) -> bool:
         """Create the folder, and return whether only this user can use it."""
         try:
-            for folder in (self._folder.parent, self._folder):
+            for folder in (os.path.dirname(self._folder), self._folder):
                 with suppress(FileExistsError):
                     os.mkdir(folder, 0o700)
                 found = os.lstat(folder)
@@ -163,10 +168,12 @@ class MachineQueue:
 
     def _write(self, name: str, data: bytes) -> bool:
         """Write a file that is complete when it is seen, and return whether it was written."""
-        temporary = self._folder / f"{name}.{os.getpid()}"
+        path = self._locate(name)
+        temporary = f"{path}.{os.getpid()}"
         try:
-            temporary.write_bytes(data)
-            os.rename(temporary, self._folder / name)
+            with open(temporary, "wb") as file:
+                file.write(data)
+            os.rename(temporary, path)
         except OSError:
             return False
         return True

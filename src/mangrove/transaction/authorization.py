@@ -108,6 +108,11 @@ class AuthorizedSnapshot:
         return self.inner.nests_tables_in_namespaces
 
     @property
+    def allows_groups(self) -> bool:
+        """Whether the next version may be committed by its number, and contain several transactions."""
+        return self.inner.allows_groups
+
+    @property
     def inline_rows_default(self) -> int:
         """The maximum size of inline rows in tables without a property for it."""
         return self.inner.inline_rows_default

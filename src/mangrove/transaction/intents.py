@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Final
 
@@ -41,6 +41,7 @@ __all__ = [
     "ReadVersions",
     "TrackedIntent",
     "build_intent",
+    "build_result",
     "build_unknown_outcome_error",
     "commit_members",
     "decode_intent",
@@ -49,7 +50,6 @@ __all__ = [
     "find_damaged_intents",
     "is_intent",
     "is_publishable",
-    "locate_deltas",
     "select_members",
 ]
 
@@ -359,7 +359,12 @@ def decode_or_skip(data: bytes | None, path: str) -> Intent | None:
         return None  # `check` reports it
 
 
-def locate_deltas(changes: Changes, snapshot: MetastoreSnapshot) -> Changes:
+def build_result(changes: Changes, snapshot: MetastoreSnapshot) -> CommitResult:
+    """Return the result of a transaction that another process has committed."""
+    return CommitResult(snapshot, changes, partial(_locate_deltas, changes, snapshot))
+
+
+def _locate_deltas(changes: Changes, snapshot: MetastoreSnapshot) -> Changes:
     """Return the changes with the positions that their deltas have in the version that contains them."""
     puts: dict[Locator, Object] = {}
     for locator, value in sorted(changes.puts.items()):

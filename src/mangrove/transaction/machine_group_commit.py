@@ -32,12 +32,12 @@ from mangrove.transaction.intents import (
     ReadVersions,
     TrackedIntent,
     build_intent,
+    build_result,
     build_unknown_outcome_error,
     commit_members,
     decode_or_skip,
     encode_intent,
     is_publishable,
-    locate_deltas,
     select_members,
 )
 
@@ -113,11 +113,10 @@ class MachineGroupCommitter:
         if self._commits_without:
             self._commits_without -= 1
             return False
-        settings = base.settings
         return not (
             changes.is_empty
-            or settings.has_intents
-            or settings.is_strict_tree
+            or base.settings.has_intents
+            or not base.allows_groups
             or not is_publishable(changes, self._effects.now_millis())
         )
 
@@ -256,7 +255,7 @@ class MachineGroupCommitter:
         # The version contains a transaction that began waiting at that time.
         self._metastore.remember(own.commit, began_at_millis)
         self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
-        return CommitResult(own.commit, locate_deltas(own.intent.changes, own.commit))
+        return build_result(own.intent.changes, own.commit)
 
     def _commit_alone(self, own: TrackedIntent, versions: ReadVersions, began_at_millis: int) -> CommitResult | None:
         """Commit the intent without the lock, whose owner may have stopped."""

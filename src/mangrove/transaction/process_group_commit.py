@@ -35,12 +35,12 @@ from mangrove.transaction.intents import (
     ReadVersions,
     TrackedIntent,
     build_intent,
+    build_result,
     build_unknown_outcome_error,
     commit_members,
     decode_or_skip,
     encode_intent,
     is_publishable,
-    locate_deltas,
     select_members,
 )
 
@@ -164,7 +164,7 @@ class ProcessGroupCommitter:
         self._rank = None
         # A delayed create may have succeeded although a later one was refused.
         versions.catch_up(own)
-        return None if own.commit is None else CommitResult(own.commit, locate_deltas(changes, own.commit))
+        return None if own.commit is None else build_result(changes, own.commit)
 
     def _gather_intents(self, versions: ReadVersions) -> dict[str, TrackedIntent]:
         """Return the intents of others; if there are fewer than writers, some are probably on their way."""
@@ -220,7 +220,7 @@ class ProcessGroupCommitter:
                     return committed
             if own.commit is not None:
                 self._rank = max(1, versions.find_rank(own))
-                return CommitResult(own.commit, locate_deltas(own.intent.changes, own.commit))
+                return build_result(own.intent.changes, own.commit)
             if own.is_dead:
                 return None
             # While others commit groups, somebody lists intents.

@@ -69,6 +69,11 @@ class DeltaCatSnapshot:
         self._settings: LakehouseSettings | None = None
 
     @property
+    def allows_groups(self) -> bool:
+        """Whether the next version may be committed by its number: it has none after commits of other programs."""
+        return not self.guard.is_foreign
+
+    @property
     def version(self) -> int:
         """The version number."""
         return self.guard.version

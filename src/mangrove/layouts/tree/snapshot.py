@@ -56,6 +56,11 @@ class TreeSnapshot:
         self._unknown: dict[Locator, bytes] = {}
 
     @property
+    def allows_groups(self) -> bool:
+        """Whether the next version may contain several transactions."""
+        return not self.settings.is_strict_tree
+
+    @property
     def version(self) -> int:
         """The version number."""
         return self.root.version
