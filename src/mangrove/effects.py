@@ -40,7 +40,7 @@ def build_effects(store: Store, clock_tolerance_millis: int | None = None) -> Ef
         new_id=_new_uuid,
         pause=lambda seconds: time.sleep(seconds * random.uniform(0.5, 1.5)),
         later=_DeferredTasks(),
-        queue=open_queue(store.uri),
+        queue=open_queue(store),
         clock_tolerance_millis=clock_tolerance_millis,
     )
 

@@ -114,6 +114,11 @@ class CrashingStore:
     def uri(self) -> str:
         return self._store.uri
 
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._store.identity
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._store, name)
 

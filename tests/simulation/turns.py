@@ -137,6 +137,11 @@ class ScheduledStore:
         """The root, ending in exactly one `/`."""
         return self._store.uri
 
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._store.identity
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them."""
         self._turn(path)

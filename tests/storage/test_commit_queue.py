@@ -1,14 +1,18 @@
 """The queue of the processes of one machine, in a folder."""
 
+import errno
 import multiprocessing
 import os
 import stat
+import tempfile
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from mangrove.storage import commit_queue
 from mangrove.storage.commit_queue import MachineQueue, open_queue
+from mangrove.storage.opening import open_store
 
 
 @pytest.fixture
@@ -18,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def queue(folder: Path) -> MachineQueue:
-    return MachineQueue(folder)
+    return MachineQueue(lambda: folder)
 
 
 def test_a_queue_that_was_never_used_is_empty_and_creates_nothing(queue: MachineQueue, folder: Path) -> None:
@@ -39,7 +43,7 @@ def test_entries_are_listed_in_the_order_of_their_names_until_they_are_removed(q
 
 
 def test_only_one_handle_has_the_lock(queue: MachineQueue, folder: Path) -> None:
-    other = MachineQueue(folder)
+    other = MachineQueue(lambda: folder)
     assert queue.put("1.intent", b"")
     assert queue.try_lock()
     assert not other.try_lock()
@@ -48,7 +52,7 @@ def test_only_one_handle_has_the_lock(queue: MachineQueue, folder: Path) -> None
 
 
 def _lock_and_die(folder: Path) -> None:
-    assert MachineQueue(folder).try_lock()
+    assert MachineQueue(lambda: folder).try_lock()
     os._exit(9)
 
 
@@ -59,6 +63,72 @@ def test_the_lock_of_a_process_that_died_is_free(queue: MachineQueue, folder: Pa
     process.join()
     assert process.exitcode == 9
     assert queue.try_lock()
+
+
+def _put_and_die(folder: Path) -> None:
+    assert MachineQueue(lambda: folder).put("1.intent", b"one")
+    os._exit(9)
+
+
+def test_an_entry_of_a_process_that_died_is_not_read_and_removed(queue: MachineQueue, folder: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_put_and_die, args=(folder,))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    assert queue.list() == ["1.intent"]
+    assert queue.read("1.intent") is None
+    assert queue.list() == []
+
+
+def _put_lock_fork_and_die(folder: Path, lives: Connection) -> None:
+    queue = MachineQueue(lambda: folder)
+    assert queue.put("1.intent", b"one")
+    assert queue.try_lock()
+    if os.fork() == 0:
+        lives.send("forked")
+        lives.poll(None)
+    os._exit(9)
+
+
+def test_a_child_does_not_keep_the_locks_of_a_process_that_died(queue: MachineQueue, folder: Path) -> None:
+    spawning = multiprocessing.get_context("spawn")
+    here, there = spawning.Pipe()
+    process = spawning.Process(target=_put_lock_fork_and_die, args=(folder, there))
+    process.start()
+    assert here.recv() == "forked"
+    process.join()
+    assert queue.read("1.intent") is None
+    assert queue.try_lock()
+    here.close()
+
+
+def test_an_entry_can_be_put_again_by_its_process(queue: MachineQueue, folder: Path) -> None:
+    other = MachineQueue(lambda: folder)
+    assert queue.put("1.intent", b"one")
+    other.remove(["1.intent"])
+    assert not queue.contains("1.intent")
+    assert queue.put("1.intent", b"one")
+    assert other.read("1.intent") == b"one"
+
+
+def test_a_folder_without_room_makes_the_queue_unusable_and_leaves_nothing(
+    queue: MachineQueue, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(os, "write", fail)
+    assert not queue.put("1.intent", b"one")
+    queue.put_version(1, b"one", is_group=False)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_version_that_is_not_complete_is_not_read(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"")
+    queue.put_version(1, b"a version", is_group=False)
+    (file,) = folder.glob("*.version")
+    file.write_bytes(file.read_bytes()[:-1])
+    assert queue.read_version(1) is None
 
 
 def test_a_group_makes_the_queue_active_for_seconds(queue: MachineQueue, folder: Path) -> None:
@@ -110,9 +180,37 @@ def test_a_file_where_the_folder_should_be_makes_the_queue_unusable(queue: Machi
 
 
 def test_each_lakehouse_has_a_queue_of_its_own_and_one_in_memory_has_none() -> None:
-    first, second = open_queue("file:///a/"), open_queue("file:///b/")
+    first, second = open_queue(open_store("file:///a/")), open_queue(open_store("file:///b/"))
     assert first is not None
     assert second is not None
-    assert os.path.dirname(first._folder) == os.path.dirname(second._folder)
+    assert Path(first._folder).parent == Path(second._folder).parent
     assert first._folder != second._folder
-    assert open_queue("memory://a/") is None
+    assert open_queue(open_store("memory://a/")) is None
+
+
+def test_two_storages_with_the_same_uri_have_queues_of_their_own(tmp_path: Path) -> None:
+    servers = [
+        open_store("s3://bucket/lake", {"endpoint": f"http://127.0.0.1:{port}", "skip_signature": "true"})
+        for port in (9000, 9001)
+    ]
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "one")
+    before = open_queue(open_store(link))
+    assert before is not None
+    first = before._folder
+    link.unlink()
+    link.symlink_to(tmp_path / "two")
+    queues = [*map(open_queue, servers), open_queue(open_store(link))]
+    found = {one._folder for one in queues if one is not None}
+    assert len(found | {first}) == 4
+
+
+def test_a_machine_without_a_folder_for_temporary_files_has_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(commit_queue, "_MEMORY_FOLDER", Path("/never/there"))
+    monkeypatch.setattr(tempfile, "gettempdir", fail)
+    assert open_queue(open_store("file:///a/")) is None

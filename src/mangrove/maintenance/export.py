@@ -13,7 +13,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError
+from mangrove.errors import AlreadyExistsError, ConflictError, FormatError, InvalidInputError, StorageError
 from mangrove.maintenance.context import MaintenanceContext
 from mangrove.maintenance.copy import Copier, copy_files, find_missing_copies, load_file_sizes
 from mangrove.maintenance.expiry import find_pins, select_expirable
@@ -47,6 +47,7 @@ from mangrove.transaction.transaction import commit_deadline_millis, youngest_ex
 __all__ = ["ExportMode", "ExportReport", "drop_export", "export_version", "pin_version", "plan_pin"]
 
 _ATTEMPTS_MAX = 20
+_LISTINGS_MAX = 3
 
 
 class ExportMode(enum.Enum):
@@ -108,7 +109,7 @@ def export_version(
     if keep:
         _record(lake, made)
     destination.put(EXPORT_RECORD_PATH, encode_export_record(plan.record))
-    required = load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
+    required = _load_required_sizes(lake, plan)
     missing = find_missing_copies(required, destination.list())
     # The root is copied last: without it a copy is not a lakehouse.
     copier(lake.store, destination, missing, watch, last=plan.root)
@@ -248,7 +249,7 @@ def _is_complete(lake: MaintenanceContext, destination: Store, plan: _Plan) -> b
     """Return whether an earlier attempt completed: the root is copied last."""
     if plan.root is not None:
         return destination.exists(plan.root)
-    return not find_missing_copies(load_file_sizes(lake.store, _list_files_to_copy(lake, plan)), destination.list())
+    return not find_missing_copies(_load_required_sizes(lake, plan), destination.list())
 
 
 def _check_retained(lake: MaintenanceContext, version: int) -> None:
@@ -303,6 +304,20 @@ def _change_names(
         f"recording the export lost the race against {_ATTEMPTS_MAX} concurrent changes of {lake.store.uri}. "
         "Nothing was copied; retry"
     )
+
+
+def _load_required_sizes(lake: MaintenanceContext, plan: _Plan) -> dict[str, int]:
+    """Return the files to copy with their sizes; raise an error if one is missing.
+
+    In the DeltaCAT layout a listing may contain a file of an attempt to commit that lost its
+    race, which is deleted right after the transaction is committed; so files are listed again.
+    """
+    for _ in range(_LISTINGS_MAX - 1):
+        try:
+            return load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
+        except FormatError:
+            continue
+    return load_file_sizes(lake.store, _list_files_to_copy(lake, plan))
 
 
 def _list_files_to_copy(lake: MaintenanceContext, plan: _Plan) -> set[str]:

@@ -223,6 +223,11 @@ class LayeredStore:
         return self._above.uri
 
     @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._above.identity
+
+    @property
     def layers(self) -> tuple[Store, Store]:
         """The upper store and the lower one."""
         return self._above, self._below

@@ -43,6 +43,7 @@ class CachingStore:
         self._store = store
         self._is_immutable = is_immutable
         self._disk = disk
+        self._identity = "" if disk is None else store.identity
         self._lock = threading.Lock()
         self._cached_values: LRUCache[str, bytes] = LRUCache(bytes_max, getsizeof=len)
         self._requested: dict[str, Future[bytes | None]] = {}
@@ -51,6 +52,11 @@ class CachingStore:
     def uri(self) -> str:
         """The root, ending in exactly one `/`."""
         return self._store.uri
+
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._store.identity
 
     @property
     def behind(self) -> Store:
@@ -146,7 +152,7 @@ class CachingStore:
             with self._lock:
                 self._cached_values.pop(path, None)
             if self._disk is not None:
-                self._disk.forget(self.uri, path)
+                self._disk.forget(self._identity, path)
 
     @contextmanager
     def _evict_around(self, paths: Collection[str]) -> Iterator[None]:
@@ -160,7 +166,7 @@ class CachingStore:
     def _read_blocks(self, disk: DiskCache, path: str, start: int, length: int) -> bytes:
         """Return a range from blocks; the missing ones and all between them are read with one request."""
         numbers = range(start // BLOCK_BYTES, (start + length - 1) // BLOCK_BYTES + 1)
-        blocks: dict[int, bytes | memoryview | None] = {one: disk.read(self.uri, path, one) for one in numbers}
+        blocks: dict[int, bytes | memoryview | None] = {one: disk.read(self._identity, path, one) for one in numbers}
         missing = [one for one, data in blocks.items() if data is None]
         if missing:
             first, count = missing[0], missing[-1] - missing[0] + 1
@@ -168,7 +174,7 @@ class CachingStore:
             for number in range(first, first + count):
                 block = read[(number - first) * BLOCK_BYTES : (number - first + 1) * BLOCK_BYTES]
                 if blocks[number] is None and block:
-                    disk.write(self.uri, path, block, number)
+                    disk.write(self._identity, path, block, number)
                 blocks[number] = block
         # Each block is sliced before joining, which saves a copy of a large range.
         cuts = ((data or b"", start - number * BLOCK_BYTES) for number, data in blocks.items())
@@ -206,13 +212,13 @@ class CachingStore:
             held = self._cached_values.get(path)
         if held is not None:
             return held
-        return None if self._disk is None else self._disk.read(self.uri, path)
+        return None if self._disk is None else self._disk.read(self._identity, path)
 
     def _remember(self, path: str, data: bytes, *, known_to_disk: bool = False) -> None:
         if not self._is_immutable(path):
             return
         if self._disk is not None and not known_to_disk:
-            self._disk.write(self.uri, path, data)
+            self._disk.write(self._identity, path, data)
         # One large object must not push out everything else.
         if len(data) > self._cached_values.maxsize // 4:
             return
@@ -232,6 +238,11 @@ class UncachedStore:
     def uri(self) -> str:
         """The root, ending in exactly one `/`."""
         return self._store.uri
+
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._store.identity
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them."""

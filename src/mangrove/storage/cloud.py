@@ -133,6 +133,11 @@ class CloudStore:
         """The root, ending in exactly one `/`."""
         return self._root.text
 
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return f"{self.uri} {self._clients.server}"
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them."""
         check_path(path)

@@ -94,6 +94,8 @@ class CloudClients:
     once: CloudClient
     lists_sorted: bool
     retries_max: int
+    server: str
+    """The custom endpoint and the account, as far as they are known."""
 
 
 def build_clients(root: RootUri, options: Mapping[str, str]) -> CloudClients:
@@ -112,6 +114,7 @@ def build_clients(root: RootUri, options: Mapping[str, str]) -> CloudClients:
             once=_client(root, config, _TIMEOUTS_SINGLE_ATTEMPT | client_options, 0),
             lists_sorted=not (_may_list_unsorted(root, endpoint) if unsorted is None else _flag(unsorted)),
             retries_max=retries_max,
+            server=f"{endpoint} {_account(root, config)}",
         )
     except (BaseError, ValueError) as error:
         sentence = str(error).partition("\n")[0]
@@ -169,6 +172,13 @@ def _endpoint(root: RootUri, config: Mapping[str, str]) -> str:
             or os.environ.get("AWS_ENDPOINT")
         )
     return given or ""
+
+
+def _account(root: RootUri, config: Mapping[str, str]) -> str:
+    """Return the account in which a container of Azure is; names of other buckets are global."""
+    if root.scheme in {"s3", "gs"}:
+        return ""
+    return config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or ""
 
 
 def _may_list_unsorted(root: RootUri, endpoint: str) -> bool:

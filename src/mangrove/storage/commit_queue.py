@@ -1,17 +1,22 @@
 """A queue of the processes of one machine that commit to the same lakehouse.
 
 Entries are small files in a folder of one user, in memory where the system has such a
-folder. The lock is that of the operating system, so it ends with its process. Correctness
-needs nothing of this: an entry that is lost, taken twice or never taken costs time.
+folder. The locks are those of the operating system, so they end with their process: a
+process that waits has a lock on its entry. Correctness needs no lock: an entry that is
+lost, taken twice or never taken costs time.
 """
 
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol
+
+from mangrove.storage.port import Store
 
 try:
     import fcntl as _fcntl
@@ -24,6 +29,7 @@ _FORM: Final = 1
 """Releases that do not understand each other use different folders."""
 _ACTIVE_MILLIS: Final = 2_000
 _VERSIONS_MAX: Final = 64
+_CHECKSUM_BYTES: Final = 32
 _MEMORY_FOLDER: Final = Path("/dev/shm")  # noqa: S108 - the subfolder belongs to one user
 
 
@@ -47,7 +53,7 @@ class CommitQueue(Protocol):
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return an entry, or None if it was removed."""
+        """Return an entry; None if it was removed, or if its process does not exist any more."""
         ...
 
     def remove(self, names: Iterable[str]) -> None:
@@ -72,24 +78,43 @@ class CommitQueue(Protocol):
 
 
 class MachineQueue:
-    """The queue in a folder, which is created when it is first used."""
+    """The queue in a folder, which is created when it is first used.
 
-    def __init__(self, folder: Path) -> None:
-        # Text, because a waiting process polls.
-        self._folder = str(folder)
-        self._lock_path = self._locate("lock")
-        self._descriptor: int | None = None
+    Files are written in place. A reader recognizes one that is not complete by its checksum.
+    """
+
+    def __init__(self, find_folder: Callable[[], Path]) -> None:
+        """Take the folder, which may depend on a lakehouse that does not exist yet."""
+        self._find_folder = find_folder
+        self._lock: int | None = None
+        self._entries: dict[str, int] = {}
+        """The open files of the own entries by name. Their locks show that this process exists."""
+        _QUEUES.add(self)
+
+    @cached_property
+    def _folder(self) -> str:
+        return str(self._find_folder())  # text, because a waiting process polls
 
     def is_active(self, now_millis: int) -> bool:
         """Return whether several processes committed together in the last seconds."""
         try:
-            return now_millis - os.stat(self._lock_path).st_mtime_ns // 1_000_000 < _ACTIVE_MILLIS
+            return now_millis - os.stat(self._locate("lock")).st_mtime_ns // 1_000_000 < _ACTIVE_MILLIS
         except OSError:
             return False
 
     def put(self, name: str, data: bytes) -> bool:
         """Add an entry, and return whether the queue can be used."""
-        return self._is_private() and self._write(name, data)
+        self.remove([name])
+        if not self._is_private():
+            return False
+        try:
+            self._entries[name] = os.open(self._locate(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            _fcntl.flock(self._entries[name], _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+            _write(self._entries[name], data)
+        except OSError:
+            self.remove([name])
+            return False
+        return True
 
     def contains(self, name: str) -> bool:
         """Return whether an entry waits."""
@@ -103,9 +128,12 @@ class MachineQueue:
             return []
 
     def read(self, name: str) -> bytes | None:
-        """Return an entry, or None if it was removed."""
+        """Return an entry; None if it was removed, or if its process does not exist any more."""
         try:
             with open(self._locate(name), "rb") as file:
+                if _try_lock(file.fileno(), _fcntl.LOCK_SH):
+                    self.remove([name])
+                    return None
                 return file.read()
         except OSError:
             return None
@@ -115,43 +143,67 @@ class MachineQueue:
         for name in names:
             with suppress(OSError):
                 os.unlink(self._locate(name))
+            if (descriptor := self._entries.pop(name, None)) is not None:
+                os.close(descriptor)
 
     def try_lock(self) -> bool:
         """Take the lock if nobody has it, and return whether it was taken."""
         try:
-            # Opened each time: a process that is forked meanwhile would share the lock.
-            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(self._locate("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return False
-        try:
-            _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
-        except OSError:
+        if not _try_lock(descriptor, _fcntl.LOCK_EX):
             os.close(descriptor)
             return False
-        self._descriptor = descriptor
+        self._lock = descriptor
         return True
 
     def unlock(self) -> None:
         """Release the lock."""
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor, self._lock = self._lock, None
         if descriptor is not None:
             _fcntl.flock(descriptor, _fcntl.LOCK_UN)
             os.close(descriptor)
 
     def put_version(self, version: int, data: bytes, *, is_group: bool) -> None:
         """Show a version to the others; a group of several processes keeps the queue active."""
-        self._write(f"{version}.version", data)
-        self.remove([f"{version - _VERSIONS_MAX}.version"])
+        path = self._locate_version(version)
+        content = b"%d\n" % version + data
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                _write(descriptor, hashlib.sha256(content).digest() + content)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(path)
         if is_group:
             with suppress(OSError):
-                os.utime(self._lock_path)
+                os.utime(self._locate("lock"))
 
     def read_version(self, version: int) -> bytes | None:
         """Return what was shown of a version, or None."""
-        return self.read(f"{version}.version")
+        try:
+            with open(self._locate_version(version), "rb") as file:
+                checksum, content = file.read(_CHECKSUM_BYTES), file.read()
+        except OSError:
+            return None
+        number, _, data = content.partition(b"\n")
+        is_whole = hashlib.sha256(content).digest() == checksum
+        return data if is_whole and number == b"%d" % version else None
+
+    def forget_inherited(self) -> None:
+        """Close the files that a forked process got from its parent, so that their locks end with the parent."""
+        for descriptor in [*self._entries.values(), *([] if self._lock is None else [self._lock])]:
+            os.close(descriptor)
+        self._entries, self._lock = {}, None
 
     def _locate(self, name: str) -> str:
         return f"{self._folder}{os.sep}{name}"
+
+    def _locate_version(self, version: int) -> str:
+        return self._locate(f"{version % _VERSIONS_MAX}.version")
 
     def _is_private(self) -> bool:
         """Create the folder, and return whether only this user can use it."""
@@ -166,23 +218,44 @@ class MachineQueue:
             return False
         return True
 
-    def _write(self, name: str, data: bytes) -> bool:
-        """Write a file that is complete when it is seen, and return whether it was written."""
-        path = self._locate(name)
-        temporary = f"{path}.{os.getpid()}"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-            os.rename(temporary, path)
-        except OSError:
-            return False
-        return True
 
-
-def open_queue(uri: str) -> MachineQueue | None:
+def open_queue(store: Store) -> MachineQueue | None:
     """Return the queue of this user and machine for a lakehouse; None where the system has none."""
-    if _fcntl is None or uri.startswith("memory:"):
+    if _fcntl is None or store.uri.startswith("memory:"):
         return None
-    base = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK) else Path(tempfile.gettempdir())
-    name = hashlib.sha256(f"{_FORM}/{uri}".encode()).hexdigest()[:32]
-    return MachineQueue(base / f"mangrove-{os.getuid()}" / name)
+    try:
+        base = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK) else Path(tempfile.gettempdir())
+    except OSError:
+        return None
+
+    def find_folder() -> Path:
+        name = hashlib.sha256(f"{_FORM}/{store.identity}".encode()).hexdigest()[:32]
+        return base / f"mangrove-{os.getuid()}" / name
+
+    return MachineQueue(find_folder)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    try:
+        _fcntl.flock(descriptor, kind | _fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all bytes, or raise an `OSError`: there may be no room."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+_QUEUES: Final = weakref.WeakSet[MachineQueue]()
+
+
+def _forget_inherited() -> None:
+    for queue in _QUEUES:
+        queue.forget_inherited()
+
+
+if _fcntl is not None:
+    os.register_at_fork(after_in_child=_forget_inherited)

@@ -59,6 +59,11 @@ class CountingStore:
         return self._store.uri
 
     @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._store.identity
+
+    @property
     def requests(self) -> StoreRequests:
         """The requests so far; subtract an earlier value to get the difference."""
         return self._requests

@@ -46,6 +46,15 @@ class LocalStore:
         """The root, ending in exactly one `/`."""
         return self._root.text
 
+    @property
+    def identity(self) -> str:
+        """The file system and the number of the folder, whatever its path is; the URI before it exists."""
+        try:
+            found = os.stat(self._root.path)
+        except OSError:
+            return self.uri
+        return f"{found.st_dev}:{found.st_ino}"
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them."""
         check_range(start, length)

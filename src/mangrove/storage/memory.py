@@ -29,6 +29,11 @@ class MemoryStore:
         """The root, ending in exactly one `/`."""
         return self._uri
 
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._uri
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or a range of them."""
         check_path(path)

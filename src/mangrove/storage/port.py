@@ -43,6 +43,11 @@ class Store(Protocol):
         """The root, ending in exactly one `/`."""
         ...
 
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI: other servers, accounts or file systems."""
+        ...
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes, or `length` of them from `start` on.
 

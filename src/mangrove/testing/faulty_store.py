@@ -69,6 +69,11 @@ class FaultyStore:
         """URI of the root, ending in exactly one `/`."""
         return self._store.uri
 
+    @property
+    def identity(self) -> str:
+        """Text that is different for two storages with the same URI."""
+        return self._store.identity
+
     def fail_next(self, operation: StoreOperation, kind: FaultKind, containing: str = "") -> None:
         """Inject a fault into the next such operation whose path contains `containing`."""
         with self._lock:

@@ -257,7 +257,7 @@ class ReadVersions:
         for number in range(min(self._versions) - 1, version - 1, -1):
             try:
                 self._insert(self._metastore.at_version(number))
-            except NotFoundError:
+            except (NotFoundError, FormatError):
                 return
 
     def compare(self, tracked: TrackedIntent) -> TrackedIntent:

@@ -57,11 +57,10 @@ _GATHER_POLLS_MAX: Final = 3
 """How long a leader waits for as many intents as there were last time."""
 _POLLS_MAX: Final = 10_000
 _COMMITS_WITHOUT: Final = 64
-_ENTRY_MILLIS_MAX: Final = 3_600_000
-"""Older entries are those of processes that were killed, or of a lakehouse that was replaced."""
 _WAIT_MILLIS: Final = 2_000
+_WAIT_MILLIS_MAX: Final = 10_000
 _WAIT_COMMITS: Final = 20
-"""How long a process waits for another one that has the lock: the time of so many commits, but at least two seconds."""
+"""How long a process waits for another one that has the lock: the time of so many commits, within the limits above."""
 
 
 class MachineGroupCommitter:
@@ -77,6 +76,8 @@ class MachineGroupCommitter:
         self._metastore = metastore
         self._inner = inner
         self._versions: ReadVersions | None = None
+        """The versions that this process knows since it joined the queue."""
+        self._joined_at_millis = 0
         self._is_contended = False
         """Whether the last commits met others, so that a direct attempt would probably lose."""
         self._leads_alone = 0
@@ -124,17 +125,30 @@ class MachineGroupCommitter:
         self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation
     ) -> CommitResult | None:
         """Try the next version once, then wait in the queue; return None if the transaction commits by itself."""
-        if not self._is_contended and not self._queue.is_active(self._effects.now_millis()):
+        began_at_millis = self._effects.now_millis()
+        if not self._is_contended and not self._queue.is_active(began_at_millis):
             self._versions = None
             committed = self._metastore.commit_next(base, changes)
             if committed is not None:
                 return committed
             self._is_contended = True
-        self._versions = self._versions or ReadVersions(self._metastore, base)
-        self._versions.add(base)
-        return self._commit_queued(TrackedIntent(build_intent(base, changes, isolation)), self._versions)
+        versions = self._versions or self._join(base)
+        versions.add(base)
+        return self._commit_queued(TrackedIntent(build_intent(base, changes, isolation)), versions, began_at_millis)
 
-    def _commit_queued(self, own: TrackedIntent, versions: ReadVersions) -> CommitResult | None:
+    def _join(self, base: MetastoreSnapshot) -> ReadVersions:
+        """Read the versions after `base` in the store, and use only what the queue shows from now on.
+
+        Versions that it has shown before may be those of a copy that was restored to the same place.
+        """
+        versions = ReadVersions(self._metastore, base)
+        for _ in range(VERSIONS_MAX):
+            if not versions.load_later(2):
+                break
+        self._versions, self._joined_at_millis = versions, self._effects.now_millis()
+        return versions
+
+    def _commit_queued(self, own: TrackedIntent, versions: ReadVersions, began_at_millis: int) -> CommitResult | None:
         """Add the intent to the queue, and return the commit result; None if the intent is dead or was not added.
 
         From the put on others may commit the transaction, so no error means that it failed.
@@ -144,15 +158,17 @@ class MachineGroupCommitter:
         if len(data) > BYTES_MAX or not self._queue.put(name, data):
             return None
         try:
-            return self._wait_or_lead(own, name, data, versions)
+            return self._wait_or_lead(own, name, data, versions, began_at_millis)
         except MangroveError as error:
             raise build_unknown_outcome_error(own.intent, error) from error
         finally:
             self._queue.remove([name])
 
-    def _wait_or_lead(self, own: TrackedIntent, name: str, data: bytes, versions: ReadVersions) -> CommitResult | None:
-        began_at_millis = self._effects.now_millis()
-        until_millis = began_at_millis + max(_WAIT_MILLIS, _WAIT_COMMITS * self._commit_millis)
+    def _wait_or_lead(
+        self, own: TrackedIntent, name: str, data: bytes, versions: ReadVersions, began_at_millis: int
+    ) -> CommitResult | None:
+        wait_millis = min(_WAIT_MILLIS_MAX, max(_WAIT_MILLIS, _WAIT_COMMITS * self._commit_millis))
+        until_millis = self._effects.now_millis() + wait_millis
         for _ in range(_POLLS_MAX):
             is_leader = self._queue.try_lock()
             if is_leader:
@@ -213,9 +229,7 @@ class MachineGroupCommitter:
             self._effects.pause(self._poll_seconds)
             waiting = self._queue.list()
         self._expected = len(waiting)
-        oldest_name = f"{max(0, self._effects.now_millis() - _ENTRY_MILLIS_MAX):015d}"
-        self._queue.remove([one for one in waiting if one < oldest_name])
-        names = [one for one in waiting if one != name and one >= oldest_name][:_INTENTS_MAX]
+        names = [one for one in waiting if one != name][:_INTENTS_MAX]
         read = {one: decode_or_skip(self._queue.read(one), one) for one in names}
         found = {one: TrackedIntent(intent) for one, intent in read.items() if intent is not None}
         bases = [one.intent.base_version for one in found.values()]
@@ -227,19 +241,21 @@ class MachineGroupCommitter:
         """Show the new version to the others, and then remove those of their intents that it contains."""
         committed = {record.id for record in after.commit.transactions}
         members = [path for path, one in others.items() if not committed.isdisjoint(one.intent.transaction_ids)]
-        data = f"{before.commit.transaction_id}\n".encode() + self._metastore.encode_version(after)
+        head = f"{before.commit.transaction_id} {self._effects.now_millis()}\n"
+        data = head.encode() + self._metastore.encode_version(after)
         self._queue.put_version(after.version, data, is_group=bool(members))
         self._queue.remove(members)
 
     def _load_shared(self, versions: ReadVersions) -> None:
-        """Add the versions that the others have shown.
+        """Add the versions that the others have shown since this process joined.
 
-        The transaction of the version before it shows that a version belongs to this history.
+        Each names the transaction of the version before it, as it may belong to another history.
         """
         for _ in range(VERSIONS_MAX):
             newest = versions.newest
-            parent, _, data = (self._queue.read_version(newest.version + 1) or b"").partition(b"\n")
-            if parent.decode("utf-8", "replace") != newest.commit.transaction_id:
+            head, _, data = (self._queue.read_version(newest.version + 1) or b"").partition(b"\n")
+            parent, _, shown_at_millis = head.decode("utf-8", "replace").partition(" ")
+            if parent != newest.commit.transaction_id or not self._is_shown_since_joining(shown_at_millis):
                 return
             try:
                 snapshot = self._metastore.decode_version(newest.version + 1, data)
@@ -247,6 +263,10 @@ class MachineGroupCommitter:
                 return  # the store has the version
             self._metastore.remember(snapshot)
             versions.add(snapshot)
+
+    def _is_shown_since_joining(self, shown_at_millis: str) -> bool:
+        is_number = shown_at_millis.isdecimal()
+        return is_number and self._joined_at_millis <= int(shown_at_millis) <= self._effects.now_millis()
 
     def _report(self, own: TrackedIntent, began_at_millis: int) -> CommitResult | None:
         """Return the commit result of an intent that was decided; None if it is dead."""
