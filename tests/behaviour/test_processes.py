@@ -28,31 +28,14 @@ def run_processes(uri: str, processes: int, commits: int) -> dict[str, str]:
     return dict(line.split() for output in outputs for line in output.splitlines())
 
 
-@pytest.mark.parametrize(("processes", "commits"), [(2, 10), pytest.param(8, 50, marks=pytest.mark.slow)])
-def test_concurrent_commits_of_processes_lose_nothing(tmp_path: Path, processes: int, commits: int) -> None:
-    uri = str(tmp_path / "lake")
-    lake = mangrove.create(uri)
-    lake.create_namespace("sales")
-    lake.create_table("sales.orders", "id int")
-    acknowledged = run_processes(uri, processes, commits)
-    total = processes * commits
-    assert len(acknowledged) == total
-    assert sorted(map(int, acknowledged.values())) == list(range(3, 3 + total))
-    fresh = mangrove.open(uri)
-    assert {line.message: str(line.version) for line in fresh.history(limit=total)} == acknowledged
-    found = [(way.position, delta.manifest.entries[0].location) for way, delta in fresh.table("sales.orders").deltas()]
-    assert [position for position, _ in found] == list(range(1, 1 + total // 2))
-    tables = {table.name for table in fresh.tables("sales", "w")}
-    assert tables | {location.removeprefix("data/") for _, location in found} == acknowledged.keys()
-
-
 @pytest.mark.parametrize("layout", ["tree", pytest.param("deltacat", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("intents", ["true", "false"])
 @pytest.mark.parametrize(("processes", "commits"), [(3, 8), pytest.param(8, 50, marks=pytest.mark.slow)])
-def test_processes_with_intents_lose_nothing_and_commit_nothing_twice(
-    tmp_path: Path, layout: str, processes: int, commits: int
+def test_concurrent_commits_of_processes_lose_nothing_and_commit_nothing_twice(
+    tmp_path: Path, layout: str, processes: int, commits: int, intents: str
 ) -> None:
     uri = str(tmp_path / "lake")
-    lake = mangrove.create(uri, layout=layout, properties={"transaction.intents": "true"})
+    lake = mangrove.create(uri, layout=layout, properties={"transaction.intents": intents})
     lake.create_namespace("sales")
     lake.create_table("sales.orders", "id int")
     acknowledged = run_processes(uri, processes, commits)
@@ -62,9 +45,9 @@ def test_processes_with_intents_lose_nothing_and_commit_nothing_twice(
         (one.message, str(line.version)) for line in fresh.history() for one in line.transactions if line.version > 2
     ]
     assert sorted(listed) == sorted(acknowledged.items())
-    found = [
-        delta.manifest.entries[0].location.removeprefix("data/") for _, delta in fresh.table("sales.orders").deltas()
-    ]
+    deltas = [*fresh.table("sales.orders").deltas()]
+    assert [place.position for place, _ in deltas] == list(range(1, 1 + len(deltas)))
+    found = [delta.manifest.entries[0].location.removeprefix("data/") for _, delta in deltas]
     assert sorted([*found, *(table.name for table in fresh.tables("sales", "w"))]) == sorted(acknowledged)
     # A process that ends may leave intents that are committed; their names contain a transaction.
     committed = {one.id for line in fresh.history() for one in line.transactions}
