@@ -127,6 +127,8 @@ _END_SIZE_BYTES: Final = 64 * 1024
 """Bytes read first from the end of a larger file: its footer, unless it has very many columns."""
 GAP_SIZE_BYTES_MAX: Final = 512 * 1024
 """Columns with at most this many bytes between them are read with one request."""
+_SERIAL_SIZE_BYTES_MAX: Final = 64 * 1024
+"""Up to this size, passing columns to other threads takes longer than decoding them."""
 _AFTER_SIZE_BYTES: Final = 100
 """Arrow may read this many bytes after a column, because old writers counted too few bytes."""
 
@@ -156,7 +158,8 @@ class ParquetBytes:
 
     def read_row_group(self, number: int, names: Sequence[str]) -> pa.Table:
         """Return these columns of a row group; several threads may call this."""
-        return self._open_row_group(number, names).read_row_group(number, columns=list(names))
+        use_threads = self._file.size_bytes > _SERIAL_SIZE_BYTES_MAX
+        return self._open_row_group(number, names).read_row_group(number, columns=list(names), use_threads=use_threads)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows; at most one row group of a large file is in memory."""
