@@ -26,7 +26,7 @@ def prepare_environment(folder: Path, requirements: Sequence[str], python: str =
     ready, requested = folder / ".ready", "\n".join(requirements)
     if not ready.exists() or ready.read_text("utf-8") != requested:
         _run_uv("venv", "--clear", "--python", python, str(folder))
-        _run_uv("pip", "install", "--python", str(folder / "bin" / "python"), *requirements)
+        _run_uv("pip", "install", "--compile-bytecode", "--python", str(folder / "bin" / "python"), *requirements)
         ready.write_text(requested, "utf-8")
     return folder / "bin" / "python"
 
