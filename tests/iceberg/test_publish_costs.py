@@ -12,19 +12,22 @@ from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
 from tests.support.table_properties import DATA_FILES_ONLY
 
-import mangrove
 from mangrove.errors import FormatError, InvalidInputError, StorageError
 from mangrove.expressions.schema_text import parse_schema
 from mangrove.iceberg.publish.metadata_writer import publish_table
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.model.manifests import DataFile, Manifest
 from mangrove.model.objects import Delta, DeltaType, TableVersion
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
+from mangrove.storage.opening import open_store
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, compute_published_name, published_folder_of, split_runs
 from mangrove.tables.table_state import PartitionLog, TableState
+from mangrove.testing.effects import build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.wiring import LocalEngines
 
 AT_MILLIS = 1_700_000_000_000
 
@@ -40,9 +43,15 @@ def bulky(count: int) -> TableState:
     )
 
 
-def with_deleted_rows(folder: Path) -> Lakehouse:
-    lake = mangrove.create(folder)
+def create_lakehouse(folder: Path) -> Lakehouse:
+    """Create a lakehouse with the same file names in every run: names decide where a manifest ends."""
+    lake = create_on_store(build_deterministic_effects(open_store(folder)), engines=LocalEngines)
     lake.create_namespace("shop")
+    return lake
+
+
+def with_deleted_rows(folder: Path) -> Lakehouse:
+    lake = create_lakehouse(folder)
     sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"])
     sales.append([{"id": number, "what": "old"} for number in range(10)])
     sales.append([{"id": number, "what": "old"} for number in range(10, 20)])
@@ -102,8 +111,7 @@ def test_position_deletes_are_computed_once_for_the_same_delete_files(tmp_path: 
 
 
 def test_inline_rows_are_written_once_and_found_by_one_listing(tmp_path: Path) -> None:
-    lake = mangrove.create(tmp_path / "lake")
-    lake.create_namespace("shop")
+    lake = create_lakehouse(tmp_path / "lake")
     sales = lake.create_table("shop.sales", "id bigint")
     for number in range(20):
         sales.append([{"id": number}])
@@ -117,8 +125,7 @@ def test_inline_rows_are_written_once_and_found_by_one_listing(tmp_path: Path) -
 
 
 def test_an_upsert_whose_keys_may_be_anywhere_writes_files_only_for_those_that_lose_rows(tmp_path: Path) -> None:
-    lake = mangrove.create(tmp_path / "lake")
-    lake.create_namespace("shop")
+    lake = create_lakehouse(tmp_path / "lake")
     sales = lake.create_table("shop.sales", "id bigint not null, what string", keys=["id"], properties=DATA_FILES_ONLY)
     for number in range(20):
         sales.append([{"id": 20 * one + number, "what": "old"} for one in range(20)])
