@@ -294,6 +294,30 @@ def test_procedures_report_their_results(session: SqlSession, lake: Lakehouse) -
             run(session, text)
 
 
+def test_procedures_take_parameters(session: SqlSession, lake: Lakehouse) -> None:
+    run(session, "create namespace s; create table s.t (a int)")
+    lake.table("s.t").append([{"a": 1}])
+    lake.table("s.t").append([{"a": 2}])
+    assert session.run("call compact(?, full => ?)", ["s.t", True]).rows() == [("s.t", 2, 1)]
+    named = {"table": "s.t", "properties": {"owner": "ana's"}}
+    session.run("call create_table_version(:table, properties => :properties)", named)
+    assert lake.table("s.t", version=2).properties["owner"] == "ana's"
+    refused: list[tuple[str, Any, str]] = [
+        (
+            "call compact(:name)",
+            {"table": "s.t"},
+            r"column 14: no argument for parameter 'name'; given arguments: table",
+        ),
+        ("call compact(:name)", ["s.t"], "no argument for parameter 'name'; given arguments: none"),
+        ("call compact(?)", None, "column 14: the statement has more parameters than the 0 given arguments"),
+        ("call compact(?)", [["s.t"]], "column 14: unsupported argument type list"),
+        ("call compact(?)", [None], "compact requires table"),
+    ]
+    for text, arguments, message in refused:
+        with pytest.raises(InvalidInputError, match=message):
+            session.run(text, arguments)
+
+
 def test_names_for_completion_are_the_existing_ones(session: SqlSession) -> None:
     run(session, "create namespace s; create namespace r; create table s.t (a int); create table r.u (a int)")
     assert session.names("s") == ["s", "s.t"]

@@ -1,7 +1,7 @@
 """Name resolution for one statement in a catalog version, with suggestions for unknown names."""
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -12,7 +12,7 @@ from mangrove.lakehouse.sql_port import Arguments
 from mangrove.model.canonical import is_named_by_ids, parse_canonical
 from mangrove.model.locators import Kind, NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.names import join_name, quote_name, split_name
-from mangrove.sql.parse.tokens import SqlName
+from mangrove.sql.parse.tokens import SqlName, build_error_at, tokenize
 from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.deltas import TableTarget, split_version
 from mangrove.transaction.history import HistoryEntry
@@ -102,6 +102,26 @@ class StatementSource:
         """The message in the history."""
         plain = " ".join(self.text[self.start :].split())
         return plain if len(plain) <= _SUMMARY_MAX else plain[: _SUMMARY_MAX - 1] + "…"
+
+    def find_argument(self, name: str | None, position: int) -> object:
+        """Return the argument of the parameter at this position of the text; without a name it is positional."""
+        given = self.arguments or ()
+        if name is not None:
+            named = given if isinstance(given, Mapping) else {}
+            if name not in named:
+                listed = ", ".join(named) or "none"
+                raise build_error_at(
+                    self.text, position, f"no argument for parameter {name!r}; given arguments: {listed}"
+                )
+            return named[name]
+        values = () if isinstance(given, Mapping) else given
+        before = tokenize(self.text, self.start)
+        number = sum(1 for token in before if token.text == "?" and token.start < position)
+        if number >= len(values):
+            raise build_error_at(
+                self.text, position, f"the statement has more parameters than the {len(values)} given arguments"
+            )
+        return values[number]
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,7 +343,8 @@ class SqlSession:
                 return self._execute_immediate(statement, source)
             case CallStatement():
                 return Result(
-                    "procedure", answer=execute_call(statement, self.lake, self._transaction.open, self.namespace)
+                    "procedure",
+                    answer=execute_call(statement, source, self.lake, self._transaction.open, self.namespace),
                 )
             case _:
                 return self._execute_dml(statement, source)

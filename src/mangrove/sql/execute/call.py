@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
@@ -13,8 +13,9 @@ from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.json_codec import parse_partition_values
 from mangrove.model.objects import STREAM_FORMAT
 from mangrove.sql.execute.show import InlineResult
-from mangrove.sql.parse.statements import CallStatement, SqlLiteral
-from mangrove.sql.resolver import qualify_name
+from mangrove.sql.parse.statements import CallStatement, SqlLiteral, SqlParameter
+from mangrove.sql.parse.tokens import build_error_at
+from mangrove.sql.resolver import StatementSource, qualify_name
 from mangrove.transaction.deltas import TableTarget
 
 __all__ = ["PROCEDURES", "TABLE_PROCEDURES", "Procedure", "TableProcedure", "execute_call"]
@@ -41,7 +42,11 @@ class TableProcedure:
 
 
 def execute_call(
-    statement: CallStatement, lake: Lakehouse, transaction: Transaction | None, namespace: str
+    statement: CallStatement,
+    source: StatementSource,
+    lake: Lakehouse,
+    transaction: Transaction | None,
+    namespace: str,
 ) -> InlineResult:
     """Run the procedure and return its report."""
     name = statement.name.parts[-1].lower()
@@ -49,7 +54,7 @@ def execute_call(
     if procedure is None or len(statement.name.parts) > 2:
         known = ", ".join(sorted([*PROCEDURES, *TABLE_PROCEDURES]))
         raise NotFoundError(f"unknown procedure {'.'.join(statement.name.parts)}; expected one of {known}")
-    given = _bind_arguments(name, procedure, statement)
+    given = _bind_arguments(name, procedure, _bind_parameters(statement, source))
     if isinstance(procedure, TableProcedure):
         catalog: Lakehouse | Transaction = transaction or lake
         chosen: dict[str, Any] = {key: value for key, value in given.items() if key == procedure.part}
@@ -59,9 +64,26 @@ def execute_call(
     return procedure.run(lake, namespace, given)
 
 
-def _bind_arguments(
-    name: str, procedure: Procedure | TableProcedure, statement: CallStatement
-) -> dict[str, SqlLiteral]:
+def _bind_parameters(statement: CallStatement, source: StatementSource) -> CallStatement:
+    """Return the statement with values in the place of its parameters."""
+
+    def bind(argument: SqlLiteral | SqlParameter) -> SqlLiteral:
+        if not isinstance(argument, SqlParameter):
+            return argument
+        value = source.find_argument(argument.name, argument.start)
+        if value is None or isinstance(value, int | float | str | Mapping):
+            return value
+        raise build_error_at(
+            source.text,
+            argument.start,
+            f"unsupported argument type {type(value).__name__}; expected a number, string, mapping, bool or None",
+        )
+
+    named = {name: bind(argument) for name, argument in statement.named.items()}
+    return replace(statement, positional=tuple(map(bind, statement.positional)), named=named)
+
+
+def _bind_arguments(name: str, procedure: Procedure | TableProcedure, statement: CallStatement) -> dict[str, Any]:
     signature = ", ".join(procedure.arguments)
     if len(statement.positional) > len(procedure.arguments):
         raise InvalidInputError(f"{name} takes ({signature}), but {len(statement.positional)} arguments are given")
@@ -70,7 +92,7 @@ def _bind_arguments(
     if isinstance(procedure, TableProcedure) and procedure.part and given_count < required:
         names = tuple(name for name in names if name != procedure.part)
         required -= 1
-    arguments: dict[str, SqlLiteral] = dict(zip(names, statement.positional, strict=False))
+    arguments = dict(zip(names, statement.positional, strict=False))
     for key, value in statement.named.items():
         if key not in procedure.arguments:
             raise InvalidInputError(f"{name} has no argument {key}; it takes ({signature})")

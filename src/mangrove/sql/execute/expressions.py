@@ -175,29 +175,15 @@ class StatementExpressions:
         result, copied = "", 0
         for place, token in enumerate(tokens):
             if token.text == "?" and isinstance(arguments, Sequence):
-                value = self._positional_argument(arguments, piece.start + token.start)
-                end = token.end
+                name, end = None, token.end
             elif _is_parameter(tokens, place) and isinstance(arguments, Mapping):
-                value, end = (
-                    _find_named_argument(arguments, tokens[place + 1], piece, self.source.text),
-                    tokens[place + 1].end,
-                )
+                name, end = tokens[place + 1].name, tokens[place + 1].end
             else:
                 continue
+            value = self.source.find_argument(name, piece.start + token.start)
             result += piece.text[copied : token.start] + _literal(value)
             copied = end
         return result + piece.text[copied:]
-
-    def _positional_argument(self, arguments: Sequence[Any], position: int) -> object:
-        before = tokenize(self.source.text, self.source.start)
-        number = sum(1 for token in before if token.text == "?" and token.start < position)
-        if number >= len(arguments):
-            raise build_error_at(
-                self.source.text,
-                position,
-                f"the statement has more parameters than the {len(arguments)} given arguments",
-            )
-        return arguments[number]
 
 
 def _parse_local(text: str) -> Expression | None:
@@ -248,15 +234,6 @@ def _is_parameter(tokens: Sequence[SqlToken], place: int) -> bool:
         return False
     before = tokens[place - 1] if place else None
     return before is None or not (before.is_name and before.end == tokens[place].start)
-
-
-def _find_named_argument(arguments: Mapping[str, Any], token: SqlToken, piece: SqlFragment, whole: str) -> object:
-    if token.name not in arguments:
-        matched = ", ".join(arguments)
-        raise build_error_at(
-            whole, piece.start + token.start, f"no argument for parameter {token.name!r}; given arguments: {matched}"
-        )
-    return arguments[token.name]
 
 
 def _literal(value: object) -> str:

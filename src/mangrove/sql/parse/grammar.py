@@ -33,6 +33,7 @@ from mangrove.sql.parse.statements import (
     RollbackStatement,
     SavepointStatement,
     SqlLiteral,
+    SqlParameter,
     Statement,
     Use,
 )
@@ -244,8 +245,8 @@ def _parse_explain(cursor: TokenCursor) -> Explain:
 def _parse_call(cursor: TokenCursor) -> CallStatement:
     cursor.expect("CALL")
     name = cursor.name()
-    positional: list[SqlLiteral] = []
-    named: dict[str, SqlLiteral] = {}
+    positional: list[SqlLiteral | SqlParameter] = []
+    named: dict[str, SqlLiteral | SqlParameter] = {}
     cursor.expect("(")
     while not cursor.accept(")"):
         if positional or named:
@@ -253,13 +254,22 @@ def _parse_call(cursor: TokenCursor) -> CallStatement:
         if cursor.next.is_name and cursor.peek().text == "=>":
             key = cursor.expect_single_name()
             cursor.expect("=>")
-            named[key.lower()] = _parse_literal(cursor)
+            named[key.lower()] = _parse_argument(cursor)
         else:
             if named:
                 raise cursor.unexpected("a named argument, because positional arguments come first")
-            positional.append(_parse_literal(cursor))
+            positional.append(_parse_argument(cursor))
     cursor.expect_end()
     return CallStatement(name, tuple(positional), named)
+
+
+def _parse_argument(cursor: TokenCursor) -> SqlLiteral | SqlParameter:
+    start = cursor.next.start
+    if cursor.accept("?"):
+        return SqlParameter(None, start)
+    if cursor.accept(":"):
+        return SqlParameter(cursor.expect_single_name(), start)
+    return _parse_literal(cursor)
 
 
 def _parse_literal(cursor: TokenCursor) -> SqlLiteral:
@@ -278,7 +288,7 @@ def _parse_literal(cursor: TokenCursor) -> SqlLiteral:
         return dict(zip(texts[::2], texts[1::2], strict=True))
     word = cursor.accept_one_of("TRUE", "FALSE", "NULL")
     if word is None:
-        raise cursor.unexpected("a number, a quoted string, map('key', 'value'), true, false or null")
+        raise cursor.unexpected("a number, a quoted string, map('key', 'value'), true, false, null or a parameter")
     return {"TRUE": True, "FALSE": False, "NULL": None}[word]
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "SetProperties",
     "ShowStatement",
     "SqlLiteral",
+    "SqlParameter",
     "Statement",
     "TableAction",
     "TemporaryView",
@@ -197,6 +198,15 @@ class ExecuteImmediate:
 
 
 SqlLiteral: TypeAlias = int | float | str | bool | Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlParameter:
+    """A parameter, `:name` or `?`, and its position."""
+
+    name: str | None
+    """None if the parameter is positional."""
+    start: int
 
 
 # Transactions
@@ -510,8 +520,8 @@ class CallStatement:
     """Run a procedure."""
 
     name: SqlName
-    positional: tuple[SqlLiteral, ...] = ()
-    named: Mapping[str, SqlLiteral] = field(default_factory=dict)
+    positional: tuple[SqlLiteral | SqlParameter, ...] = ()
+    named: Mapping[str, SqlLiteral | SqlParameter] = field(default_factory=dict)
 
 
 Statement: TypeAlias = (
