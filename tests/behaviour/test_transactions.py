@@ -4,14 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
+from mangrove.effects import Effects
 from mangrove.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError
 from mangrove.lakehouse.lakehouse import Lakehouse
+from mangrove.lakehouse.opening import create_on_store
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.settings import TIME_LIMIT_PROPERTY
 from mangrove.storage.counting import CountingStore
 from mangrove.testing.effects import Clock
 from mangrove.transaction.transaction import TransactionState
+from mangrove.wiring import LocalEngines
 
 HOUR_MILLIS = 60 * 60 * 1000
 
@@ -46,6 +49,28 @@ def test_uncommitted_writes_are_visible_only_in_their_transaction(
     other = opened_again()
     assert [str(table) for table in other.tables("finance")] == ["finance.ledger", "finance.people"]
     assert names(other) == []
+
+
+def test_the_diff_of_a_transaction_lists_what_its_commit_changes(
+    effects: Effects, layout: str, strict: bool | None
+) -> None:
+    lake = create_on_store(effects, layout=layout, strict=strict, engines=LocalEngines)
+    lake.create_namespace("sales")
+    lake.create_table("sales.users", "id int")
+    lake.create_table("sales.orders", "id int").append([{"id": 1}])
+    with lake.transaction() as transaction:
+        assert transaction.diff().changes == ()
+        transaction.create_namespace("finance")
+        transaction.create_table("finance.ledger", "id int").append([{"id": 1}])
+        transaction.table("sales.orders").append([{"id": 2}, {"id": 3}])
+        transaction.table("sales.orders").delete("id = 1")
+        transaction.rename_table("sales.users", "finance.people")
+        transaction.create_view("sales.daily", "select 1")
+        staged = transaction.diff()
+    assert staged.changes == lake.diff(staged.before, lake.version).changes
+    changed = {change.name: str(change) for change in staged.changes}
+    assert changed["finance.people"] == "renamed table finance.people (was sales.users)"
+    assert "+2 " in changed["sales.orders"]
 
 
 def test_nothing_is_on_storage_before_the_commit(sales: Lakehouse, store: CountingStore) -> None:

@@ -87,6 +87,21 @@ def test_a_rollback_of_one_table_keeps_the_others(run: Any, lake: str) -> None:
     assert (again.code, "is the same in version 3" in again.err) == (2, True)
 
 
+def test_the_preview_of_a_rollback_of_one_table_is_what_the_rollback_changes(run: Any, lake: str) -> None:
+    opened = mangrove.open(lake)
+    with opened.table("sales.orders").update_schema() as columns:
+        columns.add_column("note", "string")
+    opened.rename_table("sales.orders", "sales.sold")
+    before = opened.version
+    preview = run("rollback", lake, "3", "--table", "sales.sold", "--dry-run", "--json").json
+    assert mangrove.open(lake).version == before
+    run("rollback", lake, "3", "--table", "sales.sold")
+    made = run("diff", lake, str(before), "--json").json
+    assert preview["changes"] == made["changes"]
+    assert [(one["name"], one["change"]) for one in made["changes"]] == [("sales.sold", "changed")]
+    assert (preview["before"], preview["after"]) == (before, 3)
+
+
 def test_a_rollback_by_the_library_is_drawn_in_the_graph(run: Any, lake: str) -> None:
     mangrove.open(lake).rollback(1)
     assert "├─╮" in run("history", lake, "--graph").out

@@ -17,7 +17,7 @@ from mangrove.cli.listing import build_more_line, resolve_line_limit, truncate_l
 from mangrove.errors import InvalidInputError
 from mangrove.inspect.formatting import format_time_millis
 from mangrove.inspect.summary import load_table_schema
-from mangrove.lakehouse.diff import ChangeKind, ObjectChange, build_diff
+from mangrove.lakehouse.diff import ChangeKind, Diff, ObjectChange, build_diff
 from mangrove.lakehouse.time_travel import load_snapshot_at
 from mangrove.maintenance.export_records import Export, list_exports
 from mangrove.maintenance.progress import format_bytes, format_quantity
@@ -25,6 +25,7 @@ from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.json_codec import Json
 from mangrove.model.locators import Kind, parse_table_name
 from mangrove.model.schema import Schema
+from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.history import HistoryEntry, history_entry_of
 from mangrove.wiring import LocalEngines
 
@@ -237,9 +238,10 @@ def rollback_command(
     opened = session.open(lake)
     target, newest = opened._snapshot_at(to), opened._reading()
     if dry_run:
-        diff = _diff_versions(opened.metastore, newest, target)
-        if table is not None:
-            diff = _select_table(diff, str(opened.table(table).locator))
+        if table is None:
+            diff = _diff_versions(opened.metastore, newest, target)
+        else:
+            diff = _preview_table_rollback(opened, table, target.version)
         lines_max = resolve_line_limit(None, as_json=session.as_json)
         session.answer({"dry_run": True, **_diff_to_json(diff)}, lambda: render_diff(diff, lines_max))
         return
@@ -262,10 +264,14 @@ def rollback_command(
     )
 
 
-def _select_table(diff: VersionDiff, table: str) -> VersionDiff:
-    """Return the changes of one table."""
-    changes = [one for one in diff.diff.changes if one.kind is Kind.TABLE and table in (one.name, one.name_before)]
-    return replace(diff, diff=replace(diff.diff, changes=tuple(changes)), settings_changed=False)
+def _preview_table_rollback(lake: "Lakehouse", table: str, to: int) -> VersionDiff:
+    """Return what a rollback of the table changes, from a transaction that is not committed."""
+    transaction = lake.transaction()
+    transaction.table(table).rollback(to)
+    diff = replace(transaction.diff(), after=to)
+    return VersionDiff(
+        diff, _diff_columns(diff, lake._snapshot_at(diff.before), transaction._reading()), settings_changed=False
+    )
 
 
 def _roll_back_table(lake: "Lakehouse", table: str, to: int, message: str, author: str) -> int:
@@ -337,17 +343,22 @@ def _render_tags(tags: Sequence[Export]) -> RenderableType:
 
 def _diff_versions(metastore: Metastore, before: MetastoreSnapshot, after: MetastoreSnapshot) -> VersionDiff:
     diff = build_diff(metastore, before, after)
+    return VersionDiff(diff, _diff_columns(diff, before, after), before.settings != after.settings)
+
+
+def _diff_columns(diff: Diff, before: CatalogReader, after: CatalogReader) -> dict[str, tuple[ColumnChange, ...]]:
+    """Return the changed columns of each table that was not dropped."""
     columns = {
         one.name: diff_columns(_schema(before, one.name_before or one.name, one.change), _schema(after, one.name))
         for one in diff.changes
         if one.kind is Kind.TABLE and one.change is not ChangeKind.DROPPED
     }
-    return VersionDiff(diff, {name: some for name, some in columns.items() if some}, before.settings != after.settings)
+    return {name: changes for name, changes in columns.items() if changes}
 
 
-def _schema(snapshot: MetastoreSnapshot, name: str, change: ChangeKind = ChangeKind.CHANGED) -> Schema | None:
+def _schema(reading: CatalogReader, name: str, change: ChangeKind = ChangeKind.CHANGED) -> Schema | None:
     """Return the schema of a table, or None before it was added."""
-    return None if change is ChangeKind.ADDED else load_table_schema(snapshot, parse_table_name(name))
+    return None if change is ChangeKind.ADDED else load_table_schema(reading, parse_table_name(name))
 
 
 def _diff_to_json(found: VersionDiff) -> dict[str, Json]:

@@ -11,8 +11,17 @@ from mangrove.model.manifests import FileKind
 from mangrove.model.objects import AliasEntry, Delta, NamespaceEntry, TableEntry, ViewEntry
 from mangrove.transaction.catalog import load_table_names
 from mangrove.transaction.version_diff import diff_snapshots
+from mangrove.transaction.workspace import Workspace
 
-__all__ = ["ChangeKind", "Diff", "ObjectChange", "RowChange", "build_diff", "summarize_differences"]
+__all__ = [
+    "ChangeKind",
+    "Diff",
+    "ObjectChange",
+    "RowChange",
+    "build_diff",
+    "build_workspace_diff",
+    "summarize_differences",
+]
 
 
 class ChangeKind(enum.Enum):
@@ -90,6 +99,13 @@ def build_diff(metastore: Metastore, before: MetastoreSnapshot, after: Metastore
     differences = diff_snapshots(metastore, before, after)
     changes = summarize_differences(differences, lambda tables: load_table_names(tables, after, before))
     return Diff(before.version, after.version, changes)
+
+
+def build_workspace_diff(workspace: Workspace) -> Diff:
+    """Return the changes that a transaction makes to its base version."""
+    base = workspace.snapshot
+    changes = summarize_differences(workspace.differences(), lambda tables: load_table_names(tables, base))
+    return Diff(base.version, base.version, changes)
 
 
 def summarize_differences(

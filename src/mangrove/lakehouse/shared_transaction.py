@@ -175,9 +175,7 @@ class SharedTransaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]
 
     def diff(self) -> Diff:
         """Return the changes relative to the base version, including unsaved changes of this process."""
-        found = self._reading().differences()
-        changes = summarize_differences(found, lambda requested: load_table_names(requested, self._base))
-        return Diff(self.base_version, self.base_version, changes)
+        return self._work.diff()
 
     def find_conflict(self) -> ConflictError | None:
         """Return the error that publishing the saved changes would raise now, or None."""

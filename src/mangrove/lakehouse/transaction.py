@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from mangrove.errors import InvalidInputError
 from mangrove.lakehouse.arguments import validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
+from mangrove.lakehouse.diff import Diff, build_workspace_diff
 from mangrove.lakehouse.engine_port import Engines, run_sql
 from mangrove.lakehouse.namespace import Namespace
 from mangrove.lakehouse.sql_port import Arguments
@@ -191,6 +192,10 @@ class Transaction(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             for target in self._maintained:
                 self._lake._schedule_maintenance(target)
         return self.committed_as.snapshot.version
+
+    def diff(self) -> Diff:
+        """Return the changes relative to the base version."""
+        return build_workspace_diff(self._reading())
 
     def rollback(self) -> None:
         """Discard all changes."""
