@@ -29,7 +29,12 @@ def test_an_empty_or_invalid_hint_is_ignored(data: bytes) -> None:
     assert decode_hint(data) is None
 
 
-@pytest.mark.parametrize("data", [b"18446744073709551616", b"9" * 5_000_000, b" " * 5_000_000 + b"1"])
+@pytest.mark.parametrize(
+    "data",
+    [b"18446744073709551616", b"9" * 5_000_000, b" " * 5_000_000 + b"1"],
+    # Names of five million characters would be sent between test processes.
+    ids=["one-too-large", "too-many-digits", "too-many-spaces"],
+)
 def test_a_hint_beyond_the_largest_version_is_ignored(data: bytes) -> None:
     assert decode_hint(data) is None
 
