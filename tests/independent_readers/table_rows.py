@@ -14,6 +14,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -154,8 +155,14 @@ def _read_entry(files: Mapping[str, bytes], entry: Json, columns: list[Json]) ->
 
 def read_columns(data: bytes, columns: list[Json]) -> list[list[Any]]:
     """Return the rows of a Parquet file with these columns."""
+    return _select_columns(_read_parquet(data), columns)
+
+
+@lru_cache(maxsize=1000)
+def _read_parquet(data: bytes) -> Any:
+    """Return the content of a data file, which most versions of a history share."""
     _verify_footer(data)
-    return _select_columns(pq.read_table(io.BytesIO(data)), columns)
+    return pq.read_table(io.BytesIO(data))
 
 
 def _select_columns(stored: Any, columns: list[Json]) -> list[list[Any]]:

@@ -118,6 +118,7 @@ def assert_log_agreement(memory: MemoryLake) -> None:
     shared = {path: data for path, data in files.items() if not path.startswith("mangrove/")}
     reader = DeltaCatReader(shared, extensions=False)
     assert reader.find_newest_version() == lake.version
+    compared: Objects = {}
     for version in range(lake.version + 1):
         objects = reader.read_objects(version)
         expected = describe_objects(lake, version)
@@ -126,7 +127,8 @@ def assert_log_agreement(memory: MemoryLake) -> None:
             for key, value in expected.items()
             if key[0] not in ("view", "shared transaction", "alias")
         }
-        assert_equal_data(shared, objects, lake.at(version))
+        assert_equal_data(shared, objects, lake.at(version), compared)
+        compared = objects
         for kind, *names in expected:
             if kind == "table":
                 table = lake.at(version).table(TableLocator(*names))
