@@ -30,7 +30,7 @@ def run_processes(uri: str, processes: int, commits: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("layout", ["tree", pytest.param("deltacat", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("intents", ["true", "false"])
-@pytest.mark.parametrize(("processes", "commits"), [(3, 8), pytest.param(8, 50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("processes", "commits"), [(3, 8), pytest.param(4, 50, marks=pytest.mark.slow)])
 def test_concurrent_commits_of_processes_lose_nothing_and_commit_nothing_twice(
     tmp_path: Path, layout: str, processes: int, commits: int, intents: str
 ) -> None:
