@@ -126,7 +126,7 @@ def matches(found: Any, word: str, value: Any) -> bool:
             return bool(found == value)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 @given(condition=conditions())
 def test_pyiceberg_finds_each_row_that_matches_a_condition(
     tables: PlainTables, condition: tuple[str, str, str, int]

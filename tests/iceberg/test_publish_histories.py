@@ -115,7 +115,7 @@ def _check_published(table: TableSnapshot) -> None:
 
 
 @pytest.mark.parametrize("layout", ["tree", "deltacat"])
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.too_slow])
 @given(
     kind=st.sampled_from(sorted(_KINDS)),
     steps=st.lists(
