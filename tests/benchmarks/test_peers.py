@@ -22,6 +22,7 @@ from benchmarks.peers.s3_proxy import S3Proxy
 from benchmarks.peers.setting import Budget, OutOfTime, Setting, Sizes
 from benchmarks.peers.systems.port import Place
 from benchmarks.peers.systems.spark_tables import digest_answer
+from tests.spark.conftest import SHORT_LIVED
 from tests.support.s3_server import S3Server
 
 from mangrove.storage.opening import open_store
@@ -228,8 +229,10 @@ def test_a_curve_that_ends_early_is_extrapolated_and_says_so() -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark-processes")
 def test_the_spark_part_measures_every_row_with_equal_answers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, value in SHORT_LIVED.items():
+        monkeypatch.setenv(name, value)
     arguments = ["spark", "--systems", "spark-parquet,spark-mangrove", "--installed", "--rows", "2000", "--rounds", "1"]
     assert main([*arguments, "--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     part = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))["parts"][0]
