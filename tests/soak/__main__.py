@@ -189,6 +189,7 @@ def _check_round(lake: Lakehouse, logs: Path, isolation: str) -> Counter[str]:
     kinds = ("compacted", "exported", "read", "error")
     done = Counter(kind for line in lines for kind in kinds if kind in line)
     done["committed"] = len(journal)
+    done["groups among the retained versions"] = sum(len(entry.transactions) > 1 for entry in lake.history())
     done["expired"] = sum(line.get("expired", 0) for line in lines)
     done["vacuumed"] = sum(line.get("deleted", 0) for line in lines)
     return done

@@ -197,10 +197,12 @@ def main(text: str) -> None:
             file.write(json.dumps(fields) + "\n")
 
         commit_millis_max = patch("mangrove.transaction.transaction._COMMIT_MILLIS_MAX", STOPPED_MILLIS_MAX + 2_000)
+        # With the usual minimum no transaction would wait in the queue of the machine.
+        remaining_millis_min = patch("mangrove.transaction.intents._REMAINING_MILLIS_MIN", TIME_LIMIT_MILLIS // 2)
         while True:
             try:
                 lake = open_lake(configuration, str(chance.getrandbits(64)))
-                with commit_millis_max:
+                with commit_millis_max, remaining_millis_min:
                     _ROLES[configuration.role](lake, configuration, chance, log)
             except MangroveError as error:
                 log(error=f"{type(error).__name__}: {error}")
