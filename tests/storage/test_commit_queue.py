@@ -207,6 +207,50 @@ def test_two_storages_with_the_same_uri_have_queues_of_their_own(tmp_path: Path)
     assert len(found | {first}) == 4
 
 
+@pytest.mark.parametrize(
+    ("uri", "option"),
+    [
+        ("s3://bucket/lake", "endpoint"),
+        ("s3://bucket/lake", "endpoint_url"),
+        ("s3://bucket/lake", "aws_endpoint"),
+        ("s3://bucket/lake", "AWS_ENDPOINT_URL"),
+        ("gs://bucket/lake", "google_base_url"),
+        ("az://bucket/lake", "azure_endpoint"),
+        ("az://bucket/lake", "azure_storage_endpoint"),
+        ("az://bucket/lake", "azure_storage_account_name"),
+    ],
+)
+def test_two_servers_have_queues_of_their_own_by_whichever_name_an_option_names_them(uri: str, option: str) -> None:
+    account = {} if option.endswith("name") or not uri.startswith("az:") else {"account_name": "one"}
+    queues = [
+        open_queue(open_store(uri, {**account, option: value, "skip_signature": "true"}))
+        for value in ("http://127.0.0.1:9000", "http://127.0.0.1:9001")
+    ]
+    assert len({one._folder for one in queues if one is not None}) == 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "variable"),
+    [
+        ("s3://bucket/lake", "AWS_ENDPOINT_URL_S3"),
+        ("gs://bucket/lake", "GOOGLE_BASE_URL"),
+        ("az://bucket/lake", "AZURE_STORAGE_ENDPOINT"),
+        ("az://bucket/lake", "AZURE_ENDPOINT"),
+    ],
+)
+def test_two_servers_have_queues_of_their_own_if_the_environment_names_them(
+    uri: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"skip_signature": "true"} | ({"account_name": "one"} if uri.startswith("az:") else {})
+    folders = set()
+    for value in ("http://127.0.0.1:9000", "http://127.0.0.1:9001"):
+        monkeypatch.setenv(variable, value)
+        queue = open_queue(open_store(uri, options))
+        assert queue is not None
+        folders.add(queue._folder)
+    assert len(folders) == 2
+
+
 def test_a_machine_without_a_folder_for_temporary_files_has_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> str:
         raise FileNotFoundError("no usable temporary directory")

@@ -79,6 +79,22 @@ _CLIENT_OPTIONS = frozenset(
         "user_agent",
     }
 )
+_ALIASES = {
+    "aws_endpoint": "endpoint",
+    "aws_endpoint_url": "endpoint",
+    "azure_endpoint": "endpoint",
+    "azure_storage_account_name": "account_name",
+    "azure_storage_endpoint": "endpoint",
+    "endpoint_url": "endpoint",
+    "google_base_url": "base_url",
+}
+"""Other names of the options that decide which server is asked; obstore accepts all of them."""
+_ENDPOINT_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    "abfss": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
 _RETRIES_MAX = 10
 _RETRY_SECONDS_MAX = 180
 # A stalled response times out soon and is retried; a large one may take longer. Created objects are small.
@@ -124,7 +140,7 @@ def build_clients(root: RootUri, options: Mapping[str, str]) -> CloudClients:
 
 
 def _config(root: RootUri, options: Mapping[str, str]) -> dict[str, str]:
-    config = dict(options)
+    config = {_ALIASES.get(name, name): value for name, value in options.items()}
     if root.scheme == "s3":
         if "access_key_id" not in config and "AWS_ACCESS_KEY_ID" not in os.environ and "skip_signature" not in config:
             config = load_profile_options(os.environ) | config
@@ -164,14 +180,8 @@ def _flag(text: str) -> bool:
 
 def _endpoint(root: RootUri, config: Mapping[str, str]) -> str:
     """Return the custom endpoint, or an empty string."""
-    given = config.get("endpoint") or config.get("base_url")
-    if given is None and root.scheme == "s3":
-        given = (
-            os.environ.get("AWS_ENDPOINT_URL_S3")
-            or os.environ.get("AWS_ENDPOINT_URL")
-            or os.environ.get("AWS_ENDPOINT")
-        )
-    return given or ""
+    given = [config.get("endpoint"), config.get("base_url"), *map(os.environ.get, _ENDPOINT_VARIABLES[root.scheme])]
+    return next((one for one in given if one), "")
 
 
 def _account(root: RootUri, config: Mapping[str, str]) -> str:
