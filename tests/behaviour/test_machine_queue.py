@@ -358,6 +358,38 @@ def test_a_queue_that_cannot_be_used_changes_nothing(
     assert names(lake) == ["first", "before late", "late"]
 
 
+def test_a_transaction_whose_entry_was_removed_does_not_wait_in_a_queue_without_room(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def remove_entry(seconds: float) -> None:
+        pauses.append(seconds)
+        queue.entries.clear()
+        monkeypatch.setattr(queue, "put", lambda *_: False)
+
+    transaction = begin(open_process(pause=remove_entry), "late")
+    append(lake, "before late")
+    queue.is_locked = True
+    transaction.commit()
+    assert len(pauses) == 1
+    assert names(lake) == ["first", "before late", "late"]
+
+
+def test_a_transaction_that_is_interrupted_while_it_is_added_is_not_left_in_the_queue(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put(name: str, data: bytes) -> bool:
+        queue.entries[name] = data
+        raise KeyboardInterrupt
+
+    transaction = lose_race(lake, open_process, "late")
+    monkeypatch.setattr(queue, "put", put)
+    with pytest.raises(KeyboardInterrupt):
+        transaction.commit()
+    assert queue.entries == {}
+
+
 def test_a_lakehouse_with_intents_does_not_use_the_queue(
     lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,7 @@ def test_a_group_makes_the_queue_active_for_seconds(queue: MachineQueue, folder:
     queue.put_version(2, b"", is_group=True)
     assert queue.is_active(written_at_millis)
     assert not queue.is_active(written_at_millis + 60_000)
+    assert not queue.is_active(written_at_millis - 60_000)
 
 
 def test_old_versions_are_removed(queue: MachineQueue, folder: Path) -> None:
@@ -163,6 +164,31 @@ def test_a_folder_that_others_can_use_is_not_used(queue: MachineQueue, folder: P
     folder.parent.chmod(mode)
     assert not queue.put("1.intent", b"")
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("mode", "is_used"), [(0o777, False), (0o770, False), (0o1777, True), (0o755, True)])
+def test_a_folder_that_others_can_replace_is_not_used(
+    queue: MachineQueue, folder: Path, mode: int, is_used: bool
+) -> None:
+    folder.parent.parent.chmod(mode)
+    assert queue.put("1.intent", b"") is is_used
+    assert folder.exists() is is_used
+
+
+def test_the_first_use_of_a_queue_removes_those_that_were_not_used_for_a_long_time(
+    queue: MachineQueue, folder: Path
+) -> None:
+    old, recent = MachineQueue(lambda: folder.with_name("old")), MachineQueue(lambda: folder.with_name("recent"))
+    for other in (old, recent):
+        assert other.put("1.intent", b"one")
+        other.put_version(1, b"one", is_group=True)
+    os.utime(folder.with_name("old"), (0, 0))
+    assert queue.put("1.intent", b"")
+    assert sorted(one.name for one in folder.parent.iterdir()) == ["queue", "recent"]
+    assert recent.contains("1.intent")
+    assert not old.contains("1.intent")
+    assert old.put("1.intent", b"one")
+    assert old.list() == ["1.intent"]
 
 
 def test_a_link_to_another_folder_is_not_used(queue: MachineQueue, folder: Path, tmp_path: Path) -> None:

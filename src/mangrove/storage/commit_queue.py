@@ -8,6 +8,8 @@ lost, taken twice or never taken costs time.
 
 import hashlib
 import os
+import shutil
+import stat
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable
@@ -29,6 +31,7 @@ _FORM: Final = 1
 """Releases that do not understand each other use different folders."""
 _ACTIVE_MILLIS: Final = 2_000
 _VERSIONS_MAX: Final = 64
+_UNUSED_SECONDS_MAX: Final = 3600
 _CHECKSUM_BYTES: Final = 32
 _MEMORY_FOLDER: Final = Path("/dev/shm")  # noqa: S108 - the subfolder belongs to one user
 
@@ -98,7 +101,8 @@ class MachineQueue:
     def is_active(self, now_millis: int) -> bool:
         """Return whether several processes committed together in the last seconds."""
         try:
-            return now_millis - os.stat(self._locate("lock")).st_mtime_ns // 1_000_000 < _ACTIVE_MILLIS
+            since_millis = now_millis - os.stat(self._locate("lock")).st_mtime_ns // 1_000_000
+            return abs(since_millis) < _ACTIVE_MILLIS  # the clock may have been set back
         except OSError:
             return False
 
@@ -206,17 +210,31 @@ class MachineQueue:
         return self._locate(f"{version % _VERSIONS_MAX}.version")
 
     def _is_private(self) -> bool:
-        """Create the folder, and return whether only this user can use it."""
+        """Create the folder, and return whether only this user can use and replace it."""
+        user = os.path.dirname(self._folder)
         try:
-            for folder in (os.path.dirname(self._folder), self._folder):
-                with suppress(FileExistsError):
-                    os.mkdir(folder, 0o700)
+            mode = os.stat(os.path.dirname(user)).st_mode
+            if mode & 0o022 and not mode & stat.S_ISVTX:
+                return False  # others could put another folder in its place
+            is_new = False
+            for folder in (user, self._folder):
+                is_new = _make_folder(folder)
                 found = os.lstat(folder)
                 if found.st_uid != os.getuid() or found.st_mode & 0o170077 != 0o040000:
                     return False
+            if is_new:
+                self._remove_unused(user)
         except OSError:
             return False
         return True
+
+    def _remove_unused(self, user: str) -> None:
+        """Remove the queues that were not used for a long time: they are in memory."""
+        now = os.lstat(self._folder).st_mtime
+        with os.scandir(user) as found:
+            for entry in found:
+                if now - entry.stat(follow_symlinks=False).st_mtime > _UNUSED_SECONDS_MAX:
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def open_queue(store: Store) -> MachineQueue | None:
@@ -233,6 +251,15 @@ def open_queue(store: Store) -> MachineQueue | None:
         return base / f"mangrove-{os.getuid()}" / name
 
     return MachineQueue(find_folder)
+
+
+def _make_folder(folder: str) -> bool:
+    """Create the folder, and return whether it is new."""
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _try_lock(descriptor: int, kind: int) -> bool:

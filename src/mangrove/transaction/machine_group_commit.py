@@ -155,9 +155,11 @@ class MachineGroupCommitter:
         """
         data, now_millis = encode_intent(own.intent), self._effects.now_millis()
         name = f"{max(0, now_millis):015d}-{self._effects.new_id()}.intent"
-        if len(data) > BYTES_MAX or not self._queue.put(name, data):
+        if len(data) > BYTES_MAX:
             return None
         try:
+            if not self._queue.put(name, data):
+                return None
             return self._wait_or_lead(own, name, data, versions, began_at_millis)
         except MangroveError as error:
             raise build_unknown_outcome_error(own.intent, error) from error
@@ -183,7 +185,8 @@ class MachineGroupCommitter:
                 versions.catch_up(own, 2)
                 if not own.is_committable:
                     return self._report(own, began_at_millis)
-                self._queue.put(name, data)
+                if not self._queue.put(name, data):
+                    break
             if self._effects.now_millis() > until_millis:
                 break
             self._effects.pause(self._poll_seconds)
