@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from mangrove.storage.counting import CountingStore
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
+from mangrove.transaction.group_commit import GroupCommitter
 from mangrove.transaction.intents import VERSIONS_MAX
 from mangrove.wiring import LocalEngines
 
@@ -229,6 +231,44 @@ def test_the_owner_of_a_conflicting_entry_gets_its_own_conflict(lake: Lakehouse,
     with pytest.raises(ConflictError, match=r"shop\.other"):
         transaction.commit()
     assert "late" not in names(lake)
+
+
+def test_threads_whose_group_another_process_commits_commit_once_although_no_request_works_afterwards(
+    lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue
+) -> None:
+    faulty, threads = FaultyStore(store, Faults(0)), ThreadPoolExecutor(2)
+    committing: list[Future[int]] = []
+
+    def lead(_: float) -> None:
+        """Commit the first transaction while two threads arrive, and then the group of both."""
+        if not committing:
+            commits = follower._commits
+            assert isinstance(commits, GroupCommitter)
+            for one in group:
+                committing.append(threads.submit(one.commit))
+                with commits._lock:
+                    assert commits._arrived.wait_for(lambda: len(commits._waiting) == len(committing), 60)
+        else:
+            faulty.fail_next("read", "before")
+        queue.is_locked = False
+        if leaders:
+            leaders.pop().commit()
+        queue.is_locked = True
+
+    follower = open_process(faulty, pause=lead)
+    leaders = [begin(open_process(), name) for name in ("leader 2", "leader 1")]
+    first, *group = (begin(follower, name) for name in ("alone", "one", "two"))
+    append(lake, "before")
+    queue.is_locked, queue.groups = True, 1
+    first.commit()
+    assert {one.result(60) for one in committing} == {lake.version}
+    assert messages(lake)[lake.version] == ["leader 2", "one", "two"]
+    assert names(lake) == ["first", "before", "leader 1", "alone", "leader 2", "one", "two"]
+    with pytest.raises(StorageError, match="on purpose"):
+        faulty.read("_never")  # nothing was read since the commit
+    places = [place for one in group if one.committed_as for place in one.committed_as.changes.puts]
+    assert places == [place for place, _ in lake.table("shop.orders").deltas()][-2:]
+    threads.shutdown()
 
 
 def test_a_damaged_entry_is_skipped(lake: Lakehouse, open_process: Open, queue: MemoryQueue) -> None:

@@ -20,6 +20,7 @@ rebased on its version, which finds the cause, before they form the next group.
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from mangrove.errors import MangroveError, StorageError
@@ -162,22 +163,32 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
 
 
 def split_commit_result(members: Sequence[GroupCommitRequest], committed: CommitResult) -> list[CommitResult]:
-    """Return for each member its own changes as committed, with the positions of its deltas."""
+    """Return for each member its own changes as committed, with the positions of its deltas.
+
+    Positions that must be read are read when somebody asks for them: an error after the commit is no failed commit.
+    """
+
+    def locate(place: int) -> Changes:
+        return _split_changes(members, committed.changes)[place]
+
+    return [
+        CommitResult(committed.snapshot, member.changes, partial(locate, place)) for place, member in enumerate(members)
+    ]
+
+
+def _split_changes(members: Sequence[GroupCommitRequest], committed: Changes) -> list[Changes]:
     got: dict[PartitionLocator, list[DeltaLocator]] = {}
-    for locator in sorted(committed.changes.puts):
+    for locator in sorted(committed.puts):
         if isinstance(locator, DeltaLocator):
             got.setdefault(locator.parent, []).append(locator)
     taken = {partition: iter(positions) for partition, positions in got.items()}
     return [
-        CommitResult(
-            committed.snapshot,
-            replace(
-                member.changes,
-                puts={
-                    next(taken[locator.parent]) if isinstance(locator, DeltaLocator) else locator: value
-                    for locator, value in sorted(member.changes.puts.items())
-                },
-            ),
+        replace(
+            member.changes,
+            puts={
+                next(taken[locator.parent]) if isinstance(locator, DeltaLocator) else locator: value
+                for locator, value in sorted(member.changes.puts.items())
+            },
         )
         for member in members
     ]
@@ -366,6 +377,8 @@ class GroupCommitter:
         try:
             changes = merge_changes(members, self.new_id())
             committed = self.metastore.commit(members[0].base, changes, Isolation.SNAPSHOT, self.have_rows_changed)
+            for one, outcome in zip(group, split_commit_result(members, committed), strict=True):
+                one.outcome = outcome
         except StorageError as error:
             for one in group:
                 one.outcome = StorageError(str(error))
@@ -374,10 +387,8 @@ class GroupCommitter:
             return False
         except BaseException as error:
             for one in group:
-                one.outcome = _unknown_outcome_error(error)
+                one.outcome = one.outcome or _unknown_outcome_error(error)
             raise
-        for one, outcome in zip(group, split_commit_result(members, committed), strict=True):
-            one.outcome = outcome
         return True
 
     def _commit_one(self, one: _PendingRequest) -> None:
