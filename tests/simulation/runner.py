@@ -251,6 +251,7 @@ def run_workload(
     turns = TurnScheduler(simulation.seed, simulation.names)
     profile = simulation.fault_profile
     queue = MemoryQueue() if simulation.queue else None
+    clocks = [_draw_clock(simulation, number, clock) for number in range(simulation.writers)]
     processes = [
         Process(
             number,
@@ -258,7 +259,8 @@ def run_workload(
             profile,
             store,
             turns,
-            _draw_clock(simulation, number, clock),
+            # A machine has one clock, and uses no version from its future or from before a process began.
+            clocks[-1 if simulation.queue else number],
             queue,
             _DELAYS if profile.lost_answer else 0.0,
         )
