@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -113,6 +114,13 @@ def test_a_named_index_and_whole_numbers_beyond_64_bits_reach_spark(spark: Spark
     assert found == {3: (3.0, None), 4: (None, decimal.Decimal(10**27))}
     with pytest.raises(InvalidInputError, match="'week', which is no column of the table"):
         bench.engine.append(bench.state, summed.rename_axis("week"))
+
+
+def test_rows_after_an_arrow_chunk_without_rows_reach_spark(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(tmp_path, spark, "id bigint", ())
+    rows = pa.table({"id": pa.chunked_array([[], [1, 2], [], [], [3]], pa.int64())})
+    bench.commit(bench.engine.append(bench.state, rows))
+    assert [row["id"] for row in bench.local.read(bench.state).to_pylist()] == [1, 2, 3]
 
 
 def test_a_read_opens_only_the_required_columns_and_files(spark: SparkSession, tmp_path: Path) -> None:

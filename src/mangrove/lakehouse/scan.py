@@ -159,7 +159,8 @@ class StoredFileScan(TableScan):
 
     def to_spark(self) -> DataFrame:
         """Return the rows as a Spark DataFrame."""
-        return self._engines().spark().session.createDataFrame(self.to_arrow())
+        # Spark reads no rows after a chunk without rows.
+        return self._engines().spark().session.createDataFrame(self.to_arrow().combine_chunks())
 
 
 def _to_wide_range_pandas(name: str, rows: pa.Table) -> pandas.DataFrame:

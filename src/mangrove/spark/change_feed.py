@@ -27,7 +27,9 @@ def create_frame_from_arrow(session: SparkSession, rows: pa.Table, state: TableS
         spark.StructField(name, spark.NullType() if given is None else to_spark_type(given))
         for name, given in detect_column_types(typed_rows).items()
     ]
-    return session.createDataFrame(typed_rows, spark.StructType(fields))
+    # Spark reads no rows after a record batch without rows.
+    batches = [batch for batch in typed_rows.to_batches() if batch.num_rows]
+    return session.createDataFrame(pa.Table.from_batches(batches, typed_rows.schema), spark.StructType(fields))
 
 
 def compute_changed_rows(lists: FileLists, root_uri: str, before: TableState, after: TableState) -> DataFrame:
