@@ -24,6 +24,8 @@ from mangrove.local.keys import filter_keys_in, filter_keys_not_in, find_visible
 from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import ParquetBytes, encode_parquet
 from mangrove.local.row_numbers import build_row_numbers
+from mangrove.local.scan import ROW as ROW_NUMBER
+from mangrove.local.scan import RowTest, stream_numbered_rows
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableVersion
@@ -32,6 +34,7 @@ from mangrove.model.types import Column, Int64, Varchar
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo
+from mangrove.tables.scan_plan import plan_scan
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import build_append_delta, plan_write
 from mangrove.testing.effects import build_deterministic_effects
@@ -120,6 +123,31 @@ def test_other_columns_are_not_read_where_no_row_matches(in_ranges: None) -> Non
     requests = bench.requests_of(lambda: bench.engine.read(bench.state, None, "v = 4001"))
     assert requests.reads == 1 + COUNT // GROUP
     assert requests.bytes_read < COUNT * 8 + SLACK_BYTES
+
+
+def test_a_row_test_sees_visible_rows_alone_and_only_row_groups_with_matches_are_read(in_ranges: None) -> None:
+    bench = make_bench(("id",))
+    bench.commit(bench.engine.delete(bench.state, "id % 4000 = 1"))
+    seen: list[Any] = []
+
+    def is_chosen(rows: pa.Table) -> Any:
+        seen.extend(rows.column("id").to_pylist())
+        return pc.is_in(rows.column("id").combine_chunks(), pa.array([1, 5, 6, 8_003]))
+
+    test = RowTest((bench.state.schema.column("id"),), is_chosen)
+    predicate = parse_predicate("id <> 6 and id < 12000", bench.state.schema)
+    found: list[tuple[Any, ...]] = []
+
+    def scan() -> None:
+        columns, plan = [bench.state.schema.column("w")], plan_scan(bench.state)
+        for _, rows in stream_numbered_rows(bench.store, bench.state, plan, columns, predicate, test):
+            found.extend(tuple(row.values()) for row in rows.select(["w", ROW_NUMBER]).to_pylist())
+
+    requests = bench.requests_of(scan)
+    assert found == [(5, 5), (8_003, 8_003)]
+    assert sorted(seen) == [number for number in range(12_000) if number % 4_000 != 1 and number != 6]
+    groups = 3
+    assert requests.bytes_read < (groups + 2) * COLUMN_BYTES + 2 * SLACK_BYTES
 
 
 def test_a_condition_that_the_statistics_of_a_file_prove_for_all_rows_is_not_evaluated(in_ranges: None) -> None:

@@ -220,6 +220,10 @@ ColumnLookup: TypeAlias = Callable[[pa.Table, tuple[str, ...]], Any]
 
 def evaluate_condition(expression: Expression, rows: pa.Table, naming: ColumnLookup) -> Any:
     """Return for each row whether a condition is true; null counts as false."""
+    match expression:
+        case Case(((condition, Literal(True)),), Literal(False)):
+            # SQL wraps conditions so.
+            return evaluate_condition(condition, rows, naming)
     found = evaluate_expression(expression, rows, naming)
     if not pa.types.is_boolean(found.type) and not pa.types.is_null(found.type):
         raise InvalidInputError(

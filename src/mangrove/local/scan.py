@@ -51,6 +51,7 @@ __all__ = [
     "POSITION",
     "ROW",
     "RowMaskCache",
+    "RowTest",
     "build_position_delete_rows",
     "build_predicate_mask",
     "coalesce_to_false",
@@ -61,6 +62,7 @@ __all__ = [
     "run_scan",
     "run_scan_by_file",
     "select_columns",
+    "stream_numbered_rows",
     "stream_scan",
     "take_first_rows",
 ]
@@ -313,6 +315,33 @@ def count_visible_rows(store: Store, state: TableState, vectors: RowMaskCache | 
     return count_matching_rows(store, state, plan_scan(state), vectors=vectors)
 
 
+@dataclass(frozen=True, slots=True)
+class RowTest:
+    """A condition on the visible rows of a scan that no predicate expresses."""
+
+    columns: tuple[Column, ...]
+    """The columns that the condition uses."""
+    evaluate: Callable[[pa.Table], Any]
+    """Returns for each row whether it matches, never null."""
+
+
+def stream_numbered_rows(
+    store: Store,
+    state: TableState,
+    plan: ScanPlan,
+    columns: Sequence[Column],
+    predicate: Predicate | None = None,
+    test: RowTest | None = None,
+    vectors: RowMaskCache | None = None,
+) -> Iterator[tuple[FileScan, pa.Table]]:
+    """Yield the rows that are visible and match, by row group, with these columns and their row numbers in the file.
+
+    Only the columns of the conditions are read of row groups without such rows.
+    """
+    scanner = _Scanner(store, state, plan, tuple(columns), predicate, vectors, test)
+    return ((plan.scans[group.place], rows) for group, rows in scanner.map_row_groups(scanner.read_numbered))
+
+
 def run_scan_by_file(
     store: Store,
     state: TableState,
@@ -322,13 +351,12 @@ def run_scan_by_file(
     vectors: RowMaskCache | None = None,
 ) -> list[tuple[FileScan, pa.Table]]:
     """Return the rows of each file that are visible and match, with these columns and their row numbers."""
-    scanner = _Scanner(store, state, plan, tuple(columns), predicate, vectors)
     arrow = schema_to_arrow(Schema(tuple(columns))) if columns else pa.schema([])
     empty = pa.Table.from_batches([], arrow.append(pa.field(ROW, pa.int64())))
-    parts: list[list[pa.Table]] = [[empty] for _ in plan.scans]
-    for group, rows in scanner.map_row_groups(scanner.read_numbered):
-        parts[group.place].append(rows)
-    return [(scan, pa.concat_tables(tables)) for scan, tables in zip(plan.scans, parts, strict=True)]
+    parts = {scan.file.location: [empty] for scan in plan.scans}
+    for scan, rows in stream_numbered_rows(store, state, plan, columns, predicate, vectors=vectors):
+        parts[scan.file.location].append(rows)
+    return [(scan, pa.concat_tables(parts[scan.file.location])) for scan in plan.scans]
 
 
 class _Scanner:
@@ -342,6 +370,7 @@ class _Scanner:
         columns: tuple[Column, ...],
         predicate: Predicate | None,
         vectors: RowMaskCache | None,
+        test: RowTest | None = None,
     ) -> None:
         self._store = store
         self._schema = state.schema
@@ -350,6 +379,8 @@ class _Scanner:
         self._predicate = predicate
         self._matches_all = None if predicate is None else build_file_test(state, predicate)
         self._vectors = vectors
+        self._test = test
+        self._is_filtered = predicate is not None or test is not None
         self._predicate_columns = _select_predicate_columns(state.schema, predicate)
         self._key_file_locks = {one.file.location: Lock() for one in plan.key_files}
         self._key_file_readers: WeakValueDictionary[str, DataFileReader | InlineRowsReader] = WeakValueDictionary()
@@ -391,6 +422,11 @@ class _Scanner:
     def read_numbered(self, group: _RowGroup) -> pa.Table:
         """Return the same rows with their row numbers in the file."""
         mask, loaded = self._match(group)
+        if self._test is not None and (mask is None or mask.true_count):
+            mask, loaded = self._apply_test(self._test, group, mask, loaded)
+        if mask is not None and not mask.true_count:
+            empty = self._no_rows if self._columns else pa.table({})
+            return empty.append_column(ROW, pa.array([], pa.int64()))
         rows = pa.table({ROW: build_row_numbers(group.count, group.start)})
         if self._columns:
             rows = self._load(group, loaded, self._columns).append_column(ROW, rows.column(ROW))
@@ -411,6 +447,17 @@ class _Scanner:
         mask = coalesce_to_false(build_predicate_mask(rows, self._predicate, self._schema)).combine_chunks()
         return (mask if group.visible is None else pc.and_(mask, group.visible)), rows
 
+    def _apply_test(self, test: RowTest, group: _RowGroup, mask: Any, loaded: pa.Table | None) -> tuple[Any, pa.Table]:
+        """Return the mask of the rows that pass a test too, and the columns read so far.
+
+        The test may fail on other rows, so these are dropped before.
+        """
+        rows = self._load(group, loaded, test.columns) if test.columns else pa.table({"row": pa.nulls(group.count)})
+        if mask is None or mask.true_count == group.count:
+            return test.evaluate(rows), rows
+        found = test.evaluate(rows.filter(mask))
+        return pc.replace_with_mask(mask, mask, found), rows
+
     def _load(self, group: _RowGroup, loaded: pa.Table | None, columns: Sequence[Column]) -> pa.Table:
         """Return columns of a row group; those that are loaded already are not decoded again."""
         present = set() if loaded is None else set(loaded.column_names)
@@ -426,7 +473,7 @@ class _Scanner:
     def _open(self, numbered: tuple[int, FileScan]) -> list[_RowGroup]:
         """Return the row groups of a file that can contain matching rows."""
         place, scan = numbered
-        if not self._columns and self._predicate is None and not scan.equality_deletes:
+        if not self._columns and not self._is_filtered and not scan.equality_deletes:
             # Nothing of the file is read: the manifest has the number of its rows.
             return [_RowGroup(place, scan, None, _WHOLE_FILE, 0, scan.file.row_count, 0)]
         reader = self._open_file(scan.file)

@@ -15,6 +15,7 @@ from mangrove.expressions.predicates import AnyOf, Predicate, render_predicate_s
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.spark.deletion_vectors import FILE, ROW
+from mangrove.spark.driver_changes import DriverChanges, compute_changes_in_driver
 from mangrove.spark.row_changes import (
     FilesByLog,
     RowIds,
@@ -45,6 +46,7 @@ from mangrove.tables.type_compatibility import can_assign_type, check_columns
 from mangrove.tables.write_plan import (
     DeleteMode,
     PlannedWrite,
+    ReadRows,
     RowCounts,
     build_delete_delta,
     build_partition_predicate,
@@ -90,6 +92,9 @@ def plan_delete_where(
     pruning = _at_most(where, state.schema)
     plan = plan_scan(state, pruning)
     read = read_condition(pruning)
+    changes = compute_changes_in_driver(files, state, plan, where)
+    if changes is not None:
+        return _plan_driver_changes(files, state, changes, RowCounts(deleted=changes.deleted_rows.num_rows), read)
     with load_key_index_meanwhile(files, state, plan):
         matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
         ids = matched.select(column_of(FILE), column_of(ROW), *select_delete_keys(state))
@@ -173,10 +178,15 @@ def plan_update(
     pruning = _at_most(where, state.schema)
     read = read_condition(pruning)
     plan = plan_scan(state, pruning)
+    moves_keys = any(key.name in checked for key in state.key_columns)
+    if not moves_keys:
+        changes = compute_changes_in_driver(files, state, plan, where, checked)
+        if changes is not None:
+            counts = RowCounts(updated=changes.deleted_rows.num_rows)
+            return _plan_driver_changes(files, state, changes, counts, read)
     matched = _read_targets(files, state, plan).where(render_condition_sql(where, state.schema))
     new = build_assignments(state, matched, {name: f.expr(to_spark_sql(value)) for name, value in checked.items()})
     columns = [new.get(one.name, column_of(one.name)) for one in state.schema.columns]
-    moves_keys = any(key.name in checked for key in state.key_columns)
     if can_collect(plan.row_count) and not moves_keys and delete_mode_of(state) is DeleteMode.KEYS:
         write = plan_upsert_of_changes(files, state, plan, matched.select(*columns), read)
         if write is not None:
@@ -197,6 +207,16 @@ def plan_update(
         deleted_rows, files.write(state, coming), keys_reinserted=bool(state.version.keys) and not moves_keys
     )
     return plan_row_changes(files, state, change, RowCounts(updated=count), read)
+
+
+def _plan_driver_changes(
+    files: SparkFileContext, state: TableState, changes: DriverChanges, counts: RowCounts, read: ReadRows
+) -> PlannedWrite:
+    if not changes.deleted_rows.num_rows:
+        return plan_write({}, read=read)
+    added = files.create_writer().write(state, changes.new_rows)
+    change = RowLevelChange(changes.deleted_rows, added, keys_reinserted=bool(state.version.keys) and bool(added))
+    return plan_row_changes(files, state, change, counts, read)
 
 
 def build_assignments(state: TableState, rows: DataFrame, values: Mapping[str, Column]) -> dict[str, Column]:

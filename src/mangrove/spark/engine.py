@@ -80,7 +80,10 @@ _SETTINGS: Final = {
 
 
 class SparkEngine:
-    """Spark engine of one lakehouse; no rows come to the driver, only keys, a few million at most."""
+    """Spark engine of one lakehouse.
+
+    Only keys, a few million at most, come to the driver, and the rows of small changes.
+    """
 
     def __init__(
         self,
