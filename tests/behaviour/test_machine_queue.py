@@ -330,6 +330,43 @@ def test_a_process_that_waits_too_long_commits_without_the_lock(
     assert queue.entries == {}
 
 
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_transaction_that_nobody_else_may_commit_waits_for_the_lock(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, clock: Clock, is_released: bool
+) -> None:
+    def lead(_: float) -> None:
+        if is_released and queue.is_locked:
+            append(lake, "of another machine")
+            queue.is_locked = False
+
+    process = open_process(pause=lead)
+    queue.groups, queue.is_locked = 1, True
+    clock.tick_millis = 500 * (not is_released)
+    process.create_namespace("another")
+    assert "another" in [one.name for one in lake.namespaces()]
+    assert names(lake) == (["first", "of another machine"] if is_released else ["first"])
+    assert queue.entries == {}
+    assert queue.is_locked == (not is_released)
+    assert (lake.version in queue.versions) == is_released
+
+
+def test_one_process_at_a_time_moves_inline_rows(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mangrove.tables.inline_flush._INLINE_FILES_MAX", 4)
+    monkeypatch.setattr("mangrove.tables.inline_flush._FLUSH_CHECK_INTERVAL", 1)
+    lake.create_table("shop.rows", "id int", properties={"write.inline-rows-max-bytes": "4096"})
+    rows = open_process().table("shop.rows")
+    queue.is_maintained = True
+    for number in range(8):
+        rows.append([{"id": number}])
+    assert len(list(rows.deltas())) == 8
+    queue.is_maintained = False
+    rows.append([{"id": 8}])
+    assert len(list(rows.deltas())) == 1
+    assert not queue.is_maintained
+
+
 def lead_with_copied_entries(open_process: Open, queue: MemoryQueue) -> MemoryQueue:
     """Let another process commit all entries, which stay in the queue; return what it made of them."""
     copied = MemoryQueue()

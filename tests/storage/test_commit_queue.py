@@ -3,6 +3,7 @@
 import errno
 import multiprocessing
 import os
+import select
 import stat
 import tempfile
 from multiprocessing.connection import Connection
@@ -121,6 +122,56 @@ def test_a_folder_without_room_makes_the_queue_unusable_and_leaves_nothing(
     assert not queue.put("1.intent", b"one")
     queue.put_version(1, b"one", is_group=False)
     assert list(folder.iterdir()) == []
+
+
+def ignore(_: float) -> None:
+    raise AssertionError("the process did not sleep until it was woken")
+
+
+def test_a_process_whose_entry_is_removed_is_woken(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"one")
+    MachineQueue(lambda: folder).remove(["1.intent"])
+    queue.wait("1.intent", 600.0, ignore)
+    assert not queue.contains("1.intent")
+    queue.remove(["1.intent"])
+    assert list(folder.iterdir()) == []
+
+
+def test_the_lock_is_left_to_the_process_that_has_waited_longest_and_lives(queue: MachineQueue, folder: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_put_and_die, args=(folder,))
+    process.start()
+    process.join()
+    leader, later = MachineQueue(lambda: folder), MachineQueue(lambda: folder)
+    assert leader.put("0.intent", b"leads")
+    assert later.put("3.intent", b"three")
+    assert queue.put("2.intent", b"two")
+    assert leader.try_lock()
+    leader.unlock()
+    queue.wait("2.intent", 600.0, ignore)
+    assert queue.try_lock()
+    for other, name in ((leader, "0.intent"), (later, "3.intent")):
+        assert not select.select([other._entries[name][0]], [], [], 0)[0]
+
+
+def test_a_process_without_an_entry_pauses(queue: MachineQueue) -> None:
+    paused: list[float] = []
+    queue.wait("1.intent", 0.5, paused.append)
+    assert paused == [0.5]
+
+
+def test_only_one_process_maintains_tables(queue: MachineQueue, folder: Path) -> None:
+    other, third = MachineQueue(lambda: folder), MachineQueue(lambda: folder)
+    assert queue.try_lock_maintenance(0)
+    assert not folder.exists()
+    assert queue.put("1.intent", b"")
+    assert queue.try_lock_maintenance(0)
+    began_at_millis = (folder / "maintenance").stat().st_mtime_ns // 1_000_000
+    assert not other.try_lock_maintenance(began_at_millis)
+    assert third.try_lock_maintenance(began_at_millis + 60_000)  # the first one may be suspended
+    third.unlock_maintenance()
+    assert not other.try_lock_maintenance(began_at_millis)
+    queue.unlock_maintenance()
+    assert other.try_lock_maintenance(began_at_millis)
 
 
 def test_a_version_that_is_not_complete_is_not_read(queue: MachineQueue, folder: Path) -> None:

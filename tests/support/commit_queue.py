@@ -1,8 +1,10 @@
 """A queue of processes in memory, for tests of group commit."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 __all__ = ["MemoryQueue"]
+
+_POLL_SECONDS = 0.002
 
 
 class MemoryQueue:
@@ -12,6 +14,7 @@ class MemoryQueue:
         self.entries: dict[str, bytes] = {}
         self.versions: dict[int, bytes] = {}
         self.is_locked = False
+        self.is_maintained = False
         self.groups = 0
 
     def is_active(self, now_millis: int) -> bool:
@@ -41,6 +44,11 @@ class MemoryQueue:
         for name in names:
             self.entries.pop(name, None)
 
+    def wait(self, name: str, seconds: float, pause: Callable[[float], None]) -> None:
+        """Pause: nothing wakes a process."""
+        del name
+        pause(min(seconds, _POLL_SECONDS))
+
     def try_lock(self) -> bool:
         """Take the lock if nobody has it, and return whether it was taken."""
         is_taken, self.is_locked = not self.is_locked, True
@@ -49,6 +57,16 @@ class MemoryQueue:
     def unlock(self) -> None:
         """Release the lock."""
         self.is_locked = False
+
+    def try_lock_maintenance(self, now_millis: int) -> bool:
+        """Return whether no other process maintains a table."""
+        del now_millis
+        is_taken, self.is_maintained = not self.is_maintained, True
+        return is_taken
+
+    def unlock_maintenance(self) -> None:
+        """Let another process maintain tables."""
+        self.is_maintained = False
 
     def put_version(self, version: int, data: bytes, *, is_group: bool) -> None:
         """Show a version to the others."""

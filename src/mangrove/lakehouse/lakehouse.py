@@ -232,13 +232,25 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         return self.run(lambda transaction: statement(transaction.core), message=message)
 
     def _schedule_maintenance(self, target: TableTarget) -> None:
-        """Run the maintenance of a table at once, unless another thread runs one, with which it could conflict."""
-        if self._maintaining.acquire(blocking=False):
+        """Run the maintenance of a table at once, unless another thread or process of this machine runs one.
+
+        The two would conflict, after each has read and written the same rows.
+        """
+        queue = self.effects.queue
+        if not self._maintaining.acquire(blocking=False):
+            return
+        try:
+            now_millis = self.effects.now_millis()
+            if queue is not None and not queue.try_lock_maintenance(now_millis):
+                return
             try:
-                recent = self.metastore.latest_since(self.effects.now_millis() - _FRESH_MILLIS)
+                recent = self.metastore.latest_since(now_millis - _FRESH_MILLIS)
                 maintain_table(self, target, recent or self.metastore.latest())
             finally:
-                self._maintaining.release()
+                if queue is not None:
+                    queue.unlock_maintenance()
+        finally:
+            self._maintaining.release()
 
     def transaction(
         self,

@@ -2,12 +2,14 @@
 
 Entries are small files in a folder of one user, in memory where the system has such a
 folder. The locks are those of the operating system, so they end with their process: a
-process that waits has a lock on its entry. Correctness needs no lock: an entry that is
-lost, taken twice or never taken costs time.
+process that waits has a lock on its entry. It sleeps until a byte arrives in the named
+pipe of its entry. Correctness needs neither: an entry that is lost, taken twice or never
+taken costs time, and so does a byte that is lost.
 """
 
 import hashlib
 import os
+import select
 import shutil
 import stat
 import tempfile
@@ -30,9 +32,12 @@ __all__ = ["CommitQueue", "MachineQueue", "open_queue"]
 _FORM: Final = 1
 """Releases that do not understand each other use different folders."""
 _ACTIVE_MILLIS: Final = 2_000
+_MAINTENANCE_MILLIS: Final = 60_000
 _VERSIONS_MAX: Final = 64
 _UNUSED_SECONDS_MAX: Final = 3600
 _CHECKSUM_BYTES: Final = 32
+_WAKES_MAX: Final = 64
+"""So many bytes of a pipe are read at once."""
 _MEMORY_FOLDER: Final = Path("/dev/shm")  # noqa: S108 - the subfolder belongs to one user
 
 
@@ -63,12 +68,27 @@ class CommitQueue(Protocol):
         """Remove entries."""
         ...
 
+    def wait(self, name: str, seconds: float, pause: Callable[[float], None]) -> None:
+        """Wait until another process removes the own entry or leaves the lock to it, at most so long, often shorter.
+
+        `pause` is used where nothing can wake the process.
+        """
+        ...
+
     def try_lock(self) -> bool:
         """Take the lock if nobody has it, and return whether it was taken."""
         ...
 
     def unlock(self) -> None:
-        """Release the lock."""
+        """Release the lock, and wake the process that has waited longest."""
+        ...
+
+    def try_lock_maintenance(self, now_millis: int) -> bool:
+        """Return whether no other process has begun to maintain a table recently; this one does until it unlocks."""
+        ...
+
+    def unlock_maintenance(self) -> None:
+        """Let another process maintain tables."""
         ...
 
     def put_version(self, version: int, data: bytes, *, is_group: bool) -> None:
@@ -90,8 +110,9 @@ class MachineQueue:
         """Take the folder, which may depend on a lakehouse that does not exist yet."""
         self._find_folder = find_folder
         self._lock: int | None = None
-        self._entries: dict[str, int] = {}
-        """The open files of the own entries by name. Their locks show that this process exists."""
+        self._maintenance: int | None = None
+        self._entries: dict[str, list[int]] = {}
+        """The pipe and the open file of each own entry. The lock of the file shows that this process exists."""
         _QUEUES.add(self)
 
     @cached_property
@@ -111,10 +132,14 @@ class MachineQueue:
         self.remove([name])
         if not self._is_private():
             return False
+        files = self._entries[name] = []
         try:
-            self._entries[name] = os.open(self._locate(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            _fcntl.flock(self._entries[name], _fcntl.LOCK_EX | _fcntl.LOCK_NB)
-            _write(self._entries[name], data)
+            os.mkfifo(self._locate_pipe(name), 0o600)
+            # This process has both ends, so the pipe does not end when one who wrote to it closes it.
+            files.append(os.open(self._locate_pipe(name), os.O_RDWR | os.O_NONBLOCK))
+            files.append(os.open(self._locate(name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            _fcntl.flock(files[-1], _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+            _write(files[-1], data)
         except OSError:
             self.remove([name])
             return False
@@ -147,8 +172,23 @@ class MachineQueue:
         for name in names:
             with suppress(OSError):
                 os.unlink(self._locate(name))
-            if (descriptor := self._entries.pop(name, None)) is not None:
+            if (files := self._entries.pop(name, None)) is None:
+                self._wake(name)
+            with suppress(OSError):
+                os.unlink(self._locate_pipe(name))
+            for descriptor in files or ():
                 os.close(descriptor)
+
+    def wait(self, name: str, seconds: float, pause: Callable[[float], None]) -> None:
+        """Wait until another process removes the own entry or leaves the lock to it, at most so long."""
+        if name not in self._entries:
+            pause(seconds)
+            return
+        pipe = self._entries[name][0]
+        waiting = select.poll()
+        waiting.register(pipe, select.POLLIN)
+        if waiting.poll(seconds * 1000):
+            os.read(pipe, _WAKES_MAX)
 
     def try_lock(self) -> bool:
         """Take the lock if nobody has it, and return whether it was taken."""
@@ -163,10 +203,33 @@ class MachineQueue:
         return True
 
     def unlock(self) -> None:
-        """Release the lock."""
+        """Release the lock, and wake the process that has waited longest."""
         descriptor, self._lock = self._lock, None
         if descriptor is not None:
             _fcntl.flock(descriptor, _fcntl.LOCK_UN)
+            os.close(descriptor)
+        # Who adds an entry after this looks for others finds the lock free.
+        any(self._wake(name) for name in self.list() if name not in self._entries)
+
+    def try_lock_maintenance(self, now_millis: int) -> bool:
+        """Return whether no other process has begun to maintain a table recently; without a folder nobody has."""
+        try:
+            descriptor = os.open(self._locate("maintenance"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return True
+        if not _try_lock(descriptor, _fcntl.LOCK_EX):
+            # The other process may be suspended.
+            is_old = now_millis - os.fstat(descriptor).st_mtime_ns // 1_000_000 >= _MAINTENANCE_MILLIS
+            os.close(descriptor)
+            return is_old
+        os.utime(descriptor)
+        self._maintenance = descriptor
+        return True
+
+    def unlock_maintenance(self) -> None:
+        """Let another process maintain tables."""
+        descriptor, self._maintenance = self._maintenance, None
+        if descriptor is not None:
             os.close(descriptor)
 
     def put_version(self, version: int, data: bytes, *, is_group: bool) -> None:
@@ -199,12 +262,31 @@ class MachineQueue:
 
     def forget_inherited(self) -> None:
         """Close the files that a forked process got from its parent, so that their locks end with the parent."""
-        for descriptor in [*self._entries.values(), *([] if self._lock is None else [self._lock])]:
-            os.close(descriptor)
-        self._entries, self._lock = {}, None
+        inherited = [self._lock, self._maintenance, *(one for files in self._entries.values() for one in files)]
+        for descriptor in inherited:
+            if descriptor is not None:
+                os.close(descriptor)
+        self._entries, self._lock, self._maintenance = {}, None, None
+
+    def _wake(self, name: str) -> bool:
+        """Wake the process that waits for an entry, and return whether there is one."""
+        try:
+            pipe = os.open(self._locate_pipe(name), os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody has it open
+            return False
+        try:
+            os.write(pipe, b"1")
+        except OSError:
+            return False
+        finally:
+            os.close(pipe)
+        return True
 
     def _locate(self, name: str) -> str:
         return f"{self._folder}{os.sep}{name}"
+
+    def _locate_pipe(self, name: str) -> str:
+        return self._locate(f"{name}.pipe")
 
     def _locate_version(self, version: int) -> str:
         return self._locate(f"{version % _VERSIONS_MAX}.version")

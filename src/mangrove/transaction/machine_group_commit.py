@@ -55,7 +55,10 @@ _POLL_SECONDS_MAX: Final = 0.005
 _POLLS_PER_COMMIT: Final = 10
 _GATHER_POLLS_MAX: Final = 3
 """How long a leader waits for as many intents as there were last time."""
-_POLLS_MAX: Final = 10_000
+_SLEEP_SECONDS_MIN: Final = 0.02
+_SLEEP_SECONDS_MAX: Final = 0.1
+"""How long a process waits to be woken, before it looks whether the leader was killed: the time of a commit."""
+_TURNS_MAX: Final = 10_000
 _COMMITS_WITHOUT: Final = 64
 _WAIT_MILLIS: Final = 2_000
 _WAIT_MILLIS_MAX: Final = 10_000
@@ -106,27 +109,66 @@ class MachineGroupCommitter:
         have_rows_changed: RowChangeDetector = assume_rows_changed,
     ) -> CommitResult:
         """Commit the changes as a version, or as a part of one; raise `ConflictError` if nothing was committed."""
-        committed = self._commit_with_others(base, changes, isolation) if self._is_queued(base, changes) else None
-        return committed or self._inner.commit(base, changes, isolation, have_rows_changed)
-
-    def _is_queued(self, base: MetastoreSnapshot, changes: Changes) -> bool:
-        """Return whether a transaction may wait in the queue; intents in the store serve all machines instead."""
         if self._commits_without:
             self._commits_without -= 1
+        elif not changes.is_empty and not base.settings.has_intents and base.allows_groups:
+            is_queued = is_publishable(changes, self._effects.now_millis())
+            committed = self._commit_with_others(base, changes, isolation) if is_queued else None
+            if committed is not None:
+                return committed
+            if self._is_in_use():
+                return self._commit_by_itself(base, changes, isolation, have_rows_changed)
+        return self._inner.commit(base, changes, isolation, have_rows_changed)
+
+    def _is_in_use(self) -> bool:
+        return self._is_contended or self._queue.is_active(self._effects.now_millis())
+
+    def _commit_by_itself(
+        self,
+        base: MetastoreSnapshot,
+        changes: Changes,
+        isolation: Isolation,
+        have_rows_changed: RowChangeDetector,
+    ) -> CommitResult:
+        """Commit the changes with the lock: otherwise each attempt would probably lose a race against a leader."""
+        is_locked = not self._commits_without and self._wait_for_lock()
+        try:
+            versions = self._versions or self._join(base)
+            self._load_shared(versions)
+            newest, rebased = self._inner.rebase(base, changes, isolation, have_rows_changed)
+            committed = self._inner.commit(newest, rebased, isolation, have_rows_changed)
+            if is_locked and committed.snapshot.version == newest.version + 1:
+                versions.add(committed.snapshot)
+                self._show(newest, committed.snapshot, {})
+            return committed
+        finally:
+            if is_locked:
+                self._queue.unlock()
+
+    def _wait_for_lock(self) -> bool:
+        """Wait for the lock like a transaction in the queue, with an entry that is no intent."""
+        name = self._build_name()
+        try:
+            until_millis = self._effects.now_millis() + self._wait_millis
+            for _ in range(_TURNS_MAX if self._queue.put(name, b"") else 0):
+                if self._queue.try_lock():
+                    return True
+                if self._effects.now_millis() > until_millis:
+                    break
+                self._queue.wait(name, self._sleep_seconds, self._effects.pause)
             return False
-        return not (
-            changes.is_empty
-            or base.settings.has_intents
-            or not base.allows_groups
-            or not is_publishable(changes, self._effects.now_millis())
-        )
+        finally:
+            self._queue.remove([name])
+
+    def _build_name(self) -> str:
+        return f"{max(0, self._effects.now_millis()):015d}-{self._effects.new_id()}.intent"
 
     def _commit_with_others(
         self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation
     ) -> CommitResult | None:
         """Try the next version once, then wait in the queue; return None if the transaction commits by itself."""
         began_at_millis = self._effects.now_millis()
-        if not self._is_contended and not self._queue.is_active(began_at_millis):
+        if not self._is_in_use():
             self._versions = None
             committed = self._metastore.commit_next(base, changes)
             if committed is not None:
@@ -153,8 +195,7 @@ class MachineGroupCommitter:
 
         From the put on others may commit the transaction, so no error means that it failed.
         """
-        data, now_millis = encode_intent(own.intent), self._effects.now_millis()
-        name = f"{max(0, now_millis):015d}-{self._effects.new_id()}.intent"
+        data, name = encode_intent(own.intent), self._build_name()
         if len(data) > BYTES_MAX:
             return None
         try:
@@ -169,10 +210,10 @@ class MachineGroupCommitter:
     def _wait_or_lead(
         self, own: TrackedIntent, name: str, data: bytes, versions: ReadVersions, began_at_millis: int
     ) -> CommitResult | None:
-        wait_millis = min(_WAIT_MILLIS_MAX, max(_WAIT_MILLIS, _WAIT_COMMITS * self._commit_millis))
-        until_millis = self._effects.now_millis() + wait_millis
-        for _ in range(_POLLS_MAX):
-            is_leader = self._queue.try_lock()
+        until_millis = self._effects.now_millis() + self._wait_millis
+        for _ in range(_TURNS_MAX):
+            is_waiting = self._queue.contains(name)
+            is_leader = is_waiting and self._queue.try_lock()
             if is_leader:
                 try:
                     committed = self._lead(own, name, versions)
@@ -180,7 +221,8 @@ class MachineGroupCommitter:
                     self._queue.unlock()
                 if committed is not None:
                     return committed
-            if is_leader or not self._queue.contains(name):
+            is_undecided = is_waiting and not is_leader
+            if not is_undecided:
                 self._load_shared(versions)
                 versions.catch_up(own, 2)
                 if not own.is_committable:
@@ -189,14 +231,25 @@ class MachineGroupCommitter:
                     break
             if self._effects.now_millis() > until_millis:
                 break
-            self._effects.pause(self._poll_seconds)
+            if is_undecided:
+                self._queue.wait(name, self._sleep_seconds, self._effects.pause)
+            else:
+                self._effects.pause(self._poll_seconds)
         self._commits_without = _COMMITS_WITHOUT
         return self._commit_alone(own, versions, began_at_millis)
+
+    @property
+    def _wait_millis(self) -> int:
+        return min(_WAIT_MILLIS_MAX, max(_WAIT_MILLIS, _WAIT_COMMITS * self._commit_millis))
 
     @property
     def _poll_seconds(self) -> float:
         seconds = self._commit_millis / 1000 / _POLLS_PER_COMMIT
         return min(_POLL_SECONDS_MAX, max(_POLL_SECONDS_MIN, seconds))
+
+    @property
+    def _sleep_seconds(self) -> float:
+        return min(_SLEEP_SECONDS_MAX, max(_SLEEP_SECONDS_MIN, self._commit_millis / 1000))
 
     def _lead(self, own: TrackedIntent, name: str, versions: ReadVersions) -> CommitResult | None:
         """Try to commit the intent with all that are compatible; return None if somebody else decides about it."""
