@@ -86,18 +86,19 @@ class DeferredStatistics(Sequence[ColumnStatistics]):
     A scan without a predicate uses none, and they are a third of the work of decoding a manifest.
     """
 
-    __slots__ = ("_decode", "_decoded")
+    __slots__ = ("_decode", "_decoded", "_stored")
 
-    def __init__(self, decode: Callable[[], tuple[ColumnStatistics, ...]]) -> None:
-        """`decode` raises `FormatError` for invalid statistics."""
+    def __init__(self, decode: Callable[[Any], tuple[ColumnStatistics, ...]], stored: object) -> None:
+        """`decode` returns the statistics in `stored`, and raises `FormatError` for invalid ones."""
         self._decode = decode
+        self._stored = stored
         self._decoded: tuple[ColumnStatistics, ...] | None = None
 
     def load(self) -> tuple[ColumnStatistics, ...]:
         """Return all statistics."""
         if self._decoded is None:
             # Two threads that decode them concurrently store equal values.
-            self._decoded = self._decode()
+            self._decoded = self._decode(self._stored)
         return self._decoded
 
     @overload

@@ -2,18 +2,19 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeVar
 
 __all__ = ["LruCache"]
 
 T = TypeVar("T")
+_NOTHING: Final = (None, 0)
 
 
 class LruCache(Generic[T]):
     """Values by key with their sizes; the least recently used are evicted beyond `bytes_max`. Thread-safe.
 
-    Loading a table caches one entry for each delta, so both methods are a few operations of an
+    Loading a table caches one entry for each delta, so its methods are a few operations of an
     ordered dictionary: they take about half of the time of `cachetools.LRUCache`.
     """
 
@@ -38,12 +39,16 @@ class LruCache(Generic[T]):
 
     def put(self, key: Hashable, value: T, size_bytes: int) -> None:
         """Cache the value, unless it alone is larger than the cache."""
-        if size_bytes > self._bytes_max:
-            return
+        self.put_all([(key, value, size_bytes)])
+
+    def put_all(self, entries: Iterable[tuple[Hashable, T, int]]) -> None:
+        """Cache values, given with their keys and sizes."""
         with self._lock:
-            _, replaced_bytes = self._entries.pop(key, (None, 0))
-            self._entries[key] = value, size_bytes
-            self._size_bytes += size_bytes - replaced_bytes
+            for key, value, size_bytes in entries:
+                if size_bytes <= self._bytes_max:
+                    _, replaced_bytes = self._entries.pop(key, _NOTHING)
+                    self._entries[key] = value, size_bytes
+                    self._size_bytes += size_bytes - replaced_bytes
             while self._size_bytes > self._bytes_max:
                 _, (_, evicted_bytes) = self._entries.popitem(last=False)
                 self._size_bytes -= evicted_bytes

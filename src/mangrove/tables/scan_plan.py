@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from mangrove.expressions.predicates import Predicate, collect_column_ids
+from mangrove.model.bulk import build_unchecked
 from mangrove.model.manifests import DataFile, FileKind
 from mangrove.model.objects import Delta, DeltaType
 from mangrove.model.types import Float32, Float64
@@ -63,10 +64,12 @@ class LiveFile:
 
 def list_live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
     """Return the live files after all of `deltas`, which are in order, by position."""
-    alive: dict[int, LiveFile] = {}
+    listed = tuple(deltas)
+    has_removals = any(delta.replaced_locations for delta in listed)
+    alive: dict[int, tuple[DataFile, int, bool]] = {}
     places: dict[str, list[int]] = {}
     number = 0
-    for delta in deltas:
+    for delta in listed:
         assert delta.position is not None
         position = delta.position
         if delta.type is DeltaType.REPLACE:
@@ -77,14 +80,16 @@ def list_live_files(deltas: Iterable[Delta]) -> tuple[LiveFile, ...]:
                         alive.pop(place, None)
             else:
                 through = position if delta.replaces_through is None else delta.replaces_through
-                alive = {place: live for place, live in alive.items() if live.position > through}
+                alive = {place: live for place, live in alive.items() if live[1] > through}
             if delta.replaces_through is not None:
                 position = delta.replaces_through
         for entry in delta.manifest.entries:
-            places.setdefault(entry.location, []).append(number)
-            alive[number] = LiveFile(entry, position, _deletes_earlier_rows(delta, entry))
+            if has_removals:
+                places.setdefault(entry.location, []).append(number)
+            alive[number] = entry, position, _deletes_earlier_rows(delta, entry)
             number += 1
-    return tuple(sorted(alive.values(), key=lambda live: live.position))
+    files, positions, deletes = zip(*sorted(alive.values(), key=itemgetter(1)), strict=True) if alive else ((), (), ())
+    return tuple(build_unchecked(LiveFile, {"file": files, "position": positions, "deletes_earlier_rows": deletes}))
 
 
 def _deletes_earlier_rows(delta: Delta, entry: DataFile) -> bool:
@@ -200,15 +205,24 @@ def plan_scan(state: TableState, predicate: Predicate | None = None) -> ScanPlan
             continue
         delete_files = _EqualityDeletes(_key_files(state, columns, alive, predicate))
         numbered = _PositionDeletes(alive)
+        opened: list[LiveFile] = []
         for live in alive:
-            if not live.is_data:
-                continue
-            reason = _reason_to_skip(state, columns, live.file, predicate)
-            if reason is not None:
-                skipped.append(SkippedFile(live.file, reason))
-                continue
-            by_number = numbered.of(live.file.location)
-            scans.append(FileScan(live.file, live.position, log.values, delete_files.of(live), by_number))
+            if live.is_data:
+                reason = _reason_to_skip(state, columns, live.file, predicate)
+                if reason is None:
+                    opened.append(live)
+                else:
+                    skipped.append(SkippedFile(live.file, reason))
+        scans += build_unchecked(
+            FileScan,
+            {
+                "file": [live.file for live in opened],
+                "position": [live.position for live in opened],
+                "log_values": [log.values] * len(opened),
+                "equality_deletes": delete_files.list_for(opened),
+                "position_deletes": numbered.list_for(opened),
+            },
+        )
     return ScanPlan(tuple(scans), tuple(skipped), len(state.logs) if state.is_part else None)
 
 
@@ -314,8 +328,13 @@ class _PositionDeletes:
             if file.applies_to is not None:
                 self._there.setdefault(file.applies_to, []).append((place, file))
 
-    def of(self, location: str) -> tuple[DataFile, ...]:
-        """Return the position delete files that can apply to a file, in order."""
+    def list_for(self, files: Sequence[LiveFile]) -> list[tuple[DataFile, ...]]:
+        """Return for each file the position delete files that can apply to it, in order."""
+        if not self._everywhere and not self._there:
+            return [()] * len(files)
+        return [self._list_for(live.file.location) for live in files]
+
+    def _list_for(self, location: str) -> tuple[DataFile, ...]:
         of_file = self._there.get(location, [])
         both = sorted([*self._everywhere, *of_file], key=itemgetter(0)) if self._everywhere else of_file
         return tuple([file for _, file in both])
@@ -330,10 +349,11 @@ class _EqualityDeletes:
         self._positions = [key_file.position for key_file in key_files]
         self._bounds = [_bounds(key_file.file, key_file.key_ids) for key_file in key_files]
 
-    def of(self, live: LiveFile) -> tuple[EqualityDelete, ...]:
-        """Return the equality delete files at later positions that can contain keys of a data file."""
-        if not self._key_files:
-            return ()
+    def list_for(self, files: Sequence[LiveFile]) -> list[tuple[EqualityDelete, ...]]:
+        """Return for each data file the equality delete files at later positions that can contain its keys."""
+        return [self._list_for(live) for live in files] if self._key_files else [()] * len(files)
+
+    def _list_for(self, live: LiveFile) -> tuple[EqualityDelete, ...]:
         ours = {key_ids: _bounds(live.file, key_ids) for key_ids in self._key_ids}
         first = bisect_right(self._positions, live.position)
         behind = zip(self._key_files[first:], self._bounds[first:], strict=True)

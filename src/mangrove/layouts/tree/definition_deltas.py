@@ -3,8 +3,9 @@
 import datetime
 import decimal
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache, partial
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, islice
+from operator import attrgetter, methodcaller
 from typing import Any, Final
 
 from mangrove.errors import FormatError, InvalidInputError
@@ -78,20 +79,21 @@ def decode_deltas(messages: Sequence[pb.Delta], positions: Sequence[int | None])
 
     `positions` are those of their tree keys, or None.
     """
-    for message in messages:
-        if message.type not in _DELTA_TYPE_OF:
-            raise FormatError(f"unknown delta type {message.type}; use a newer release")
-    files = iter(_decode_files([file for message in messages for file in message.files]))
+    types = list(map(attrgetter("type"), messages))
+    for unknown in {*types} - _DELTA_TYPE_OF.keys():
+        raise FormatError(f"unknown delta type {unknown}; use a newer release")
+    listed = [tuple(message.files) for message in messages]
+    files = iter(_decode_files([*chain.from_iterable(listed)]))
     manifests = build_manifests(
         {
-            "entries": [tuple(islice(files, len(message.files))) for message in messages],
+            "entries": [tuple(islice(files, len(one))) for one in listed],
             "id": _list_optional(messages, "manifest_id"),
             "author": _list_authors(messages, "manifest_author"),
         }
     )
     return build_deltas(
         {
-            "type": [_DELTA_TYPE_OF[message.type] for message in messages],
+            "type": [_DELTA_TYPE_OF[one] for one in types],
             "manifest": manifests,
             "properties": [message.properties or NO_PROPERTIES for message in messages],
             "author": _list_authors(messages, "author"),
@@ -108,11 +110,19 @@ def decode_deltas(messages: Sequence[pb.Delta], positions: Sequence[int | None])
 
 
 def _list_optional(messages: Sequence[Any], name: str, default: object = None) -> list[Any]:
-    return [getattr(message, name) if message.HasField(name) else default for message in messages]
+    """Return the field of each message. Most fields are set in all messages of a page or in none: loops in C."""
+    is_set = list(map(methodcaller("HasField", name), messages))
+    if True not in is_set:
+        return [default] * len(messages)
+    values = list(map(attrgetter(name), messages))
+    return values if all(is_set) else [one if has else default for one, has in zip(values, is_set, strict=True)]
 
 
 def _list_authors(messages: Sequence[pb.Delta], name: str) -> list[Author | None]:
-    return [None if author is None else _author_of(author) for author in _list_optional(messages, name)]
+    authors = _list_optional(messages, name)
+    if None in authors:
+        return [None if author is None else _author_of(author) for author in authors]
+    return list(map(_build_author, map(attrgetter("name"), authors), _list_optional(authors, "version")))
 
 
 def fill_values(message: Any, values: Iterable[Value | None]) -> None:
@@ -163,25 +173,25 @@ def _fill_file(message: pb.DataFile, file: DataFile) -> None:
 
 
 def _decode_files(messages: Sequence[pb.DataFile]) -> list[DataFile]:
-    for message in messages:
-        if message.kind not in _FILE_KIND_OF:
-            raise FormatError(f"unknown file kind {message.kind} of {message.location}; use a newer release")
+    kinds = list(map(attrgetter("kind"), messages))
+    for unknown in {*kinds} - _FILE_KIND_OF.keys():
+        location = messages[kinds.index(unknown)].location
+        raise FormatError(f"unknown file kind {unknown} of {location}; use a newer release")
     return build_data_files(
         {
-            "location": [message.location for message in messages],
-            "size_bytes": [message.size_bytes for message in messages],
-            "row_count": [message.row_count for message in messages],
-            "kind": [_FILE_KIND_OF[message.kind] for message in messages],
+            "location": list(map(attrgetter("location"), messages)),
+            "size_bytes": list(map(attrgetter("size_bytes"), messages)),
+            "row_count": list(map(attrgetter("row_count"), messages)),
+            "kind": [_FILE_KIND_OF[one] for one in kinds],
             "content_type": _list_optional(messages, "content_type", PARQUET),
             "content_encoding": _list_optional(messages, "content_encoding", IDENTITY_ENCODING),
             "partition_values": [
-                decode_values(message.partition_values.values) if message.HasField("partition_values") else None
-                for message in messages
+                None if stored is None else decode_values(stored.values)
+                for stored in _list_optional(messages, "partition_values")
             ],
             "key_ids": [tuple(message.key_ids) if message.key_ids else () for message in messages],
             "statistics": [
-                DeferredStatistics(partial(_decode_statistics, message)) if message.statistics else ()
-                for message in messages
+                DeferredStatistics(_decode_statistics, message) if message.statistics else () for message in messages
             ],
             **{name: _list_optional(messages, name) for name in _OPTIONAL_FIELDS},
         }

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -41,6 +42,7 @@ __all__ = [
     "decode_inline_pointer",
     "encode_inline_pointer",
     "has_unknown_fields",
+    "list_unknown_fields",
     "name_sizes_of",
     "own_name_of",
     "restore_unknown_fields",
@@ -68,7 +70,8 @@ def append_checksum(definition: bytes, kind: Kind) -> bytes:
 
 def verify_and_strip_checksum(data: bytes, kind: Kind, path: str) -> bytes:
     """Return the definition in the file at `path`; raise `FormatError` if the checksum does not match."""
-    changed_bits = _count_changed_bits(data[-_CHECKSUM_BYTES:-4], _TAG)
+    tag = data[-_CHECKSUM_BYTES:-4]
+    changed_bits = 0 if tag == _TAG else _count_changed_bits(tag, _TAG)
     if changed_bits and data.startswith(_MARK):
         raise FormatError(
             f"{path} is truncated: the checksum at its end is missing; restore it from an export; run `mangrove check`"
@@ -90,7 +93,10 @@ def _count_changed_bits(mark: bytes, tag: bytes) -> int:
 
 
 def _checksum(definition: bytes, kind: Kind) -> bytes:
-    return zlib.crc32(definition, zlib.crc32(kind.word.encode())).to_bytes(4, "little")
+    return zlib.crc32(definition, _KIND_CHECKSUMS[kind]).to_bytes(4, "little")
+
+
+_KIND_CHECKSUMS: Final = {kind: zlib.crc32(kind.word.encode()) for kind in Kind}
 
 
 _IDENTITIES: Final = {
@@ -104,6 +110,15 @@ _IDENTITIES: Final = {
 """The field that identifies the items of a list; items of other lists are matched by position."""
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
+def list_unknown_fields(messages: Sequence[Message], encoded: Sequence[bytes]) -> list[bool]:
+    """Return what `has_unknown_fields` returns for each of the messages; usually none has any."""
+    for message in messages:
+        message.DiscardUnknownFields()
+    if list(map(methodcaller("ByteSize"), messages)) == list(map(len, encoded)):
+        return [False] * len(messages)
+    return list(map(has_unknown_fields, messages, encoded))
 
 
 def has_unknown_fields(message: Message, data: bytes) -> bool:
@@ -227,6 +242,6 @@ def decode_inline_pointer(pointer: str, holder: str) -> bytes | None:
     if not pointer.startswith(_INLINE):
         raise FormatError(f"{holder}: the value {pointer[:60]!r}… is not a base64 protobuf definition")
     try:
-        return base64.b64decode(pointer[len(_INLINE) :], validate=True)
-    except binascii.Error as error:
+        return binascii.a2b_base64(pointer[len(_INLINE) :], strict_mode=True)
+    except ValueError as error:
         raise FormatError(f"{holder}: the value {pointer[:60]!r}… is damaged ({error})") from error

@@ -17,6 +17,7 @@ from mangrove.layouts.tree.definition_files import (
     DecodedSettings,
     DefinitionCodec,
     has_unknown_fields,
+    list_unknown_fields,
     name_sizes_of,
     restore_unknown_fields,
 )
@@ -415,14 +416,15 @@ def _object_of(locator: Locator, data: bytes, path: str) -> DecodedObject:
 
 
 def _deltas_of(requested: Sequence[tuple[DeltaLocator, bytes]]) -> list[DecodedObject]:
+    encoded = [data for _, data in requested]
     try:
-        messages = [pb.Delta.FromString(data) for _, data in requested]
+        messages = list(map(pb.Delta.FromString, encoded))
         deltas = decode_deltas(messages, [locator.position for locator, _ in requested])
     except (DecodeError, InvalidInputError) as error:
         raise FormatError(f"one of {len(requested)} deltas is invalid: {error}") from error
     return [
-        DecodedObject(delta, data if has_unknown_fields(message, data) else b"")
-        for delta, message, (_, data) in zip(deltas, messages, requested, strict=True)
+        DecodedObject(delta, data if has_unknown else b"")
+        for delta, has_unknown, data in zip(deltas, list_unknown_fields(messages, encoded), encoded, strict=True)
     ]
 
 

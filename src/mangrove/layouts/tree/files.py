@@ -143,11 +143,13 @@ class TreeFiles:
                 for locator, data, path in definitions
             ]
         )
-        for (locator, data, pointer), read in zip(definitions, found, strict=True):
+        for (locator, _, _), read in zip(definitions, found, strict=True):
             if isinstance(locator, TableLocator) and isinstance(read.value, TableEntry):
                 self._table_locators.put(read.value.id, locator, _LOCATOR_BYTES)
-            size_bytes = (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE
-            self._definitions.put(pointer, _Definition(data, locator, read), size_bytes)
+        self._definitions.put_all(
+            (pointer, _Definition(data, locator, read), (2 * len(data) + len(pointer)) * _DECODED_PER_STORED_BYTE)
+            for (locator, data, pointer), read in zip(definitions, found, strict=True)
+        )
         return found
 
     def _read(self, paths: Sequence[str]) -> list[bytes]:
