@@ -18,7 +18,7 @@ rebased on its version, which finds the cause, before they form the next group.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
@@ -109,7 +109,8 @@ def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupComm
     """Return the requests that can be committed together with the first one, and the others."""
     first = requests[0]
     members, others = [first], []
-    written = {*first.changes.puts, *first.changes.deletes}
+    puts = dict(first.changes.puts)
+    written = puts.keys() | first.changes.deletes
     for request in requests[1:]:
         changes = request.changes
         if (
@@ -117,12 +118,13 @@ def select_group(requests: Sequence[GroupCommitRequest]) -> tuple[list[GroupComm
             and not must_commit_alone(changes)
             and len(members) < _MEMBERS_MAX
             and request.base.version == first.base.version
-            and not detect_conflicts(_drop_duplicate_puts(changes, members), request.isolation, written)
+            and not detect_conflicts(_drop_duplicate_puts(changes, puts), request.isolation, written)
             and not find_written_rows(changes, request.isolation, written)
             # Alone, the commit compares the default version with the one that the other transaction wrote.
             and written.isdisjoint(guard.table for guard in changes.default_versions)
         ):
             members.append(request)
+            puts |= changes.puts
             written |= changes.puts.keys() | changes.deletes
         else:
             others.append(request)
@@ -207,9 +209,8 @@ def must_commit_alone(changes: Changes) -> bool:
     return changes.settings is not None or any(locator.kind is Kind.NAMESPACE for locator in written)
 
 
-def _drop_duplicate_puts(changes: Changes, members: Sequence[GroupCommitRequest]) -> Changes:
+def _drop_duplicate_puts(changes: Changes, there: Mapping[Locator, Object]) -> Changes:
     """Return the changes without puts that another member makes identically, such as a new partition."""
-    there = {locator: value for member in members for locator, value in member.changes.puts.items()}
     return replace(
         changes,
         puts={
