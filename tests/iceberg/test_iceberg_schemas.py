@@ -193,7 +193,6 @@ def test_defaults_of_version_3_are_refused() -> None:
 
 def test_invalid_table_definitions_are_rejected() -> None:
     for fields, words in (
-        ((), "at least one column"),
         ((NestedField(1, "a", IntegerType()), NestedField(2, "A", IntegerType())), "treats them as equal"),
         ((NestedField(1, "s", StructType()),), "at least one column"),
         ((NestedField(FIELD_ID_MAX + 1, "a", IntegerType()),), "ids must be from 0"),

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.model.schema import NESTING_MAX, Schema, assign_fresh_ids
+from mangrove.model.arrow_schema import schema_from_arrow, schema_to_arrow
+from mangrove.model.schema import NESTING_MAX, Schema, assign_fresh_ids, check_has_columns, check_new_columns
 from mangrove.model.types import (
     Char,
     Column,
@@ -122,7 +123,6 @@ def test_running_out_of_column_ids_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("make", "arguments"),
     [
-        (Schema, {"columns": ()}),
         (Schema, {"columns": (Column(1, "a", Int32()),), "schema_id": -1}),
         (Column, {"id": -1, "name": "a", "type": Int32()}),
         (Column, {"id": True, "name": "a", "type": Int32()}),
@@ -145,6 +145,13 @@ def test_running_out_of_column_ids_is_an_error() -> None:
 def test_an_invalid_column_or_type_is_rejected(make: type[Any], arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         make(**arguments)
+
+
+def test_a_schema_without_columns_is_not_stored() -> None:
+    assert Schema((), 3, 7).last_column_id == 7
+    for check in (check_has_columns, check_new_columns, lambda schema: schema_from_arrow(schema_to_arrow(schema))):
+        with pytest.raises(InvalidInputError, match="at least one column"):
+            check(Schema(()))
 
 
 def _ids(numbered: tuple[Column, ...]) -> list[int]:

@@ -296,7 +296,6 @@ SORT_FIELD = {"source-id": 1, "transform": "identity", "direction": "asc", "null
         {},
         {"schema": None},
         {"schema": []},
-        {"schema": schema_of()},
         {"schema": schema_of(field_of(), field_of(id=2))},
         {"schema": schema_of(field_of(type="no-type"))},
         {"schema": schema_of(field_of(type="timestamp_ns"))},

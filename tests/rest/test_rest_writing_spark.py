@@ -92,6 +92,9 @@ def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None
                 f"call system.rewrite_data_files(table => 'shop.made', options => {ALL})",
                 "create table shop.again using iceberg as select 1L as id",
                 "create or replace table shop.again using iceberg as select 'text' as id, 2 as more",
+                "create table shop.bare using iceberg",
+                "alter table shop.bare add columns (id bigint)",
+                "insert into shop.bare values (7)",
                 "create view shop.seen as select id from shop.ours",
                 "select id, label from shop.made order by id",
                 "select id, name from shop.ours order by id",
@@ -109,6 +112,7 @@ def test_spark_creates_fills_changes_and_replaces_tables(tmp_path: Path) -> None
     assert [row[0] for row in shown] == [row[0] for row in view] == ["2", "3", "4", "10"]
     assert lake.table("shop.again").to_arrow().to_pylist() == [{"id": "text", "more": 2}]
     assert replaced == [["text", "2"]]
+    assert lake.table("shop.bare").to_arrow()["id"].to_pylist() == [7]
     assert lake.table("shop.parts").to_arrow()["id"].to_pylist() == [1]
     assert lake.maintenance.check().problems == ()
     ours.upsert([{"id": 10, "name": "ours again"}])

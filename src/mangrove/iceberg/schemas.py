@@ -224,8 +224,6 @@ def from_iceberg_schema(
     assigned id. With `has_defaults` columns may have defaults; one that is as in the `published`
     schema does not change.
     """
-    if not found.fields:
-        raise InvalidInputError("the Iceberg schema has no fields; a table needs at least one column")
     by_id = {column.id: column for schema in known for _, column in schema.all_columns()}
     columns = tuple(_column(field, by_id, field.name, has_defaults=has_defaults) for field in found.fields)
     if has_defaults:

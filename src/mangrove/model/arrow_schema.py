@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mangrove.errors import InvalidInputError
-from mangrove.model.schema import Schema, assign_fresh_ids
+from mangrove.model.schema import Schema, assign_fresh_ids, check_has_columns
 from mangrove.model.schema_text import format_type, parse_plain_type
 from mangrove.model.types import (
     COLUMN_ID_MAX,
@@ -130,7 +130,7 @@ def schema_from_arrow(arrow: pa.Schema, schema_id: int | None = None, *, has_nan
     columns = tuple(_column_of(_Detection(fresh, has_nanoseconds), field, field.name) for field in arrow)
     if not given:
         columns = assign_fresh_ids(columns)
-        return Schema(columns, _number(arrow, _SCHEMA_ID) if schema_id is None else schema_id)
+        return check_has_columns(Schema(columns, _number(arrow, _SCHEMA_ID) if schema_id is None else schema_id))
     largest = max(last_column_id, next(fresh, COLUMN_ID_MAX) - 1)
     return Schema(columns, _number(arrow, _SCHEMA_ID) if schema_id is None else schema_id, largest)
 

@@ -16,7 +16,15 @@ from mangrove.model.types import (
     replace_inner_columns,
 )
 
-__all__ = ["COLUMNS_MAX", "NESTING_MAX", "Schema", "assign_fresh_ids", "check_column_count", "check_new_columns"]
+__all__ = [
+    "COLUMNS_MAX",
+    "NESTING_MAX",
+    "Schema",
+    "assign_fresh_ids",
+    "check_column_count",
+    "check_has_columns",
+    "check_new_columns",
+]
 
 COLUMNS_MAX: Final = 10_000
 """The maximum number of columns of a new table or view, including nested ones."""
@@ -30,7 +38,7 @@ class Schema:
     """Columns in order, each with a unique id, including nested columns.
 
     `last_column_id` is the largest id ever assigned in the table. It includes dropped
-    columns, so that ids are never reused.
+    columns, so that ids are never reused. A stored schema has columns; `check_has_columns` verifies that.
     """
 
     columns: tuple[Column, ...]
@@ -41,8 +49,6 @@ class Schema:
         object.__setattr__(self, "columns", tuple(self.columns))
         if type(self.schema_id) is not int or not 0 <= self.schema_id <= _SCHEMA_ID_MAX:
             raise InvalidInputError(f"invalid schema_id {self.schema_id!r}; expected an integer from 0")
-        if not self.columns:
-            raise InvalidInputError("a schema must have at least one column")
         check_column_names(self.columns, "the schema")
         largest = _largest_id_of_unique(self.columns)
         if self.last_column_id == -1:
@@ -113,10 +119,18 @@ def check_column_count(count: int, before: int = 0) -> None:
         )
 
 
+def check_has_columns(schema: Schema) -> Schema:
+    """Return a schema with columns; raise an error for one without, which is never stored."""
+    if not schema.columns:
+        raise InvalidInputError("a schema must have at least one column")
+    return schema
+
+
 def check_new_columns(schema: Schema | None, before: Schema | None = None) -> None:
-    """Raise an error for too many columns or unsafe column names; columns of the schema `before` are accepted."""
+    """Raise an error for no or too many columns or unsafe names; columns of the schema `before` are accepted."""
     if schema is None:
         return
+    check_has_columns(schema)
     names = [column.name for _, column in schema.all_columns()]
     names_before = [] if before is None else [column.name for _, column in before.all_columns()]
     check_column_count(len(names), len(names_before))
@@ -162,7 +176,7 @@ def _largest_id_of_unique(columns: tuple[Column, ...]) -> int:
         if column.id in paths:
             raise InvalidInputError(f"columns {paths[column.id]!r} and {dotted!r} both have the id {column.id}")
         paths[column.id] = dotted
-    return max(paths)
+    return max(paths, default=0)
 
 
 def _walk(columns: tuple[Column, ...], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Column]]:

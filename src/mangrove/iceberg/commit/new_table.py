@@ -16,7 +16,8 @@ from mangrove.iceberg.locations import folder_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES
 from mangrove.iceberg.schemas import check_format_version, check_no_defaults, from_iceberg_schema
-from mangrove.lakehouse.new_table import plan_new_table
+from mangrove.iceberg.tables_without_columns import to_iceberg_version
+from mangrove.lakehouse.new_table import plan_new_table, plan_schemaless_table
 from mangrove.model.locators import TableLocator
 from mangrove.model.partitioning import format_partition_field, format_sort_field
 from mangrove.model.schema import check_column_count
@@ -88,6 +89,10 @@ def build_new_table(
     schema = replace(schema, schema_id=0)
     scheme = from_iceberg_spec(requested.spec, schema)
     order = from_iceberg_sort_order(requested.order, schema)
+    if not schema.columns:
+        properties = from_client_properties(requested.properties, requested.folder)
+        new_table = plan_schemaless_table(locator, namespace_id, new_id, properties=properties)
+        return replace(new_table, table=replace(new_table.table, id=table_id))
     new_table = plan_new_table(
         locator,
         namespace_id,
@@ -111,8 +116,8 @@ def build_new_table(
 
 def empty_state_of(locator: TableLocator, new_table: NewTable) -> TableState:
     """Return the state of a new table without rows."""
-    version, stream = new_table.table_version, new_table.stream
-    assert version is not None
+    assert new_table.table_version is not None
+    version, stream = to_iceberg_version(new_table.table_version), new_table.stream
     assert stream is not None
     scheme = version.partition_scheme_with_id(stream.partition_scheme_id)
     return TableState(str(locator), new_table.table.id, version, scheme, (), new_table.table.properties)

@@ -12,10 +12,10 @@ from mangrove.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from mangrove.iceberg.commit.transaction import publish_after_commit
 from mangrove.iceberg.locations import normalize_location, root_location_of
 from mangrove.iceberg.publish.metadata_writer import PublishedTable
+from mangrove.iceberg.tables_without_columns import load_iceberg_state
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.model.locators import TableLocator
 from mangrove.tables.iceberg_names import METADATA_SUFFIX, compute_published_name
-from mangrove.tables.table_state import load_table_state
 from mangrove.transaction.aliases import locate_parent
 from mangrove.transaction.catalog import load_namespace, search_table
 from mangrove.transaction.version_diff import restore_table
@@ -39,7 +39,7 @@ def register_table(lake: Lakehouse, locator: TableLocator, metadata_address: str
     table_id, version = match[2], int(match[3])
     past = lake.metastore.at_version(version)
     source = search_table(past, table_id)
-    name = None if source is None else compute_published_name(load_table_state(past, source), lake.uri)
+    name = None if source is None else compute_published_name(load_iceberg_state(past, source), lake.uri)
     if source is None or name is None or name.history_path(version) != f"{match[1]}{METADATA_SUFFIX}":
         raise NotFoundError(f"version {version} has no table that {metadata_address[:200]!r} describes")
     with lake.transaction(message=f"Iceberg client registers {locator}") as transaction:

@@ -62,6 +62,7 @@ from mangrove.iceberg.publish.metadata_writer import (
 )
 from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
 from mangrove.iceberg.schemas import from_iceberg_schema
+from mangrove.iceberg.tables_without_columns import load_iceberg_state, to_iceberg_version, to_stored_version
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_property_changes
 from mangrove.lakehouse.transaction import Transaction
@@ -88,7 +89,7 @@ from mangrove.tables.iceberg_names import (
 from mangrove.tables.partition_evolution import plan_merged_log
 from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_properties import update_column_properties
-from mangrove.tables.table_state import TableState, is_partition_determined_by_keys, load_table_state
+from mangrove.tables.table_state import TableState, is_partition_determined_by_keys
 from mangrove.tables.write_plan import PlannedWrite, plan_full_overwrite
 from mangrove.transaction.aliases import locate_parent, locate_table
 from mangrove.transaction.catalog import alter_table, check_new_table, create_table, load_namespace, search_table
@@ -245,7 +246,7 @@ class _CommitStager:
         if not commit.request.snapshot_ids or not isinstance(self._workspace.get(commit.table), TableEntry):
             return False
         last_id = str(commit.request.snapshot_ids[-1])
-        state = load_table_state(self._workspace, commit.table)
+        state = load_iceberg_state(self._workspace, commit.table)
         if last_id in parse_client_snapshots(state.properties):
             return True
         deltas = (delta for log in state.logs for delta in log.deltas)
@@ -256,7 +257,7 @@ class _CommitStager:
         if commit.request.creates:
             self._create(commit)
             return
-        state = load_table_state(self._workspace, commit.table)
+        state = load_iceberg_state(self._workspace, commit.table)
         revisions = TableRevisions.up_to(self._lake.metastore, self._workspace.snapshot, commit.table)
         published: TableMetadata = publish_history(self._store, revisions).metadata
         check_requirements(commit.request, published)
@@ -314,12 +315,12 @@ class _CommitStager:
 
     def _replace_version(self, table: TableLocator, opened: OpenTable, client: TableMetadata) -> TableMetadata:
         """Replace the table version by an empty one with other partitions or logs; return its metadata."""
-        before = opened.version
+        before = to_iceberg_version(opened.version)
         check_no_constraints(before)
         request = NewTableRequest(client.schema(), client.spec(), client.sort_order())
         new_table = build_new_table(table, opened.table.namespace_id, self._lake._new_id, request, opened.table.id)
-        version, stream = new_table.table_version, new_table.stream
-        assert version is not None
+        assert new_table.table_version is not None
+        version, stream = to_iceberg_version(new_table.table_version), new_table.stream
         assert version.schema is not None
         assert before.schema is not None
         assert stream is not None
@@ -327,11 +328,11 @@ class _CommitStager:
         schema = replace(version.schema, last_column_id=last_id)
         number = 1 + find_last_number(opened.table, load_table_versions(self._workspace, opened.table))
         version = replace(version, version=number, previous_version=before.version, schema=schema)
-        create_table_version(self._workspace, TableTarget(table), version, stream)
+        create_table_version(self._workspace, TableTarget(table), to_stored_version(version), stream)
         drop_table_version(self._workspace, TableTarget(table), before.version)
         following = update_column_properties(str(table), opened.table.properties, before.schema, schema)
         alter_table(self._workspace, table, put=following)
-        return self._build_empty_metadata(load_table_state(self._workspace, table), client)
+        return self._build_empty_metadata(load_iceberg_state(self._workspace, table), client)
 
     def _change_columns(
         self, table: TableLocator, state: TableState, published: IcebergSchema, requested: RequestedChanges
@@ -340,6 +341,8 @@ class _CommitStager:
         has_defaults = requested.after.format_version >= 3
         is_empty = not any(log.deltas for log in state.logs)
         if requested.schema is not None:
+            if not requested.schema.fields and not is_empty:
+                raise InvalidInputError("the table has had rows and needs at least one column; drop it instead")
             if requested.replaces:
                 changed = replace_schema(version, requested.schema, has_defaults=has_defaults)
             else:
@@ -378,7 +381,7 @@ class _CommitStager:
         if filled:
             put_table_version(self._workspace, table, _make_nullable(changed, filled), stops_writers=True)
             self._fill_rows(table, state, filled)
-        put_table_version(self._workspace, table, changed, stops_writers=stops_writers)
+        put_table_version(self._workspace, table, to_stored_version(changed), stops_writers=stops_writers)
         alter_table(self._workspace, table, put=following)
 
     def _fill_rows(self, table: TableLocator, state: TableState, columns: Sequence[Column]) -> None:
@@ -420,7 +423,7 @@ class _CommitStager:
             alter_table(self._workspace, table, put=put, removed=removed)
 
     def _change_rows(self, table: TableLocator, published: TableMetadata, requested: RequestedChanges) -> None:
-        state = load_table_state(self._workspace, table)
+        state = load_iceberg_state(self._workspace, table)
         if requested.snapshot is None:
             if requested.replaces:
                 empty = plan_full_overwrite(state, {})
@@ -442,7 +445,7 @@ class _CommitStager:
         revision = self._find_revision(revisions, snapshot)
         if revision is None:
             raise InvalidInputError(f"snapshot {snapshot.snapshot_id} cannot be restored, because its version expired")
-        state, was = load_table_state(self._workspace, table), revision.state
+        state, was = load_iceberg_state(self._workspace, table), revision.state
         reason = _find_restore_obstacle(was.version, state.version)
         if reason:
             raise InvalidInputError(
@@ -500,7 +503,7 @@ class _CommitStager:
 
     def _record_snapshot_id(self, table: TableLocator, snapshot_id: int) -> None:
         """Record the client's snapshot id of the new state; the guards exclude concurrent changes of it."""
-        state = load_table_state(self._workspace, table)
+        state = load_iceberg_state(self._workspace, table)
         digest = compute_published_name(state, self._store.uri).digest
         snapshots = append_client_snapshot(state.properties, digest, snapshot_id)
         alter_table(self._workspace, table, put={CLIENT_SNAPSHOT: snapshots})

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.iceberg.tables_without_columns import load_iceberg_state
 from mangrove.maintenance.export_records import TableTag, list_table_tags
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import TableEntry
 from mangrove.tables.scan_plan import list_live_files
-from mangrove.tables.table_state import TableState, load_table_state
+from mangrove.tables.table_state import TableState
 from mangrove.transaction.aliases import locate_table
 from mangrove.transaction.catalog import search_table
 
@@ -133,4 +134,4 @@ class TableRevisions:
 
 
 def _load_revision(snapshot: MetastoreSnapshot, locator: TableLocator) -> TableRevision:
-    return TableRevision(snapshot.version, snapshot.commit.created_at_millis, load_table_state(snapshot, locator))
+    return TableRevision(snapshot.version, snapshot.commit.created_at_millis, load_iceberg_state(snapshot, locator))

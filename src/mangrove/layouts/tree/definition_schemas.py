@@ -20,7 +20,7 @@ from mangrove.model.partitioning import (
     Truncate,
     Years,
 )
-from mangrove.model.schema import NESTING_MAX, Schema
+from mangrove.model.schema import NESTING_MAX, Schema, check_has_columns
 from mangrove.model.types import (
     ELEMENT_NAME,
     KEY_NAME,
@@ -131,7 +131,7 @@ def decode_schema(message: pb.Schema) -> Schema:
     """Return the schema in the message."""
     columns = tuple(_column_of(column, None, 1) for column in message.columns)
     last_column_id = message.last_column_id if message.HasField("last_column_id") else -1
-    return Schema(columns, message.schema_id, last_column_id)
+    return check_has_columns(Schema(columns, message.schema_id, last_column_id))
 
 
 def fill_partition_scheme(message: pb.PartitionScheme, scheme: PartitionScheme) -> None:
