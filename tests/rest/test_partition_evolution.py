@@ -11,6 +11,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
 from tests.iceberg.iceberg_client import Client
 from tests.rest.conftest import TOKEN, counted, served
 
@@ -103,6 +104,62 @@ def test_earlier_snapshots_stay_readable_after_a_change_of_partitions(lake: Lake
     assert earlier.keys() <= {one.snapshot_id for one in table.snapshots()}
     for snapshot_id, rows in earlier.items():
         assert read(table.scan(snapshot_id=snapshot_id).to_arrow()) == rows
+
+
+def test_a_client_renames_a_partition_field_and_files_keep_their_partitions(
+    lake: Lakehouse, table: IcebergTable
+) -> None:
+    with table.update_spec() as change:
+        change.rename_field("day", "on_day")
+    assert [one.name for one in table.spec().fields] == ["on_day"]
+    table.refresh().append(rows_of(6))
+    lake.table(NAME).append(rows_of(7, day=2))
+    assert check_same(lake, table) == [(1, "n1"), (3, "n1"), (4, "n0"), (5, "n1"), (6, "n0"), (7, "n1")]
+    assert [read(table.scan(snapshot_id=one.snapshot_id).to_arrow()) for one in table.snapshots()[:1]] == [
+        [(1, "n1"), (2, "n0"), (3, "n1")]
+    ]
+    assert len([*table.scan(row_filter="day = '2026-01-02'").plan_files()]) == 2
+    assert len(lake.table(NAME).scan(where="day = date '2026-01-02'").files()) == 2
+
+
+def test_a_field_that_was_removed_and_added_again_is_renamed(lake: Lakehouse, table: IcebergTable) -> None:
+    for field in ("name", "day"):
+        with table.update_spec() as change:
+            change.remove_field(table.spec().fields[0].name)
+            change.add_identity(field)
+    with table.update_spec() as change:
+        change.rename_field("day", "on_day")
+    table.refresh().append(rows_of(6))
+    assert ([one.name for one in table.spec().fields], table.spec().spec_id) == (["on_day"], 0)
+    assert check_same(lake, table, "day < '2026-01-02'") == [(1, "n1"), (3, "n1"), (6, "n0")]
+
+
+def test_a_partition_field_and_its_column_are_removed_in_one_commit(lake: Lakehouse, table: IcebergTable) -> None:
+    before = table.refresh().snapshots()[0].snapshot_id
+    version = lake.version
+    with table.transaction() as transaction:
+        with transaction.update_spec() as spec:
+            spec.remove_field("day")
+        with transaction.update_schema() as columns:
+            columns.delete_column("day")
+    assert lake.version == version + 1
+    table.refresh().append(rows_of(6).drop_columns("day"))
+    assert check_same(lake, table) == [(1, "n1"), (3, "n1"), (4, "n0"), (5, "n1"), (6, "n0")]
+    assert table.spec().fields == ()
+    assert table.snapshot_by_id(before) is None
+    for one in table.snapshots():
+        assert len(read(table.scan(snapshot_id=one.snapshot_id).to_arrow())) >= 4
+    assert read(lake.at(version).table(NAME).to_arrow()) == [(1, "n1"), (3, "n1"), (4, "n0"), (5, "n1")]
+
+
+def test_a_partition_field_of_a_new_column_is_added_in_one_commit(lake: Lakehouse, table: IcebergTable) -> None:
+    with table.transaction() as transaction:
+        with transaction.update_schema() as columns:
+            columns.add_column("shop", StringType())
+        with transaction.update_spec() as spec:
+            spec.add_identity("shop")
+    assert [one.name for one in table.spec().fields] == ["day", "shop"]
+    assert check_same(lake, table) == [(1, "n1"), (3, "n1"), (4, "n0"), (5, "n1")]
 
 
 def test_rows_of_all_schemes_change_and_a_full_compaction_moves_them_to_the_newest(

@@ -98,10 +98,12 @@ def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec,
     unpartitioned_id = 1 if begins_partitioned(version) else 0
     found = [PublishedPartitionSpec(UNPARTITIONED, to_iceberg_spec(UNPARTITIONED, unpartitioned_id))]
     with_fields = [scheme for scheme in version.partition_schemes if scheme.fields]
+    # Fields have the names of the newest scheme: one that a client renamed may be in earlier schemes too.
+    newest = {_content_of(scheme): scheme for scheme in with_fields}
     specs: dict[tuple[tuple[int, Transform], ...], PartitionSpec] = {}
     spec_ids = (number for number in count() if number != unpartitioned_id)
     for spec_id, scheme in zip(spec_ids, with_fields, strict=False):
-        content = tuple((field.source_id, field.transform) for field in scheme.fields)
+        content = _content_of(scheme)
         if content in specs:
             found.append(PublishedPartitionSpec(scheme, specs[content]))
             continue
@@ -110,9 +112,13 @@ def list_published_specs(version: TableVersion) -> tuple[PublishedPartitionSpec,
             numbers.setdefault((field.source_id, field.transform), PARTITION_FIELD_ID_START + len(numbers))
         if all(schema.has_id(field.source_id) for field in scheme.fields):
             field_ids = _without_repetition(scheme, numbers)
-            specs[content] = to_iceberg_spec(scheme, spec_id, schema, field_ids)
+            specs[content] = to_iceberg_spec(newest[content], spec_id, schema, field_ids)
             found.append(PublishedPartitionSpec(scheme, specs[content]))
     return tuple(found)
+
+
+def _content_of(scheme: PartitionScheme) -> tuple[tuple[int, Transform], ...]:
+    return tuple((field.source_id, field.transform) for field in scheme.fields)
 
 
 def list_published_sort_orders(version: TableVersion) -> tuple[PublishedSortOrder, ...]:

@@ -337,26 +337,7 @@ class _CommitStager:
     def _change_columns(
         self, table: TableLocator, state: TableState, published: IcebergSchema, requested: RequestedChanges
     ) -> None:
-        version = changed = state.version
-        has_defaults = requested.after.format_version >= 3
-        is_empty = not any(log.deltas for log in state.logs)
-        if requested.schema is not None:
-            if not requested.schema.fields and not is_empty:
-                raise InvalidInputError("the table has had rows and needs at least one column; drop it instead")
-            if requested.replaces:
-                changed = replace_schema(version, requested.schema, has_defaults=has_defaults)
-            else:
-                changed = apply_schema_update(
-                    version,
-                    requested.schema,
-                    can_change_keys=_can_change_keys(state),
-                    defaults=DefaultChanges(published, has_rows=not is_empty) if has_defaults else None,
-                    is_empty=is_empty,
-                )
-        if requested.spec is not None:
-            changed = _with_spec(changed, requested.spec)
-        if requested.sort_order is not None:
-            changed = _with_order(changed, requested.sort_order)
+        version, changed = state.version, _plan_version(state, published, requested)
         if changed == version:
             return
         assert version.schema is not None
@@ -365,7 +346,7 @@ class _CommitStager:
         assert isinstance(entry, TableEntry)
         following = update_column_properties(str(table), entry.properties, version.schema, changed.schema)
         filled = [] if requested.replaces else _list_filled_columns(state, changed.schema)
-        if changed.partition_scheme != version.partition_scheme and state.log_scheme.fields:
+        if changed.partition_scheme.id != version.partition_scheme.id and state.log_scheme.fields:
             if filled:
                 raise InvalidInputError("partitions and a column with an initial default are changed; commit one first")
             self._merge_logs(table, state, changed)
@@ -374,7 +355,7 @@ class _CommitStager:
         # Files written concurrently with the old columns still fit, because ids stay, unless the table is replaced.
         stops_writers = (
             requested.replaces
-            or is_empty
+            or _is_empty(state)
             or changed.keys != version.keys
             or list_initial_defaults(changed.schema) != list_initial_defaults(version.schema)
         )
@@ -509,9 +490,40 @@ class _CommitStager:
         alter_table(self._workspace, table, put={CLIENT_SNAPSHOT: snapshots})
 
 
+def _plan_version(state: TableState, published: IcebergSchema, requested: RequestedChanges) -> TableVersion:
+    """Return the table version with the columns, keys, partitions and order that a client requests."""
+    version = state.version
+    has_defaults, is_empty = requested.after.format_version >= 3, _is_empty(state)
+    # A column may be dropped with its partition field, and a new field may have a new column.
+    is_spec_first = not requested.replaces and _has_sources(version, requested.spec)
+    if requested.spec is not None and is_spec_first:
+        version = _with_spec(version, requested.spec)
+    if requested.schema is not None:
+        if not requested.schema.fields and not is_empty:
+            raise InvalidInputError("the table has had rows and needs at least one column; drop it instead")
+        if requested.replaces:
+            version = replace_schema(version, requested.schema, has_defaults=has_defaults)
+        else:
+            version = apply_schema_update(
+                version,
+                requested.schema,
+                can_change_keys=_can_change_keys(state),
+                defaults=DefaultChanges(published, has_rows=not is_empty) if has_defaults else None,
+                is_empty=is_empty,
+            )
+    if requested.spec is not None and not is_spec_first:
+        version = _with_spec(version, requested.spec)
+    return version if requested.sort_order is None else _with_order(version, requested.sort_order)
+
+
+def _is_empty(state: TableState) -> bool:
+    """Return whether nothing was written to the table."""
+    return not any(log.deltas for log in state.logs)
+
+
 def _list_filled_columns(state: TableState, after: Schema) -> list[Column]:
     """Return the new columns whose initial defaults existing rows get."""
-    if not any(log.deltas for log in state.logs):
+    if _is_empty(state):
         return []
     existing = {column.id for column in state.schema.columns}
     return [column for column in after.columns if column.id not in existing and INITIAL_DEFAULT in column.properties]
@@ -552,13 +564,21 @@ def _with_spec(version: TableVersion, spec: PartitionSpec) -> TableVersion:
     """Return the table version with other partitions for new files.
 
     A scheme that the table had before gets another id, because schemes are listed in the order of their age.
+    Fields that are only renamed stay in their scheme.
     """
     assert version.schema is not None
+    current = version.partition_scheme
     fresh = _choose_free_id(scheme.id for scheme in version.partition_schemes)
-    requested = from_iceberg_spec(spec, version.schema, fresh, known=[version.partition_scheme])
-    if requested is version.partition_scheme:
-        return version
+    if from_iceberg_spec(spec, version.schema, fresh, known=[current]) is current:
+        return replace(version, partition_scheme=from_iceberg_spec(spec, version.schema, current.id))
+    requested = from_iceberg_spec(spec, version.schema, fresh)
     return replace(version, partition_scheme=requested, earlier_partition_schemes=version.partition_schemes)
+
+
+def _has_sources(version: TableVersion, spec: PartitionSpec | None) -> bool:
+    """Return whether the table has the columns of all fields of a spec already."""
+    assert version.schema is not None
+    return spec is not None and all(version.schema.has_id(field.source_id) for field in spec.fields)
 
 
 def _needs_other_logs(version: TableVersion, after: TableMetadata) -> bool:
