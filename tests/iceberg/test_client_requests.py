@@ -144,20 +144,19 @@ def test_removing_the_main_branch_replaces_the_table() -> None:
     assert resolve_requested_changes(SHOWN, requested(gone)).snapshot is None
 
 
-def test_statistics_files_of_a_client_are_accepted_and_ignored() -> None:
-    file = {
-        "snapshot-id": 8, "statistics-path": "file:///lake/data/t1/metadata/a.stats", "file-size-in-bytes": 1,
-        "file-footer-size-in-bytes": 1, "blob-metadata": [],
-    }  # fmt: skip
-    along = {"action": "set-statistics", "snapshot-id": 8, "statistics": file}
-    with_it = requested(added_snapshot(8), main_at(8), along)
-    assert resolve_requested_changes(SHOWN, with_it) == resolve_requested_changes(
-        SHOWN, requested(added_snapshot(8), main_at(8))
-    )
-    assert requested({"action": "remove-statistics", "snapshot-id": 7}).updates == ()
+def test_statistics_files_of_a_client_are_changes_and_those_of_partitions_are_ignored() -> None:
+    common = {"snapshot-id": 8, "statistics-path": "file:///lake/data/t1/metadata/a.stats", "file-size-in-bytes": 1}
+    file = {**common, "file-footer-size-in-bytes": 1, "blob-metadata": []}
+    added = (added_snapshot(8), main_at(8))
+    along = requested(*added, {"action": "set-statistics", "snapshot-id": 8, "statistics": file})
+    assert [one.snapshot_id for one in resolve_requested_changes(SHOWN, along).statistics or ()] == [8]
+    partitions = requested(*added, {"action": "set-partition-statistics", "partition-statistics": common})
+    assert resolve_requested_changes(SHOWN, partitions) == resolve_requested_changes(SHOWN, requested(*added))
 
 
 def test_updates_without_effect_request_no_changes() -> None:
+    removed = requested({"action": "remove-statistics", "snapshot-id": 7})
+    assert resolve_requested_changes(SHOWN, removed) == resolve_requested_changes(SHOWN, requested())
     request = requested(
         {"action": "set-properties", "updates": {"owner": "ana"}},
         {"action": "assign-uuid", "uuid": UUID_OF_TABLE},

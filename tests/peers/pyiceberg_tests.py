@@ -81,7 +81,9 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         "creates a branch; all tables share the history of the lakehouse": """
             test_create_branch test_remove_branch test_rollback_to_snapshot_not_ancestor""",
     },
-    "test_statistics_operations": {"expects statistics files, which are discarded": "test_manage_statistics"},
+    "test_statistics_operations": {
+        "names statistics files outside the folder of the table, which are ignored": "test_manage_statistics",
+    },
 }
 KNOWN_FAILURES: Final[Mapping[str, str]] = {
     f"{file}.{name}": reason

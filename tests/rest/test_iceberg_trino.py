@@ -93,3 +93,22 @@ def test_trino_rolls_a_table_back(trino_lake: tuple[Lakehouse, PeerQuery]) -> No
     assert query("SELECT id FROM lake.rolled.t") == [["1"]]
     assert lake.table("rolled.t").to_arrow()["id"].to_pylist() == [1]
     assert lake.maintenance.check().problems == ()
+
+
+def test_trino_finds_the_statistics_that_it_wrote(trino_lake: tuple[Lakehouse, PeerQuery]) -> None:
+    lake, query = trino_lake
+    query("CREATE SCHEMA lake.counted")
+    query("CREATE TABLE lake.counted.t AS SELECT n AS id, n % 10 AS part FROM UNNEST(sequence(1, 1000)) AS u(n)")
+    query("INSERT INTO lake.counted.t VALUES (1, 10), (2, 11)")
+    counts = {row[0]: row[2] for row in query("SHOW STATS FOR lake.counted.t")}
+    assert counts["part"] == "12.0"
+    lake.table("counted.t").append([{"id": 3, "part": 12}])
+    lake.maintenance.vacuum(alone=True)
+    query("ANALYZE lake.counted.t")
+    counts = {row[0]: row[2] for row in query("SHOW STATS FOR lake.counted.t")}
+    assert (counts["part"], 900 < float(counts["id"]) < 1100) == ("13.0", True)
+    query("ALTER TABLE lake.counted.t EXECUTE remove_orphan_files(retention_threshold => '0s')")
+    assert {row[0]: row[2] for row in query("SHOW STATS FOR lake.counted.t")} == counts
+    query("ALTER TABLE lake.counted.t EXECUTE drop_extended_stats")
+    assert {row[0]: row[2] for row in query("SHOW STATS FOR lake.counted.t")}["part"] == "None"
+    assert lake.maintenance.check().problems == ()

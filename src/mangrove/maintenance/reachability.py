@@ -11,6 +11,7 @@ from mangrove.maintenance.context import MaintenanceContext
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.model.locators import Kind
 from mangrove.model.objects import Delta, Object, TableEntry
+from mangrove.tables.iceberg_names import list_statistics_paths
 
 __all__ = ["resolve_paths", "scan_changed_objects", "visit_reachable_files"]
 
@@ -23,13 +24,14 @@ def visit_reachable_files(
     snapshots: Iterable[MetastoreSnapshot],
     visit: Callable[[str], object],
     *,
-    with_inline: bool = False,
+    with_iceberg: bool = False,
 ) -> frozenset[str]:
     """Call `visit` with the path of each file that the versions reference, some more than once.
 
     Return the folders of external tables below the lakehouse root: their files are not
-    managed. Versions are visited one by one, and no list of files is built. `with_inline`
-    includes the locations of inline rows, where a publication as Iceberg writes files.
+    managed. Versions are visited one by one, and no list of files is built. `with_iceberg`
+    includes files that only Iceberg clients read: statistics files, and the locations of inline
+    rows, where a publication writes files.
     """
     folders: set[str] = set()
 
@@ -38,11 +40,14 @@ def visit_reachable_files(
         for snapshot in snapshots:
             for value in scan_changed_objects(lake, before, snapshot, (Kind.TABLE, Kind.DELTA)):
                 if isinstance(value, Delta):
-                    for file in value.manifest.entries if with_inline else value.manifest.stored_files:
+                    for file in value.manifest.entries if with_iceberg else value.manifest.stored_files:
                         for path in resolve_paths(file.location, lake.store.uri):
                             visit(path)
-                elif isinstance(value, TableEntry) and value.location is not None:
-                    folders.update(f"{path.rstrip('/')}/" for path in resolve_paths(value.location, lake.store.uri))
+                elif isinstance(value, TableEntry):
+                    if value.location is not None:
+                        folders.update(f"{path.rstrip('/')}/" for path in resolve_paths(value.location, lake.store.uri))
+                    for path in list_statistics_paths(value.properties) if with_iceberg else ():
+                        visit(path)
             before = snapshot
             yield snapshot
 

@@ -327,7 +327,7 @@ def _visit_reachable(lake: MaintenanceContext, retired_since: int | None, visit:
         kept = [commit.version for commit in lake.maintenance.list_retained()]
         retired = [] if retired_since is None else lake.maintenance.list_retired(retired_since, set(kept))
         try:
-            folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit, with_inline=True)
+            folders = visit_reachable_files(lake, map(lake.metastore.at_version, kept), visit, with_iceberg=True)
         except (NotFoundError, FormatError):
             if {commit.version for commit in lake.maintenance.list_retained()}.issuperset(kept):
                 raise
@@ -348,7 +348,7 @@ def _visit_retired(lake: MaintenanceContext, retired: Sequence[RetiredVersion], 
     for one in retired:
         visit(one.path)
     try:
-        return visit_reachable_files(lake, (one.snapshot for one in retired), visit, with_inline=True)
+        return visit_reachable_files(lake, (one.snapshot for one in retired), visit, with_iceberg=True)
     except FormatError:
         if len(retired) == 1:
             return frozenset()

@@ -18,7 +18,6 @@ from mangrove.iceberg.publish.metadata_writer import PublishedTable, SnapshotFil
 from mangrove.iceberg.publish.table_revisions import TableRevision
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.snapshot import Snapshot
-from mangrove.maintenance.export_records import TableTag
 from mangrove.model.locators import NamespaceLocator, TableLocator, ViewLocator
 from mangrove.model.objects import NamespaceEntry, TableEntry, TableType, ViewEntry
 from mangrove.rest.settings import RestSettings
@@ -60,7 +59,7 @@ class CachedTable:
 
     version: int
     newest: TableRevision
-    tags: Mapping[str, TableTag]
+    labels: Mapping[str, object]
     published: PublishedTable
 
 

@@ -105,10 +105,10 @@ def publish_table_at(served: ServedLakehouse, snapshot: Snapshot, locator: Table
         cached is not None
         and not is_earlier
         and cached.newest.is_same_state(revisions.newest)
-        and cached.tags == revisions.tags
+        and cached.labels == revisions.labels
     )
     published = cached.published if cached is not None and is_unchanged else publish_history(store, revisions)
-    found = CachedTable(snapshot.version, revisions.newest, revisions.tags, published)
+    found = CachedTable(snapshot.version, revisions.newest, revisions.labels, published)
     if not is_earlier:
         served.published_tables.put(key, found, 1 + sum(len(log.deltas) for log in revisions.newest.state.logs))
     return found

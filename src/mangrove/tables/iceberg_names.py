@@ -18,6 +18,7 @@ its source.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -38,6 +39,7 @@ __all__ = [
     "PARTS_SUFFIX",
     "PUBLISHED_FORMAT",
     "STAGING_FOLDER",
+    "STATISTICS",
     "VERSION_KEY",
     "FormatVersion",
     "PublishedName",
@@ -52,6 +54,7 @@ __all__ = [
     "format_file_identity",
     "format_version_of",
     "keep_client_properties",
+    "list_statistics_paths",
     "max_previous_metadata_of",
     "max_snapshots_of",
     "next_row_id_of",
@@ -70,6 +73,8 @@ It counts only while the state has that digest, so it need not be taken away by 
 are those of the last commits of clients, newest first, by which one that comes again is known.
 """
 _CLIENT_COMMITS_MAX: Final = 20
+STATISTICS: Final = "iceberg.statistics"
+"""The table property with the statistics files of Iceberg clients, as JSON."""
 MAX_SNAPSHOTS: Final = "iceberg.max-snapshots"
 """The table property with the number of snapshots that published metadata lists at most."""
 _MAX_SNAPSHOTS_DEFAULT: Final = 100
@@ -161,7 +166,8 @@ def published_folder_of(table_id: str) -> str:
 def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
     """Return the name of a published state; it visits each file once."""
     version = state.version
-    properties = sorted((name, value) for name, value in state.properties.items() if name != CLIENT_SNAPSHOT)
+    others = (CLIENT_SNAPSHOT, STATISTICS)
+    properties = sorted((name, value) for name, value in state.properties.items() if name not in others)
     parts = [
         repr((PUBLISHED_FORMAT, root_uri, state.table_id, properties, version.keys, state.log_scheme)),
         repr((version.schemas, version.partition_schemes, version.sort_schemes)),
@@ -195,6 +201,20 @@ def parse_client_snapshots(properties: Mapping[str, str]) -> list[str]:
     (['12', '7'], [])
     """
     return properties.get(CLIENT_SNAPSHOT, "").split(" ")[1:]
+
+
+def list_statistics_paths(properties: Mapping[str, str]) -> list[str]:
+    """Return the paths of the statistics files of a table; none if a user gave the property another value.
+
+    >>> list_statistics_paths({STATISTICS: '[{"statistics-path": "data/t/metadata/a.stats"}]'})
+    ['data/t/metadata/a.stats']
+    >>> list_statistics_paths({STATISTICS: "{"}), list_statistics_paths({})
+    ([], [])
+    """
+    try:
+        return [str(one["statistics-path"]) for one in json.loads(properties.get(STATISTICS, "[]"))]
+    except (ValueError, LookupError, TypeError):
+        return []
 
 
 def max_snapshots_of(properties: Mapping[str, str]) -> int:

@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetada
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.sorting import SortOrder
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCreate,
@@ -26,8 +27,10 @@ from pyiceberg.table.update import (
     RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
     SetLocationUpdate,
     SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
     UpgradeFormatVersionUpdate,
@@ -52,10 +55,8 @@ __all__ = [
 
 FORMAT_VERSIONS: Final = (2, 3)
 _UNSUPPORTED: Final = frozenset({"remove-partition-specs", "remove-schemas"})
-_HINTS: Final = frozenset(
-    {"set-statistics", "remove-statistics", "set-partition-statistics", "remove-partition-statistics"}
-)
-"""Statistics updates, which readers may ignore. Trino sends them with each insert; they are accepted and discarded."""
+_HINTS: Final = frozenset({"set-partition-statistics", "remove-partition-statistics"})
+"""Updates of partition statistics, which are accepted and discarded: manifests have the same statistics."""
 _STANDARD_MESSAGES: Final = (
     (r"^Table UUID does not match: ", "Requirement failed: UUID does not match: expected "),
     (r"(last assigned .* id) has changed: expected (\S+), found ", r"\1 changed: expected id \2 != "),
@@ -117,6 +118,7 @@ class RequestedChanges:
     removed: tuple[str, ...] = ()
     tags: Mapping[str, SnapshotRef | None] = field(default_factory=dict)
     """The tags that are set, by name; None for those that are removed."""
+    statistics: Sequence[StatisticsFile] | None = None
 
 
 def parse_commit_request(document: Mapping[str, Any]) -> TableCommitRequest:
@@ -199,6 +201,7 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
         is_rollback=snapshot_id != published.current_snapshot_id
         and any(one.snapshot_id == snapshot_id for one in published.snapshots),
         put=put,
+        statistics=after.statistics if after.statistics != published.statistics else None,
         removed=tuple(sorted(published.properties.keys() - after.properties.keys())),
         tags={
             name: after.refs.get(name)
@@ -234,9 +237,14 @@ def _apply_upgrade(before: TableMetadata, updates: Sequence[TableUpdate]) -> tup
 
 
 def _select_effective_updates(before: TableMetadata, updates: Iterable[TableUpdate]) -> Iterable[TableUpdate]:
-    """Yield the updates without removals of properties that do not exist."""
+    """Yield the updates without removals of properties and statistics that do not exist."""
     existing = set(before.properties)
+    with_statistics = {one.snapshot_id for one in before.statistics}
     for update in updates:
+        if isinstance(update, SetStatisticsUpdate):
+            with_statistics.add(update.statistics.snapshot_id)
+        if isinstance(update, RemoveStatisticsUpdate) and update.snapshot_id not in with_statistics:
+            continue
         if isinstance(update, RemovePropertiesUpdate):
             yield RemovePropertiesUpdate(removals=[name for name in dict.fromkeys(update.removals) if name in existing])
             existing -= set(update.removals)

@@ -33,6 +33,7 @@ from mangrove.iceberg.commit.commit_request import (
     check_requirements,
     resolve_requested_changes,
 )
+from mangrove.iceberg.commit.manifest_reader import TableLocation
 from mangrove.iceberg.commit.new_table import (
     NewTableRequest,
     build_new_table,
@@ -62,6 +63,7 @@ from mangrove.iceberg.publish.metadata_writer import (
 )
 from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
 from mangrove.iceberg.schemas import from_iceberg_schema
+from mangrove.iceberg.statistics_files import encode_statistics
 from mangrove.iceberg.tables_without_columns import load_iceberg_state, to_iceberg_version, to_stored_version
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.table_staging import guard_logs, stage_write, validate_property_changes
@@ -80,6 +82,7 @@ from mangrove.storage.uri import parse_root_uri
 from mangrove.tables.iceberg_names import (
     CLIENT_SNAPSHOT,
     NEXT_ROW_ID,
+    STATISTICS,
     VERSION_KEY,
     append_client_snapshot,
     compute_published_name,
@@ -276,6 +279,7 @@ class _CommitStager:
             self._restore_rows(commit.table, revisions, requested.after)
         else:
             self._change_rows(commit.table, published, requested)
+        self._change_statistics(commit.table, folder_of(published.location), requested)
 
     def _create(self, commit: TableCommit) -> None:
         """Create a staged table, with its first rows if the client wrote some."""
@@ -300,7 +304,9 @@ class _CommitStager:
         if snapshot is None:
             return
         empty = self._build_empty_metadata(empty_state_of(commit.table, new_table), metadata)
-        self._change_rows(commit.table, empty, RequestedChanges(metadata, snapshot=snapshot))
+        requested = RequestedChanges(metadata, snapshot=snapshot, statistics=metadata.statistics)
+        self._change_rows(commit.table, empty, requested)
+        self._change_statistics(commit.table, folder_of(metadata.location), requested)
 
     def _build_empty_metadata(self, state: TableState, client: TableMetadata) -> TableMetadata:
         """Return the metadata of a table without rows, with the specs of the client.
@@ -418,6 +424,17 @@ class _CommitStager:
             # Rows that the client moved have their earlier row ids, which are lower, in its files.
             alter_table(self._workspace, table, put={NEXT_ROW_ID: str(next_row_id)})
         self._record_snapshot_id(table, requested.snapshot.snapshot_id)
+
+    def _change_statistics(self, table: TableLocator, folder: str, requested: RequestedChanges) -> None:
+        if requested.statistics is None:
+            return
+        entry = self._workspace.get(table)
+        assert isinstance(entry, TableEntry)
+        recorded = encode_statistics(requested.statistics, TableLocation(folder, entry.id))
+        if recorded:
+            alter_table(self._workspace, table, put={STATISTICS: recorded})
+        elif STATISTICS in entry.properties:
+            alter_table(self._workspace, table, removed=[STATISTICS])
 
     def _restore_rows(self, table: TableLocator, revisions: TableRevisions, client: TableMetadata) -> None:
         """Restore the rows of an earlier snapshot under the present columns; the snapshot keeps its id."""

@@ -9,8 +9,8 @@ files if they list snapshots of expired versions.
 
 A named version is a tag of its snapshot, if that is listed. A tag of the table itself, which a client made,
 is always published: its snapshot may be older than the listed ones, and then stands before them without an
-entry in the log, by which clients find a snapshot by time. Names may change while the table does not, so the
-name of the file depends on them too.
+entry in the log, by which clients find a snapshot by time. Names and statistics may change while the
+table does not, so the name of the file depends on them too.
 """
 
 import posixpath
@@ -43,6 +43,7 @@ from mangrove.iceberg.publish.metadata_writer import (
 )
 from mangrove.iceberg.publish.table_revisions import TableRevision, TableRevisions
 from mangrove.iceberg.schemas import check_format_version
+from mangrove.iceberg.statistics_files import load_statistics
 from mangrove.model.objects import TableVersion
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.tables.iceberg_names import (
@@ -102,7 +103,7 @@ def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple
     last = load_metadata(store, last_path, revisions.newest.state.table_id) if last_path else None
     missing, is_complete = revisions.list_since(None if base is None or last is None else base.version)
     made = missing[0] if missing or base is None else base
-    path = compute_published_name(made.state, store.uri).history_path(made.version, revisions.tags)
+    path = compute_published_name(made.state, store.uri).history_path(made.version, revisions.labels)
     if last is not None and is_complete and path == last_path:
         return path, last
     listed, metadata, needed = _Listed(), None if last is None else _without_tagged(last), set[str]()
@@ -119,7 +120,8 @@ def _publish_once(store: Store, revisions: TableRevisions, folder: str) -> tuple
     metadata, tagged_parts = _with_tags(store, metadata, last if is_complete else None, revisions, folder)
     needed |= tagged_parts
     count_max = max_previous_metadata_of(made.state.properties)
-    metadata = metadata.model_copy(update={"metadata_log": previous[-count_max:]})
+    statistics = load_statistics(store, revisions.newest.state, {one.snapshot_id for one in metadata.snapshots})
+    metadata = metadata.model_copy(update={"metadata_log": previous[-count_max:], "statistics": statistics})
     store.put(path, metadata.model_dump_json().encode())
     return (path, metadata) if needed <= list_published_files(store, made.state).keys() else None
 
@@ -181,7 +183,7 @@ def _find_last_published(
         return None, ""
     name = compute_published_name(base.state, store.uri)
     own = [path for path in paths[version] if path.startswith(name.history_path(version).removesuffix(METADATA_SUFFIX))]
-    requested = name.history_path(version, revisions.tags)
+    requested = name.history_path(version, revisions.labels)
     return (base, requested if requested in own else own[0]) if own else (None, "")
 
 

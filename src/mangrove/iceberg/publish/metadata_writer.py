@@ -50,6 +50,7 @@ from mangrove.tables.iceberg_names import (
     NEXT_ROW_ID,
     PARTS_SUFFIX,
     STAGING_FOLDER,
+    STATISTICS,
     PublishedName,
     compute_published_name,
     decode_position_delete_paths,
@@ -92,6 +93,7 @@ RESERVED_PROPERTIES: Final = frozenset(
         CLIENT_SNAPSHOT,
         FORMAT_VERSION,
         NEXT_ROW_ID,
+        STATISTICS,
         "uuid",
     }
 )

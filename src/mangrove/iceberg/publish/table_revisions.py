@@ -19,6 +19,7 @@ from mangrove.maintenance.export_records import TableTag, list_table_tags
 from mangrove.metastore import Metastore, MetastoreSnapshot
 from mangrove.model.locators import TableLocator
 from mangrove.model.objects import TableEntry
+from mangrove.tables.iceberg_names import STATISTICS
 from mangrove.tables.scan_plan import list_live_files
 from mangrove.tables.table_state import TableState
 from mangrove.transaction.aliases import locate_table
@@ -40,8 +41,13 @@ class TableRevision:
     state: TableState
 
     def is_same_state(self, other: "TableRevision") -> bool:
-        """Return whether the table has the same columns, rows and properties; its name may differ."""
-        return replace(self.state, name="") == replace(other.state, name="")
+        """Return whether the table has the same columns, rows and properties; its name and statistics may differ."""
+        return _without_labels(self.state) == _without_labels(other.state)
+
+
+def _without_labels(state: TableState) -> TableState:
+    properties = {name: value for name, value in state.properties.items() if name != STATISTICS}
+    return replace(state, name="", properties=properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,12 @@ class TableRevisions:
         named = list_table_tags(snapshot.settings, newest.state.table_id)
         tags = {name: tag for name, tag in named.items() if tag.version <= snapshot.version}
         return TableRevisions(metastore, locator, newest, tags)
+
+    @property
+    def labels(self) -> Mapping[str, object]:
+        """What is published with the states and changes without them: tags by name, and statistics without one."""
+        statistics = self.newest.state.properties.get(STATISTICS)
+        return self.tags if statistics is None else {**self.tags, "": statistics}
 
     def find_at(self, version: int, *, by_id: bool = True) -> TableRevision | None:
         """Return the table as of a version; None if the version expired or has no such table.
