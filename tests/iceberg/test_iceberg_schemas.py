@@ -32,8 +32,10 @@ from mangrove.iceberg.schemas import (
     build_name_mapping,
     check_format_version,
     from_iceberg_schema,
+    replace_identifier_fields,
     to_iceberg_schema,
 )
+from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Fixed, Int16, Int32, Int64, List, Struct, Varchar
 from mangrove.testing.strategies import schemas
@@ -108,11 +110,19 @@ def test_a_partially_supported_key_is_not_published() -> None:
     assert shown(parse_schema("a bigint not null, b bigint"), (1, 2)).identifier_field_ids == []
 
 
-def test_an_identifier_inside_a_struct_is_refused() -> None:
-    inner = StructType(NestedField(2, "b", LongType(), required=True))
+def test_identifiers_are_published_only_inside_required_structs() -> None:
+    inner = StructType(NestedField(2, "b", IntegerType(), required=True))
     found = in_iceberg(NestedField(1, "a", inner, required=True), identifier_field_ids=[2])
-    with pytest.raises(InvalidInputError, match=r"'a\.b' is inside a struct"):
-        from_iceberg_schema(found)
+    schema, keys = from_iceberg_schema(found)
+    version = replace_identifier_fields(TableVersion(1, schema), found)
+    assert (keys, version.keys, version.identifier_fields) == ((), (), (2,))
+    assert shown(schema, version.identifier_fields).identifier_field_ids == [2]
+    (column,) = schema.columns
+    for changed in (
+        replace(column, nullable=True),
+        Column(1, "a", List(Column(2, "element", Int32(), nullable=False))),
+    ):
+        assert shown(Schema((changed,)), version.identifier_fields).identifier_field_ids == []
 
 
 def test_column_attributes_unknown_to_iceberg_survive_a_schema_change_of_a_client() -> None:

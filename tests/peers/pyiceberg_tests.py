@@ -67,10 +67,6 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "test_rest_manifest": {"needs a table that Spark prepared": "test_write_sample_manifest"},
     "test_rest_schema": {
-        "has identifier fields inside a struct; keys are top-level columns": """
-            test_add_nested_identifier_field_columns test_add_nested_identifier_field_columns_single_transaction
-            test_add_nested_nested_identifier_field_columns test_delete_containing_nested_identifier_field_columns_fails
-            test_delete_identifier_fields_nested test_rename_case_insensitive""",
         "has a struct without fields, which Parquet cannot store": """
             test_initial_default_all_columns test_move_primitive_map_value_fails""",
         "expects former names in the name mapping, which may belong to other columns now": """

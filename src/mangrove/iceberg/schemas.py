@@ -54,6 +54,7 @@ from pyiceberg.types import (
 
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.defaults import INITIAL_DEFAULT, format_default, initial_default_of, parse_default
+from mangrove.model.objects import IDENTIFIER_FIELDS, TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import (
@@ -97,6 +98,7 @@ __all__ = [
     "from_iceberg_schema",
     "is_uuid",
     "is_wider_in_iceberg",
+    "replace_identifier_fields",
     "to_iceberg_column_type",
     "to_iceberg_primitive",
     "to_iceberg_schema",
@@ -196,7 +198,7 @@ FIELD_ID_MAX: Final = 2**31 - 1 - 200
 
 
 def to_iceberg_schema(schema: Schema, keys: Sequence[int] = (), *, has_defaults: bool = False) -> IcebergSchema:
-    """Return the Iceberg schema; keys become identifier fields if Iceberg allows it.
+    """Return the Iceberg schema; keys and fields inside structs become identifier fields if Iceberg allows it.
 
     With `has_defaults` it has those defaults of columns that are constants, as format version 3 allows.
 
@@ -204,8 +206,7 @@ def to_iceberg_schema(schema: Schema, keys: Sequence[int] = (), *, has_defaults:
     no identifier fields are published, because a partial key would be wrong.
     """
     _check_publishable(schema)
-    by_id = {column.id: column for column in schema.columns}
-    identifiers = list(keys) if all(_can_identify(by_id[key]) for key in keys) else []
+    identifiers = list(keys) if all(_can_identify(schema, key) for key in keys) else []
     fields = [_field(column, has_defaults=has_defaults) for column in schema.columns]
     return IcebergSchema(*fields, schema_id=schema.schema_id, identifier_field_ids=identifiers)
 
@@ -235,12 +236,19 @@ def from_iceberg_schema(
     largest = max([found.highest_field_id, last_column_id, *(schema.last_column_id for schema in known)])
     schema = Schema(columns, found.schema_id, largest)
     outer = {column.id for column in columns}
-    for key in found.identifier_field_ids:
-        if key not in outer:
-            raise InvalidInputError(
-                f"identifier field {found.find_column_name(key)!r} is inside a struct; keys must be top-level columns"
-            )
-    return schema, tuple(found.identifier_field_ids)
+    has_keys = outer.issuperset(found.identifier_field_ids)
+    return schema, tuple(found.identifier_field_ids) if has_keys else ()
+
+
+def replace_identifier_fields(version: TableVersion, found: IcebergSchema) -> TableVersion:
+    """Return the table version with the identifier fields of a client that cannot be keys: one is inside a struct.
+
+    They are published, and have no other effect.
+    """
+    properties = {name: text for name, text in version.properties.items() if name != IDENTIFIER_FIELDS}
+    if found.identifier_field_ids and set(found.identifier_field_ids) != set(version.keys):
+        properties[IDENTIFIER_FIELDS] = " ".join(map(str, found.identifier_field_ids))
+    return replace(version, properties=properties)
 
 
 def check_format_version(schema: Schema, format_version: int) -> None:
@@ -336,8 +344,14 @@ def _check_publishable(schema: Schema) -> None:
         seen.add(name)
 
 
-def _can_identify(column: Column) -> bool:
-    return not column.nullable and not is_nested(column.type) and not isinstance(column.type, Float32 | Float64)
+def _can_identify(schema: Schema, column_id: int) -> bool:
+    if not schema.has_id(column_id):
+        return False
+    path = schema.path_of(column_id)
+    *parents, column = (schema.column(*path[: depth + 1]) for depth in range(len(path)))
+    if column.nullable or is_nested(column.type) or isinstance(column.type, Float32 | Float64):
+        return False
+    return all(isinstance(one.type, Struct) and not one.nullable for one in parents)
 
 
 def _check_no_default(field: NestedField, path: str) -> None:

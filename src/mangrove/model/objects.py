@@ -27,6 +27,7 @@ from mangrove.model.values import Value, normalize_values
 __all__ = [
     "CHECK_PREFIX",
     "DROPPED_STREAMS",
+    "IDENTIFIER_FIELDS",
     "LAST_TABLE_VERSION",
     "NAMED_PARTITIONS",
     "STREAM_FORMAT",
@@ -54,6 +55,8 @@ CHECK_PREFIX: Final = "mangrove.check."
 """The prefix of the table version properties with check constraints; the rest is the name."""
 DROPPED_STREAMS: Final = "mangrove.dropped-streams"
 """The table version property with the chosen ids of dropped streams, separated by spaces."""
+IDENTIFIER_FIELDS: Final = "mangrove.identifier-fields"
+"""The table version property with the Iceberg identifier fields that cannot be keys, by column id."""
 LAST_TABLE_VERSION: Final = "mangrove.last-table-version"
 """The table property with the largest number of a table version, set when that version is dropped."""
 NAMED_PARTITIONS: Final = "mangrove.named-partitions"
@@ -64,7 +67,7 @@ STREAM_FORMAT: Final = "deltacat"
 
 def is_maintained_property(name: str) -> bool:
     """Return whether a property of a table version is maintained by Mangrove, as check constraints are."""
-    return name.startswith(CHECK_PREFIX) or name in (DROPPED_STREAMS, NAMED_PARTITIONS)
+    return name.startswith(CHECK_PREFIX) or name in (DROPPED_STREAMS, IDENTIFIER_FIELDS, NAMED_PARTITIONS)
 
 
 class TableType(enum.Enum):
@@ -284,6 +287,11 @@ class TableVersion:
     def dropped_streams(self) -> frozenset[str]:
         """The chosen ids of dropped streams, which no other stream may have."""
         return frozenset(self.properties.get(DROPPED_STREAMS, "").split())
+
+    @property
+    def identifier_fields(self) -> tuple[int, ...]:
+        """The ids of the columns that identify a row for Iceberg: the keys, or fields inside structs."""
+        return tuple(map(int, self.properties.get(IDENTIFIER_FIELDS, "").split())) or self.keys
 
     @property
     def schemas(self) -> tuple[Schema, ...]:

@@ -172,6 +172,8 @@ def compute_published_name(state: TableState, root_uri: str) -> PublishedName:
         repr((PUBLISHED_FORMAT, root_uri, state.table_id, properties, version.keys, state.log_scheme)),
         repr((version.schemas, version.partition_schemes, version.sort_schemes)),
     ]
+    if version.identifier_fields != version.keys:
+        parts.append(repr(version.identifier_fields))
     if begins_partitioned(version):
         # Earlier releases published the first partitions of such a table as spec 1.
         parts.append("spec 0")

@@ -15,7 +15,12 @@ from mangrove.iceberg.commit.commit_request import FORMAT_VERSIONS, INVALID_REQU
 from mangrove.iceberg.locations import folder_of
 from mangrove.iceberg.partition_specs import from_iceberg_sort_order, from_iceberg_spec
 from mangrove.iceberg.publish.metadata_writer import RESERVED_PROPERTIES
-from mangrove.iceberg.schemas import check_format_version, check_no_defaults, from_iceberg_schema
+from mangrove.iceberg.schemas import (
+    check_format_version,
+    check_no_defaults,
+    from_iceberg_schema,
+    replace_identifier_fields,
+)
 from mangrove.iceberg.tables_without_columns import to_iceberg_version
 from mangrove.lakehouse.new_table import plan_new_table, plan_schemaless_table
 from mangrove.model.locators import TableLocator
@@ -106,12 +111,9 @@ def build_new_table(
     version = new_table.table_version
     assert version is not None
     # Keep the field names of the client.
-    client_scheme = replace(version.partition_scheme, fields=scheme.fields)
-    return replace(
-        new_table,
-        table=replace(new_table.table, id=table_id),
-        table_version=replace(version, partition_scheme=client_scheme),
-    )
+    version = replace(version, partition_scheme=replace(version.partition_scheme, fields=scheme.fields))
+    version = replace_identifier_fields(version, requested.schema)
+    return replace(new_table, table=replace(new_table.table, id=table_id), table_version=version)
 
 
 def empty_state_of(locator: TableLocator, new_table: NewTable) -> TableState:

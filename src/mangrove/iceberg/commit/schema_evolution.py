@@ -25,7 +25,12 @@ from pyiceberg.table.update import (
 
 from mangrove.errors import InvalidInputError
 from mangrove.iceberg.defaults import INITIAL_DEFAULT
-from mangrove.iceberg.schemas import check_format_version, from_iceberg_schema, to_iceberg_schema
+from mangrove.iceberg.schemas import (
+    check_format_version,
+    from_iceberg_schema,
+    replace_identifier_fields,
+    to_iceberg_schema,
+)
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.schema_text import format_type
@@ -186,16 +191,18 @@ def apply_schema_update(
         )
     changed = replace(version, keys=()) if has_other_keys else version
     _check_ids(changed, before, after, is_empty=is_empty)
-    if after.columns == before.columns and not has_other_keys:
+    identifiers = set(to_iceberg_schema(before, version.identifier_fields).identifier_field_ids)
+    if after.columns == before.columns and set(found.identifier_field_ids) == identifiers:
         return version
     following = 1 + max(schema.schema_id for schema in version.schemas)
     check_key_types("the table", [after.column_with_id(key) for key in keys])
-    return replace(
+    following_version = replace(
         changed,
         schema=replace(after, schema_id=following),
         earlier_schemas=(*version.earlier_schemas, before),
         keys=keys if has_other_keys else version.keys,
     )
+    return replace_identifier_fields(following_version, found)
 
 
 def replace_schema(version: TableVersion, found: IcebergSchema, *, has_defaults: bool = False) -> TableVersion:
@@ -209,12 +216,13 @@ def replace_schema(version: TableVersion, found: IcebergSchema, *, has_defaults:
     check_format_version(after, 3 if has_defaults else 2)
     following = 1 + max(schema.schema_id for schema in version.schemas)
     check_key_types("the table", [after.column_with_id(key) for key in keys])
-    return replace(
+    replaced = replace(
         version,
         schema=replace(after, schema_id=following),
         earlier_schemas=(*version.earlier_schemas, before),
         keys=keys,
     )
+    return replace_identifier_fields(replaced, found)
 
 
 def check_no_constraints(version: TableVersion) -> None:

@@ -143,7 +143,7 @@ def plan_manifests(
 ) -> list[PlannedManifest]:
     """Return the manifests of entries that are either all data files or all position delete files, in order."""
     content = ManifestContent.DATA if all(one.is_data for one in entries) else ManifestContent.DELETES
-    schema = to_iceberg_schema(state.schema, state.version.keys)
+    schema = to_iceberg_schema(state.schema, state.version.identifier_fields)
     orders = {
         published.scheme.id: published.order.order_id
         for published in list_published_sort_orders(state.version)

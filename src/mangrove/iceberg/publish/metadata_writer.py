@@ -192,7 +192,7 @@ def build_table_metadata(
         "table-uuid": _uuid_of(state.table_id),
         "last-updated-ms": at_millis,
         "last-column-id": state.schema.last_column_id,
-        "schemas": [to_iceberg_schema(state.schema, state.version.keys, has_defaults=format_version == 3)],
+        "schemas": [to_iceberg_schema(state.schema, state.version.identifier_fields, has_defaults=format_version == 3)],
         "current-schema-id": state.schema.schema_id,
         "partition-specs": specs,
         "default-spec-id": current,
