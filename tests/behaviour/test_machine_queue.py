@@ -350,6 +350,61 @@ def test_a_transaction_that_nobody_else_may_commit_waits_for_the_lock(
     assert (lake.version in queue.versions) == is_released
 
 
+def test_a_transaction_that_waited_for_the_lock_in_vain_lets_the_next_ones_not_wait(
+    open_process: Open, queue: MemoryQueue, clock: Clock
+) -> None:
+    pauses: list[float] = []
+    process = open_process(pause=pauses.append)
+    queue.groups, queue.is_locked, clock.tick_millis = 1, True, 500
+    process.create_namespace("waits")
+    assert pauses
+    pauses.clear()
+    process.create_namespace("does_not_wait")
+    assert not pauses
+
+
+def test_a_transaction_that_nobody_else_may_commit_does_not_wait_until_its_deadline(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, clock: Clock
+) -> None:
+    process = open_process()
+    queue.groups, queue.is_locked, clock.tick_millis = 1, True, 100
+    with process.transaction(time_limit="2s") as transaction:
+        transaction.alter_table("shop.orders", {"by": "in time"})
+    assert lake.table("shop.orders").properties["by"] == "in time"
+
+
+def test_a_transaction_that_waits_for_the_lock_is_added_again_to_a_queue_that_was_removed(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue
+) -> None:
+    seen: list[int] = []
+
+    def remove_once(_: float) -> None:
+        seen.append(len(queue.entries))
+        queue.is_locked = len(seen) < 2
+        queue.entries.clear()
+
+    process = open_process(pause=remove_once)
+    queue.groups, queue.is_locked = 1, True
+    process.create_namespace("another")
+    assert seen == [1, 1]
+    assert lake.version in queue.versions
+
+
+@pytest.mark.parametrize("step", ["remove", "read_version"])
+def test_a_transaction_that_is_interrupted_when_it_got_the_lock_releases_it(
+    open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def interrupt(_: object, __: object) -> None:
+        raise KeyboardInterrupt
+
+    process = open_process()
+    queue.groups = 1
+    monkeypatch.setattr(MemoryQueue, step, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        process.create_namespace("interrupted")
+    assert not queue.is_locked
+
+
 def test_one_process_at_a_time_moves_inline_rows(
     lake: Lakehouse, open_process: Open, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

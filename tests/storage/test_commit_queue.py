@@ -4,6 +4,7 @@ import errno
 import multiprocessing
 import os
 import select
+import signal
 import stat
 import tempfile
 from multiprocessing.connection import Connection
@@ -151,6 +152,48 @@ def test_the_lock_is_left_to_the_process_that_has_waited_longest_and_lives(queue
     assert queue.try_lock()
     for other, name in ((leader, "0.intent"), (later, "3.intent")):
         assert not select.select([other._entries[name][0]], [], [], 0)[0]
+
+
+def test_a_process_that_does_not_wake_up_leaves_the_lock_to_the_next_one(queue: MachineQueue, folder: Path) -> None:
+    suspended, leader = MachineQueue(lambda: folder), MachineQueue(lambda: folder)
+    assert suspended.put("1.intent", b"")
+    assert queue.put("2.intent", b"two")
+    for _ in range(2):
+        assert leader.try_lock()
+        leader.unlock()
+    for other, name in ((suspended, "1.intent"), (queue, "2.intent")):
+        assert os.read(other._entries[name][0], 64) == b"1"
+
+
+def _die_of_signals_and_wake(folder: Path, name: str) -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    write = os.write
+
+    def stop_waiting_first(descriptor: int, data: bytes) -> int:
+        waiting.remove([name])
+        return write(descriptor, data)
+
+    waiting, leader = MachineQueue(lambda: folder), MachineQueue(lambda: folder)
+    assert waiting.put(name, b"")
+    pytest.MonkeyPatch().setattr(os, "write", stop_waiting_first)
+    leader.unlock()
+    os._exit(0)
+
+
+def test_a_process_that_dies_of_broken_pipes_survives_another_one_that_stops_waiting(folder: Path) -> None:
+    args = (folder, "1.intent")
+    process = multiprocessing.get_context("spawn").Process(target=_die_of_signals_and_wake, args=args)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_a_lock_that_an_interrupted_thread_has_left_is_used_again(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"")
+    assert queue.try_lock()
+    assert queue.try_lock()
+    queue.unlock()
+    assert MachineQueue(lambda: folder).try_lock()
 
 
 def test_a_process_without_an_entry_pauses(queue: MachineQueue) -> None:

@@ -185,13 +185,13 @@ class MachineQueue:
             pause(seconds)
             return
         pipe = self._entries[name][0]
-        waiting = select.poll()
-        waiting.register(pipe, select.POLLIN)
-        if waiting.poll(seconds * 1000):
+        if _is_readable(pipe, seconds):
             os.read(pipe, _WAKES_MAX)
 
     def try_lock(self) -> bool:
         """Take the lock if nobody has it, and return whether it was taken."""
+        if self._lock is not None:
+            return True  # a thread was interrupted before it could release it
         try:
             descriptor = os.open(self._locate("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
@@ -269,12 +269,19 @@ class MachineQueue:
         self._entries, self._lock, self._maintenance = {}, None, None
 
     def _wake(self, name: str) -> bool:
-        """Wake the process that waits for an entry, and return whether there is one."""
+        """Wake the process that waits for an entry; return whether there is one that was not woken before.
+
+        One that has not read its last byte may be suspended.
+        """
         try:
-            pipe = os.open(self._locate_pipe(name), os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody has it open
+            os.close(os.open(self._locate_pipe(name), os.O_WRONLY | os.O_NONBLOCK))  # an error if nobody has it open
+            # With both ends open, no signal ends this process if the other one stops waiting now.
+            pipe = os.open(self._locate_pipe(name), os.O_RDWR | os.O_NONBLOCK)
+        except OSError:
             return False
         try:
+            if _is_readable(pipe, 0):
+                return False
             os.write(pipe, b"1")
         except OSError:
             return False
@@ -350,6 +357,13 @@ def _try_lock(descriptor: int, kind: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_readable(pipe: int, seconds: float) -> bool:
+    """Return whether a byte is in the pipe, or arrives within so many seconds."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -48,6 +48,7 @@ __all__ = [
     "decode_or_skip",
     "encode_intent",
     "find_damaged_intents",
+    "has_time_to_wait",
     "is_intent",
     "is_publishable",
     "select_members",
@@ -290,10 +291,19 @@ class ReadVersions:
 
 def is_publishable(changes: Changes, now_millis: int) -> bool:
     """Return whether the changes may be an intent: few objects, time until the deadline, and nothing that is alone."""
-    limit_millis = changes.commit_before_millis
-    has_time = limit_millis is None or limit_millis - now_millis >= _REMAINING_MILLIS_MIN
     is_small = len(changes.puts) + len(changes.deletes) <= _OBJECTS_MAX
-    return has_time and is_small and not changes.resets_clock and not must_commit_alone(changes)
+    return (
+        has_time_to_wait(changes, now_millis)
+        and is_small
+        and not changes.resets_clock
+        and not must_commit_alone(changes)
+    )
+
+
+def has_time_to_wait(changes: Changes, now_millis: int) -> bool:
+    """Return whether there is time until the deadline of the changes to wait for other processes."""
+    limit_millis = changes.commit_before_millis
+    return limit_millis is None or limit_millis - now_millis >= _REMAINING_MILLIS_MIN
 
 
 def select_members(

@@ -37,6 +37,7 @@ from mangrove.transaction.intents import (
     commit_members,
     decode_or_skip,
     encode_intent,
+    has_time_to_wait,
     is_publishable,
     select_members,
 )
@@ -131,8 +132,10 @@ class MachineGroupCommitter:
         have_rows_changed: RowChangeDetector,
     ) -> CommitResult:
         """Commit the changes with the lock: otherwise each attempt would probably lose a race against a leader."""
-        is_locked = not self._commits_without and self._wait_for_lock()
+        name, is_locked = self._build_name(), False
         try:
+            if not self._commits_without and has_time_to_wait(changes, self._effects.now_millis()):
+                is_locked = self._wait_for_lock(name)
             versions = self._versions or self._join(base)
             self._load_shared(versions)
             newest, rebased = self._inner.rebase(base, changes, isolation, have_rows_changed)
@@ -144,21 +147,21 @@ class MachineGroupCommitter:
         finally:
             if is_locked:
                 self._queue.unlock()
-
-    def _wait_for_lock(self) -> bool:
-        """Wait for the lock like a transaction in the queue, with an entry that is no intent."""
-        name = self._build_name()
-        try:
-            until_millis = self._effects.now_millis() + self._wait_millis
-            for _ in range(_TURNS_MAX if self._queue.put(name, b"") else 0):
-                if self._queue.try_lock():
-                    return True
-                if self._effects.now_millis() > until_millis:
-                    break
-                self._queue.wait(name, self._sleep_seconds, self._effects.pause)
-            return False
-        finally:
             self._queue.remove([name])
+
+    def _wait_for_lock(self, name: str) -> bool:
+        """Wait for the lock like a transaction in the queue, with an entry that is no intent."""
+        until_millis = self._effects.now_millis() + self._wait_millis
+        for _ in range(_TURNS_MAX):
+            if not self._queue.contains(name) and not self._queue.put(name, b""):
+                return False
+            if self._queue.try_lock():
+                return True
+            if self._effects.now_millis() > until_millis:
+                break
+            self._queue.wait(name, self._sleep_seconds, self._effects.pause)
+        self._commits_without = _COMMITS_WITHOUT
+        return False
 
     def _build_name(self) -> str:
         return f"{max(0, self._effects.now_millis()):015d}-{self._effects.new_id()}.intent"
