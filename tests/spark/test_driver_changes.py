@@ -144,6 +144,7 @@ def test_spark_reports_the_values_that_the_driver_cannot_compute(
         lambda: table.update({"d": expr("d + 95")}, engine="spark"),
         lambda: table.update({"v": None}, "v = 1", engine="spark"),
         lambda: table.update({"v": expr("w")}, engine="spark"),
+        lambda: table.update({"d": 10**50}, engine="spark"),
         lambda: table.delete("10 % v = 3", engine="spark"),
         lambda: table.delete("v + 1", engine="spark"),
         lambda: table.delete("nothing = 1 + v", engine="spark"),
@@ -171,6 +172,23 @@ def test_settings_of_the_session_count(create_table: Callable[..., Table], spark
     assert set(read(table, "w").values()) == {("a",)}
 
 
+def test_spark_decides_about_numbers_without_a_negative_of_their_type(
+    create_table: Callable[..., Table], spark: SparkSession
+) -> None:
+    table = create_table()
+    for condition in ("v + 0 < -(-2147483648)", "v + 0 < - -2147483648", "v + 0 = 100Y + 100Y"):
+        with pytest.raises(InvalidInputError, match="OVERFLOW"):
+            table.delete(condition, engine="spark")
+        with setting(spark, "spark.sql.ansi.enabled", "false"):
+            assert table.delete(condition, engine="spark") == RowCounts()
+
+
+def test_spark_makes_a_change_with_more_terms_than_python_evaluates(create_table: Callable[..., Table]) -> None:
+    table = create_table()
+    many = " or ".join(["v % 7 = 100"] * 600)
+    assert table.delete(f"{many} or v % 5 = 3", engine="spark") == RowCounts(deleted=4)
+
+
 def test_rows_that_share_a_key_are_changed_one_by_one(create_table: Callable[..., Table]) -> None:
     table = create_table()
     table.append([{"id": 1, "v": 100, "w": "x"}, {"id": 1, "v": 101, "w": "y"}])
@@ -186,13 +204,16 @@ EXACT = [
     "x > 1", "x >= x", "x < a", "d = 1.25", "d > a", "d <= 1.250", "t = 'Abc'", "t < 'b'", "day > date '2026-01-01'",
     "a in (7, null)", "a not in (1, 2)", "not (a between 1 and 6)", "a > 3 and n is null", "n > 1 or a = 7",
     "f and a = 7", "not f", "t is null", "m is not null", "case when a > 3 then a when n = 1 then n end",
-    "case when f then 'yes' else t end", "cast(a as bigint) * 1000000", "10000000000 + a", "null", "1e3", "x <> 1e3",
+    "case when f then 'yes' else t end", "cast(a as bigint) * 1000000", "10000000000 + a", "null", "+a - +5", "+x",
+    "-(a - -3)", "-d * -(5)", "a in (1 + 2, b, 7)", "a % -1", "b % -1", "smallest % -1", "smallest64 % -1",
 ]  # fmt: skip
 INEXACT = [
     "abs(a)", "a = '7'", "d / 3", "d % 2", "x % 2", "d * x", "d = x", "w38 * d", "w38 + 1", "y + y", "c = 'a'",
     "m > n", "m = '2026-01-01'", "t = \"Abc\"", "t = '\\t'", "t = '${x}'", "!f", "A + 1", "f = true",
     "a = b is null", "t like 'A%'", "t || 'x'", "cast(t as int)", "cast(d as int)", "current_date", "e.a = 1",
     "case when a > 3 then 1 else 2.5 end", "case when f then a else b end", "unknown = 1", "rand() < 1", "b'x' = 1",
+    "+t = 'Abc'", "+f", "cast(s as tinyint)", "100Y + a", "1e3", "x <> 1e3", "a * .5E1", "t = 'it''s'", "-w38",
+    "day = date '20260101'", f"a in ({', '.join(map(str, range(101)))})",
 ]  # fmt: skip
 
 
@@ -206,7 +227,7 @@ def is_exact(text: str, schema: Any) -> bool:
 def test_expressions_of_the_driver_have_the_values_of_spark_with_and_without_ansi_mode(spark: SparkSession) -> None:
     schema = parse_schema(
         "a int, b bigint, s smallint, n int, d decimal(10,2), w38 decimal(38,2), x double, y float, t string, "
-        "f boolean, c char(3), day date, m timestamp, e struct<a: int>"
+        "f boolean, c char(3), day date, m timestamp, e struct<a: int>, smallest int, smallest64 bigint"
     )
     assert [text for text in EXACT if not is_exact(text, schema)] == []
     assert [text for text in INEXACT if is_exact(text, schema)] == []
@@ -216,6 +237,7 @@ def test_expressions_of_the_driver_have_the_values_of_spark_with_and_without_ans
     rows: list[dict[str, Any]] = [
         {"a": number, "b": number * 10**10 + 3, "s": number, "d": decimal.Decimal(number) / 4, "x": x, "t": text}
         | {"f": number > 0, "n": None if number < 0 else number - 6, "day": None}
+        | {"smallest": -(2**31), "smallest64": -(2**63)}
         for number, x, text in zip(numbers, floats, texts, strict=True)
     ]
     table = pa.Table.from_pylist([*rows, {}], schema=schema_to_arrow(schema))

@@ -150,10 +150,13 @@ class _ExpressionConverter:
 
     def _convert_negative(self, node: Any) -> Expression:
         inner = self.convert(node.this)
+        if not isinstance(node.this, exp.Literal):
+            # The negative of a negative number may not fit into its type.
+            return UnaryOp("-", inner)
         match inner:
             case Literal(decimal.Decimal() as value):
                 return Literal(value.copy_negate())
-            case Literal(int() | float() as value) if not isinstance(value, bool):
+            case Literal(int() | float() as value):
                 return Literal(-value)
             case _:
                 return UnaryOp("-", inner)
@@ -232,7 +235,15 @@ def _parse_typed_literal(word: str, written: str) -> LiteralValue:
         raise InvalidInputError(f"invalid {word} {written!r}: {error}") from error
 
 
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _NANOS: Final = re.compile(r"\.\d{6}\d*[1-9]")
+
+
+def _parse_date(written: str) -> datetime.date:
+    if _DAY.fullmatch(written) is None:
+        # Python also reads forms that Spark rejects, such as 20260101.
+        raise ValueError("expected YYYY-MM-DD")
+    return datetime.date.fromisoformat(written)
 
 
 def _parse_timestamp(written: str) -> datetime.datetime:
@@ -246,7 +257,7 @@ _TYPED: Final = {
     exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
 }
 _PARSERS: Final[dict[str, Callable[[str], LiteralValue]]] = {
-    "date": datetime.date.fromisoformat,
+    "date": _parse_date,
     "timestamp": _parse_timestamp,
     "timestamp_ntz": datetime.datetime.fromisoformat,
     "x": bytes.fromhex,

@@ -73,6 +73,14 @@ def _build_comparison_parser(operation: type[exp.Expr]) -> Callable[[Any, exp.Ex
     return parse
 
 
+def _parse_plus(parser: Any) -> exp.Expr | None:
+    """Parse `+` before an operand as two `-`, because it takes numbers only; sqlglot would drop it."""
+    operand: exp.Expr | None = parser._parse_unary()
+    if operand is None or (isinstance(operand, exp.Literal) and not operand.is_string):
+        return operand
+    return exp.Neg(this=exp.Neg(this=operand))
+
+
 def _parse_in(parser: Any, operand: exp.Expr) -> exp.Expr:
     if not parser._match(TokenType.L_PAREN):
         parser.raise_error("Expecting (")
@@ -177,7 +185,7 @@ class _MangroveSql(Spark):
         EQUALITY = {}
         COMPARISON = {}
         TERM = {TokenType.PLUS: exp.Add, TokenType.DASH: exp.Sub, TokenType.DPIPE: exp.DPipe}
-        UNARY_PARSERS = {kind: SparkParser.UNARY_PARSERS[kind] for kind in (TokenType.PLUS, TokenType.DASH)}
+        UNARY_PARSERS = {TokenType.PLUS: _parse_plus, TokenType.DASH: SparkParser.UNARY_PARSERS[TokenType.DASH]}
         RANGE_PARSERS = {
             **{kind: _build_comparison_parser(operation) for kind, operation in SparkParser.EQUALITY.items()},
             **{kind: _build_comparison_parser(operation) for kind, operation in SparkParser.COMPARISON.items()},

@@ -101,6 +101,8 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
         return _PC.divide(left, right)
     if is_floating:
         raise build_requires_spark_error("`%` of floating-point numbers")
+    # Arrow's quotient of the smallest integer and -1 is 0.
+    right = _PC.if_else(_PC.equal(right, pa.scalar(-1, right.type)), pa.scalar(1, right.type), right)
     return _PC.subtract(left, _PC.multiply(_PC.divide(left, right), right))
 
 
@@ -258,7 +260,9 @@ def evaluate_expression(expression: Expression, rows: pa.Table, naming: ColumnLo
         case NullTest(operand, is_negated):
             return pc.is_valid(of(operand)) if is_negated else pc.is_null(of(operand))
         case InList(operand, items, is_negated):
-            found = functools.reduce(_PC.or_kleene, [of(BinaryOp("=", operand, item)) for item in items])
+            given = of(operand)
+            equal = (compare_arrays("=", *_typed_pair(operand, given, item, of(item))) for item in items)
+            found = functools.reduce(_PC.or_kleene, equal)
             return _PC.invert(found) if is_negated else found
         case Like(operand, pattern, is_negated):
             found = _PC.match_substring_regex(cast_array(of(operand), pa.string()), _like_to_regex(pattern))

@@ -5,7 +5,8 @@ Spark does not, such as in a part of a conjunction that Spark skips, or without 
 
 Functions are left out because a session can replace them, comparisons of different kinds
 because the conversion depends on the session, and decimals of many digits because their
-results are rounded.
+results are rounded. Numbers with an exponent are decimals in some sessions, and doubled quotes
+end a text in some.
 """
 
 import re
@@ -35,9 +36,13 @@ __all__ = ["find_exact_type", "is_plain_text"]
 
 _DIGITS: Final = {pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _DIGITS_MAX: Final = 38
+_NEGATED_DIGITS_MAX: Final = 34
+"""The number of digits to which Spark rounds the negative of a decimal."""
+_ITEMS_MAX: Final = 100
+"""Maximum number of items of a list, each of which is compared with all rows here."""
 _COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=", "<=>")
-_UNPLAIN: Final = re.compile(r"[\\\"$]|!(?!=)")
-"""Escapes, which settings change; double quotes, which are names under some settings; `${…}`; and `!` for `not`."""
+_UNPLAIN: Final = re.compile(r"[\\\"$]|''|!(?!=)|(?<!\w)\.?\d[\d.]*e", re.IGNORECASE)
+"""What settings change: escapes, also as two quotes, double quotes, `${…}` and exponents; and `!` for `not`."""
 
 
 def is_plain_text(text: str) -> bool:
@@ -67,7 +72,7 @@ def find_exact_type(expression: Expression, schema: Schema) -> Any:
             return _boolean(holds=_is_boolean(of(operand)))
         case UnaryOp(_, operand):
             given = of(operand)
-            return given if given is not None and _is_number(given) else None
+            return given if given is not None and _can_negate(given) else None
         case BinaryOp("and" | "or", left, right):
             return _boolean(holds=_is_boolean(of(left)) and _is_boolean(of(right)))
         case BinaryOp(sign, left, right) if sign in _COMPARISONS:
@@ -78,13 +83,15 @@ def find_exact_type(expression: Expression, schema: Schema) -> Any:
             # The parsers could group `a = b is null` differently.
             return _boolean(holds=not _is_boolean(given := of(operand)) and given is not None)
         case InList(operand, items):
-            return _boolean(holds=all(_are_comparable(of(operand), of(item)) for item in items))
+            given = of(operand)
+            return _boolean(holds=len(items) <= _ITEMS_MAX and all(_are_comparable(given, of(item)) for item in items))
         case Case(branches, otherwise):
             are_conditions = all(_is_boolean(of(condition)) for condition, _ in branches)
             return _find_shared_type([*(of(value) for _, value in branches), of(otherwise)]) if are_conditions else None
         case Cast(operand, target):
+            # The parser reads `tinyint` as `smallint`.
             given, requested = of(operand), type_to_arrow(target)
-            return requested if given in _DIGITS and requested in _DIGITS else None
+            return requested if given in _DIGITS and requested in (pa.int32(), pa.int64()) else None
         case _:
             return None
 
@@ -99,6 +106,10 @@ def _is_boolean(arrow: Any) -> bool:
 
 def _is_number(arrow: Any) -> bool:
     return arrow in _DIGITS or bool(pa.types.is_decimal(arrow) or pa.types.is_float64(arrow))
+
+
+def _can_negate(arrow: Any) -> bool:
+    return _is_number(arrow) and not (pa.types.is_decimal(arrow) and arrow.precision > _NEGATED_DIGITS_MAX)
 
 
 def _is_scalar(arrow: Any) -> bool:

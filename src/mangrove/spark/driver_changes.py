@@ -78,7 +78,8 @@ def compute_changes_in_driver(
             return None
         found = _find_rows(files, state, plan, condition, read)
         return None if found is None else _apply(state, found, assigned)
-    except (InvalidInputError, pa.ArrowInvalid):
+    except (InvalidInputError, ValueError, RecursionError):
+        # Arrow has no scalar for a number of more than 38 digits, and Python's stack ends after some hundred terms.
         return None
 
 
