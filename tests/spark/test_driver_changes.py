@@ -132,6 +132,16 @@ def test_spark_makes_a_change_beyond_a_limit(
     assert len(read(table)) == 16
 
 
+def test_spark_rounds_values_with_more_digits_than_the_column(
+    create_table: Callable[..., Table], count_jobs: Callable[[], int]
+) -> None:
+    table = create_table()
+    before = count_jobs()
+    table.update({"d": expr("d * 0.125")}, "id = 3", engine="spark")
+    assert count_jobs() > before
+    assert read(table, "d")[3] == (decimal.Decimal("0.38"),)
+
+
 def test_spark_reports_the_values_that_the_driver_cannot_compute(
     create_table: Callable[..., Table], count_jobs: Callable[[], int]
 ) -> None:

@@ -23,7 +23,18 @@ from mangrove.local.scan import ROW as POSITION
 from mangrove.local.scan import RowTest, stream_numbered_rows
 from mangrove.model.arrow_schema import schema_to_arrow, type_to_arrow
 from mangrove.model.schema import Schema
-from mangrove.model.types import Char, Column, DataType, Decimal, Float64, Int16, Int32, Int64, is_nested
+from mangrove.model.types import (
+    Char,
+    Column,
+    DataType,
+    Decimal,
+    Float64,
+    Int16,
+    Int32,
+    Int64,
+    has_nanoseconds,
+    is_nested,
+)
 from mangrove.spark.deletion_vectors import FILE, ROW, count_delete_rows
 from mangrove.spark.pyspark_versions import is_remote
 from mangrove.spark.row_changes import SparkFileContext, can_collect, key_column_of
@@ -67,6 +78,8 @@ def compute_changes_in_driver(
     file_count = sum(not file.is_inline for file in plan.files())
     if file_count > _FILES_MAX or not can_collect(max(plan.row_count, count_delete_rows(plan.scans))):
         return None
+    if values is not None and any(has_nanoseconds(column.type) for column in state.schema.columns):
+        return None  # Spark refuses such rows, however few they are.
     try:
         condition = parse_condition(where, state.schema)
         if not _is_exact_condition(condition, where, state.schema):
@@ -116,7 +129,8 @@ def _can_assign(target: DataType, given: Any) -> bool:
         return True
     if pa.types.is_integer(given):
         return isinstance(target, (*_INTEGERS, Decimal, Float64))
-    return bool(pa.types.is_decimal(given)) and isinstance(target, Decimal)
+    # A value that does not fit is an error here, but one with more digits after the point would be rounded.
+    return isinstance(target, Decimal) and bool(pa.types.is_decimal(given)) and bool(given.scale <= target.scale)
 
 
 def _estimate_bytes(plan: ScanPlan, columns: Sequence[Column]) -> int:
