@@ -103,6 +103,29 @@ def test_a_tag_keeps_its_snapshot_after_expiry_and_vacuum(lake: Lakehouse, catal
     assert lake.maintenance.check().problems == ()
 
 
+def test_a_tag_that_is_not_listed_is_removed_but_not_replaced(lake: Lakehouse, catalog: RestCatalog) -> None:
+    lake.create_table("shop.orders", "id bigint, day int", partition_by=["day"]).append([{"id": 1, "day": 1}])
+    table = catalog.load_table("shop.orders")
+    table.manage_snapshots().create_tag(current_id_of(table), "kept").commit()
+    pinned = [(one.name, one.version) for one in lake.tags()]
+    with table.transaction() as transaction:
+        with transaction.update_spec() as spec:
+            spec.remove_field("day")
+        with transaction.update_schema() as schema:
+            schema.delete_column("day")
+    table = catalog.load_table("shop.orders")
+    assert tags_of(table) == set()
+    with pytest.raises(CommitFailedException, match="'kept' of the table exists, but is not listed"):
+        table.manage_snapshots().create_tag(current_id_of(table), "kept").commit()
+    assert [(one.name, one.version) for one in lake.tags()] == pinned
+    removed = {"action": "remove-snapshot-ref", "ref-name": "kept"}
+    url = f"{catalog.uri}/v1/namespaces/shop/tables/orders"
+    assert catalog._session.post(url, json={"requirements": [], "updates": [removed]}).status_code == 200
+    assert lake.tags() == []
+    table.refresh().manage_snapshots().create_tag(current_id_of(table), "kept").commit()
+    assert tags_of(table.refresh()) == {"kept"}
+
+
 def test_a_tag_before_the_listed_snapshots_stays(lake: Lakehouse, catalog: RestCatalog) -> None:
     table = create_table(catalog)
     table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "first").commit()

@@ -188,6 +188,7 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
     _check_updates(published, request.updates)
     after = _apply_updates(published, [one for one in request.updates if not isinstance(one, SetLocationUpdate)])
     snapshot_id = after.current_snapshot_id
+    removed_refs = {one.ref_name for one in request.updates if isinstance(one, RemoveSnapshotRefUpdate)}
     put = {name: text for name, text in after.properties.items() if published.properties.get(name) != text}
     if after.format_version != published.format_version:
         put[FORMAT_VERSION] = str(after.format_version)
@@ -205,8 +206,9 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
         removed=tuple(sorted(published.properties.keys() - after.properties.keys())),
         tags={
             name: after.refs.get(name)
-            for name in sorted(published.refs.keys() | after.refs.keys())
-            if name != MAIN_BRANCH and after.refs.get(name) != published.refs.get(name)
+            # A removed tag may be one that is not listed.
+            for name in sorted(published.refs.keys() | after.refs.keys() | removed_refs)
+            if name != MAIN_BRANCH and (after.refs.get(name) != published.refs.get(name) or name in removed_refs)
         },
     )
 

@@ -480,6 +480,12 @@ class _CommitStager:
                     f"tag {tag!r} is the name of a version of the lakehouse, which all tables share; choose another "
                     f"name, or drop it with `mangrove tag LAKE {tag} --drop`"
                 )
+            if ref is not None and name in recorded and tag not in published.refs:
+                raise AlreadyExistsError(
+                    f"tag {tag!r} of the table exists, but is not listed, because its snapshot has a partition spec "
+                    f"or format version that the table no longer has; remove it first, or drop {name!r} with "
+                    "`mangrove tag LAKE NAME --drop`"
+                )
             recorded.pop(name, None)
             if ref is not None:
                 recorded[name] = self._plan_tag(revisions, published, name, ref).location
