@@ -156,6 +156,25 @@ def test_an_alias_shows_no_table_that_may_not_be_read(lake: Lakehouse) -> None:
     ana.drop_alias("sales.mine")
 
 
+def test_a_refused_create_or_rename_does_not_tell_hidden_names_from_free_ones(lake: Lakehouse) -> None:
+    lake.create_table("sales.returns", SCHEMA)
+    lake.access.grant("manage", "sales.orders", to="ana")
+    ana = lake.as_principal("ana")
+    messages = set()
+    for name in ("sales.returns", "sales.free"):
+        with pytest.raises(AccessDeniedError) as refused:
+            ana.create_table(name, SCHEMA)
+        messages.add(str(refused.value).replace(name, "…"))
+        with pytest.raises(AccessDeniedError) as refused:
+            ana.rename_table("sales.orders", name)
+        messages.add(str(refused.value).replace(name, "…"))
+    for name in ("staff", "free"):
+        with pytest.raises(AccessDeniedError) as refused:
+            ana.create_namespace(name)
+        messages.add(str(refused.value).replace(name, "…"))
+    assert len(messages) == 2
+
+
 def test_a_name_that_a_hidden_alias_has_is_taken(lake: Lakehouse) -> None:
     lake.create_alias("sales.pay", "staff.salaries")
     lake.access.grant("manage", "sales", to="ana")

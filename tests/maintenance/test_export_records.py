@@ -48,6 +48,9 @@ def test_the_error_for_an_unknown_export_lists_the_existing_ones() -> None:
         find_export(LakehouseSettings(exported_snapshots={"year-end": "#version=1"}), "other")
     with pytest.raises(NotFoundError, match="there are no exports"):
         find_export(LakehouseSettings(), "other")
+    many = {"table/1/kept": "#version=1"} | {f"e{number}": "#version=1" for number in range(30)}
+    with pytest.raises(NotFoundError, match=r"existing exports: e0, .*e26, …$"):
+        find_export(LakehouseSettings(exported_snapshots=many), "other")
 
 
 def test_an_export_location_without_a_version_is_rejected() -> None:

@@ -85,6 +85,8 @@ def decode_export_record(data: bytes, where: str) -> ExportRecord:
 _FRAGMENT = re.compile(r"#version=([0-9]+)(?:&until=([0-9]+))?")
 _NAME_CHARACTERS_MAX = 200
 _TABLE_TAGS = "table/"
+_NAMES_MAX = 20
+"""Maximum number of names in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,10 @@ def find_export(settings: LakehouseSettings, name: str, otherwise: str = "") -> 
     """Return the export with that name; `otherwise` is added to the error message."""
     recorded: Mapping[str, str] = settings.exported_snapshots
     if not isinstance(name, str) or name not in recorded:
-        known = f"existing exports: {', '.join(recorded)}" if recorded else "there are no exports"
+        # A tag of one table is not listed: its table may be hidden from the caller.
+        names = [one for one in recorded if not one.startswith(_TABLE_TAGS)]
+        listed = ", ".join(names[:_NAMES_MAX]) + ", …" * (len(names) > _NAMES_MAX)
+        known = f"existing exports: {listed}" if names else "there are no exports"
         raise NotFoundError(f"export {name!r} does not exist; {known}{otherwise}")
     return _export(name, recorded[name])
 

@@ -300,8 +300,9 @@ class _ChangeCheck:
                 if before.id == value.id:
                     yield self._on_named(locator, before, Privilege.WRITE)
                 else:
-                    yield self._on_named(locator, before, Privilege.MANAGE)
+                    # In this order the error does not tell a hidden name from a free one.
                     yield self._on_place_of(locator)
+                    yield self._on_named(locator, before, Privilege.MANAGE)
                     yield from self._list_for_new(locator, value)
             case _:
                 yield self._on_lakehouse(Privilege.WRITE)
