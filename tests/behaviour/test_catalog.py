@@ -53,6 +53,14 @@ def test_a_table_round_trips(sales: Lakehouse, opened_again: Callable[[], Lakeho
     assert list(table.partitions()) == []
 
 
+def test_a_view_with_the_name_of_the_table_that_it_reads_is_refused_because_of_the_name(sales: Lakehouse) -> None:
+    for replaces in (False, True):
+        with pytest.raises(AlreadyExistsError, match=r"sales\.orders"):
+            sales.create_view(
+                "sales.orders", "select id from sales.orders", reads=["sales.orders"], or_replace=replaces
+            )
+
+
 def test_a_view_cycle_is_rejected_on_create_and_rename(sales: Lakehouse) -> None:
     sales.create_view("sales.one", "select * from two", reads=["two"])
     sales.create_view("sales.two", "select * from sales.three", reads=["sales.three"])

@@ -106,6 +106,16 @@ def test_statistics_are_published_with_their_snapshot_after_later_commits(
     assert lake.maintenance.check().problems == ()
 
 
+def test_a_file_outside_the_folder_of_the_table_does_not_replace_recorded_statistics(
+    lake: Lakehouse, catalog: RestCatalog, table: IcebergTable
+) -> None:
+    first = write_statistics(lake, table, "first")
+    set_statistics(table, first)
+    outside = first.model_copy(update={"statistics_path": "file:///elsewhere/other.stats"})
+    set_statistics(catalog.load_table("shop.orders"), outside)
+    assert statistics_of(catalog) == [first]
+
+
 def test_a_vacuum_keeps_statistics_until_no_version_has_them(
     lake: Lakehouse, catalog: RestCatalog, table: IcebergTable
 ) -> None:

@@ -23,19 +23,25 @@ __all__ = ["encode_statistics", "load_statistics"]
 _FILES_MAX: Final = 5
 _CHARACTERS_MAX: Final = 64 * 1024
 """The size of the property, which is read with the table."""
-_PATH: Final = "statistics-path"
 
 
-def encode_statistics(files: Sequence[StatisticsFile], location: TableLocation) -> str:
-    """Return the table property of the newest statistics files in a table's folder; empty if there are none."""
+def encode_statistics(files: Sequence[StatisticsFile], location: TableLocation, recorded: str = "") -> str:
+    """Return the table property of the newest statistics files in a table's folder; empty if there are none.
+
+    A file outside the folder does not replace the one that is recorded for its snapshot.
+    """
+    before = {file.snapshot_id: file for file in _decode(recorded)}
     kept: list[str] = []
     for file in reversed(files):
         try:
-            path = location.path_of(file.statistics_path)
+            stored: StatisticsFile | None = file.model_copy(
+                update={"statistics_path": location.path_of(file.statistics_path)}
+            )
         except InvalidInputError:
+            stored = before.get(file.snapshot_id)
+        if stored is None:
             continue
-        document = {**json.loads(file.model_dump_json(exclude_none=True)), _PATH: path}
-        text = json.dumps(document, separators=(",", ":"))
+        text = json.dumps(json.loads(stored.model_dump_json(exclude_none=True)), separators=(",", ":"))
         if len(kept) < _FILES_MAX and sum(map(len, kept)) + len(text) <= _CHARACTERS_MAX:
             kept.append(text)
     return f"[{','.join(reversed(kept))}]" if kept else ""

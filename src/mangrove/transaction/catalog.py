@@ -595,14 +595,15 @@ VIEW_NAMESPACE: Final = "sql.namespace"
 def create_view(workspace: Workspace, locator: ViewLocator, value: ViewEntry, *, or_replace: bool = False) -> None:
     """Create a view; with `or_replace` it may replace another view and keeps its id."""
     locator = locate_parent(workspace, locator)
-    _check_reads(workspace, locator, value)
     before = workspace.get(locator) if or_replace else None
+    if not isinstance(before, ViewEntry):
+        check_name_free(workspace, locator)
+    _check_reads(workspace, locator, value)
     if isinstance(before, ViewEntry):
         check_new_columns(value.schema, before.schema)
         workspace.put(locator, replace(value, id=before.id))
         return
     check_new_columns(value.schema)
-    check_name_free(workspace, locator)
     workspace.put(locator, value)
 
 

@@ -430,10 +430,11 @@ class _CommitStager:
             return
         entry = self._workspace.get(table)
         assert isinstance(entry, TableEntry)
-        recorded = encode_statistics(requested.statistics, TableLocation(folder, entry.id))
+        before = entry.properties.get(STATISTICS, "")
+        recorded = encode_statistics(requested.statistics, TableLocation(folder, entry.id), before)
         if recorded:
             alter_table(self._workspace, table, put={STATISTICS: recorded})
-        elif STATISTICS in entry.properties:
+        elif before:
             alter_table(self._workspace, table, removed=[STATISTICS])
 
     def _restore_rows(self, table: TableLocator, revisions: TableRevisions, client: TableMetadata) -> None:
