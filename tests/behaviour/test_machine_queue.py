@@ -136,6 +136,35 @@ def test_waiting_transactions_of_other_processes_are_committed_in_one_version(
     assert lake.maintenance.check().is_sound
 
 
+def test_a_leader_waits_for_the_writers_of_the_last_version_once(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue
+) -> None:
+    late: list[str] = []
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if late:
+            leave_entry(lake, open_process, queue, late.pop())
+
+    process = open_process(pause=pause)
+    leave_entry(lake, open_process, queue, "one")
+    queue.groups = 1
+    append(process, "leader 1")
+    assert not pauses  # the writers of the version before are not known
+    late.append("two")
+    append(process, "leader 2")
+    assert messages(lake)[lake.version] == ["leader 2", "two"]
+    pauses.clear()
+    append(process, "leader 3")
+    assert len(pauses) > 1
+    pauses.clear()
+    append(process, "leader 4")
+    assert not pauses
+    written = ["first", "leader 1", "one", "leader 2", "two", "leader 3", "leader 4"]
+    assert [name for name in names(lake) if not name.startswith("before")] == written
+
+
 @pytest.mark.parametrize("order", [128])
 def test_a_process_whose_transaction_another_one_commits_makes_no_request(
     lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue
@@ -433,9 +462,12 @@ def lead_with_copied_entries(open_process: Open, queue: MemoryQueue) -> MemoryQu
 def test_a_leader_does_not_commit_what_another_process_has_committed(
     lake: Lakehouse, open_process: Open, queue: MemoryQueue
 ) -> None:
+    led: list[MemoryQueue] = []
+
     def lead(_: float) -> None:
-        if queue.is_locked:
-            queue.versions |= lead_with_copied_entries(open_process, queue).versions
+        if not led:
+            led.append(lead_with_copied_entries(open_process, queue))
+            queue.versions |= led[0].versions
             queue.is_locked = False
 
     transaction = begin(open_process(pause=lead), "late")

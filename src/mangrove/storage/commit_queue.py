@@ -29,7 +29,7 @@ except ImportError:  # Windows
 
 __all__ = ["CommitQueue", "MachineQueue", "open_queue"]
 
-_FORM: Final = 1
+_FORM: Final = 2
 """Releases that do not understand each other use different folders."""
 _ACTIVE_MILLIS: Final = 2_000
 _MAINTENANCE_MILLIS: Final = 60_000

@@ -53,9 +53,9 @@ _LEADS_ALONE_MAX: Final = 8
 """A process that was alone so many times in a row tries the next version directly again."""
 _POLL_SECONDS_MIN: Final = 0.0005
 _POLL_SECONDS_MAX: Final = 0.005
-_POLLS_PER_COMMIT: Final = 10
-_GATHER_POLLS_MAX: Final = 3
-"""How long a leader waits for as many intents as there were last time."""
+_POLLS_PER_COMMIT: Final = 20
+_GATHER_POLLS_MAX: Final = 10
+"""How long a leader waits for the writers of the last version: half the time of a commit, and often less."""
 _SLEEP_SECONDS_MIN: Final = 0.02
 _SLEEP_SECONDS_MAX: Final = 0.1
 """How long a process waits to be woken, before it looks whether the leader was killed: the time of a commit."""
@@ -86,7 +86,7 @@ class MachineGroupCommitter:
         """Whether the last commits met others, so that a direct attempt would probably lose."""
         self._leads_alone = 0
         self._expected = 1
-        """How many intents there were when this process led last."""
+        """How many writers the last version had, together with those that waited meanwhile."""
         self._commit_millis = 0
         """How long the last commit took, or the wait for another process: the unit of all pauses."""
         self._commits_without = 0
@@ -142,7 +142,7 @@ class MachineGroupCommitter:
             committed = self._inner.commit(newest, rebased, isolation, have_rows_changed)
             if is_locked and committed.snapshot.version == newest.version + 1:
                 versions.add(committed.snapshot)
-                self._show(newest, committed.snapshot, {})
+                self._show(name, newest, committed.snapshot, {})
             return committed
         finally:
             if is_locked:
@@ -273,21 +273,24 @@ class MachineGroupCommitter:
             if committed is not None:
                 self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
                 versions.add(committed.snapshot)
-                self._show(before, committed.snapshot, others)
+                self._show(name, before, committed.snapshot, others)
                 self._queue.remove([name, *obsolete])
                 return committed
             versions.load_later(2)
         return None
 
     def _gather(self, name: str, versions: ReadVersions) -> dict[str, TrackedIntent]:
-        """Return the intents of others, after a pause if there are fewer than the last time."""
+        """Return the intents of others, after a pause if writers are missing.
+
+        The writers of the last version write again now. Without the pause they would have to wait for this
+        version and for the next one, and two groups of half the size would take turns.
+        """
         waiting = self._queue.list()
         for _ in range(_GATHER_POLLS_MAX):
             if len(waiting) >= self._expected:
                 break
             self._effects.pause(self._poll_seconds)
             waiting = self._queue.list()
-        self._expected = len(waiting)
         names = [one for one in waiting if one != name][:_INTENTS_MAX]
         read = {one: decode_or_skip(self._queue.read(one), one) for one in names}
         found = {one: TrackedIntent(intent) for one, intent in read.items() if intent is not None}
@@ -296,11 +299,14 @@ class MachineGroupCommitter:
         versions.load_back_to(min((base for base in bases if base >= oldest), default=versions.newest.version))
         return found
 
-    def _show(self, before: MetastoreSnapshot, after: MetastoreSnapshot, others: Mapping[str, TrackedIntent]) -> None:
+    def _show(
+        self, name: str, before: MetastoreSnapshot, after: MetastoreSnapshot, others: Mapping[str, TrackedIntent]
+    ) -> None:
         """Show the new version to the others, and then remove those of their intents that it contains."""
         committed = {record.id for record in after.commit.transactions}
         members = [path for path, one in others.items() if not committed.isdisjoint(one.intent.transaction_ids)]
-        head = f"{before.commit.transaction_id} {self._effects.now_millis()}\n"
+        self._expected = 1 + len({*members, *self._queue.list()} - {name})
+        head = f"{before.commit.transaction_id} {self._effects.now_millis()} {self._expected}\n"
         data = head.encode() + self._metastore.encode_version(after)
         self._queue.put_version(after.version, data, is_group=bool(members))
         self._queue.remove(members)
@@ -313,7 +319,7 @@ class MachineGroupCommitter:
         for _ in range(VERSIONS_MAX):
             newest = versions.newest
             head, _, data = (self._queue.read_version(newest.version + 1) or b"").partition(b"\n")
-            parent, _, shown_at_millis = head.decode("utf-8", "replace").partition(" ")
+            parent, shown_at_millis, expected = f"{head.decode('utf-8', 'replace')}  ".split(" ")[:3]
             if parent != newest.commit.transaction_id or not self._is_shown_since_joining(shown_at_millis):
                 return
             try:
@@ -322,6 +328,7 @@ class MachineGroupCommitter:
                 return  # the store has the version
             self._metastore.remember(snapshot)
             versions.add(snapshot)
+            self._expected = int(expected) if expected.isdecimal() else 1
 
     def _is_shown_since_joining(self, shown_at_millis: str) -> bool:
         is_number = shown_at_millis.isdecimal()
