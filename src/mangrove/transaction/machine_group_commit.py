@@ -11,6 +11,7 @@ process whose intent waits for too long leads without the lock.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from mangrove.effects import Effects
@@ -67,6 +68,35 @@ _WAIT_COMMITS: Final = 20
 """How long a process waits for another one that has the lock: the time of so many commits, within the limits above."""
 
 
+@dataclass(frozen=True)
+class _ShownVersion:
+    """A version as its leader shows it to the other processes."""
+
+    parent: str
+    """The transaction of the version before it: the version may belong to another history."""
+    at_millis: int
+    commit_millis: int
+    """How long its leader needed."""
+    writers: int
+    """How many writers it has, together with those that waited meanwhile."""
+    data: bytes
+
+    def encode(self) -> bytes:
+        """Return the version as bytes."""
+        head = f"{self.parent} {self.at_millis} {self.commit_millis} {self.writers}\n"
+        return head.encode() + self.data
+
+    @classmethod
+    def decode(cls, content: bytes) -> "_ShownVersion | None":
+        """Return the version in these bytes, or None."""
+        head, _, data = content.partition(b"\n")
+        parent, *figures = head.decode("ascii", "replace").split(" ")
+        if len(figures) != 3 or not all(one.isdecimal() for one in figures):
+            return None
+        at_millis, commit_millis, writers = map(int, figures)
+        return cls(parent, at_millis, commit_millis, writers, data)
+
+
 class MachineGroupCommitter:
     """Commits through a metastore, together with the other processes of this machine if they compete.
 
@@ -88,7 +118,7 @@ class MachineGroupCommitter:
         self._expected = 1
         """How many writers the last version had, together with those that waited meanwhile."""
         self._commit_millis = 0
-        """How long the last commit took, or the wait for another process: the unit of all pauses."""
+        """How long the leader of the last version needed for its commit: the unit of all pauses."""
         self._commits_without = 0
         """How many of the next commits do not use the queue, because one waited in vain."""
 
@@ -306,9 +336,14 @@ class MachineGroupCommitter:
         committed = {record.id for record in after.commit.transactions}
         members = [path for path, one in others.items() if not committed.isdisjoint(one.intent.transaction_ids)]
         self._expected = 1 + len({*members, *self._queue.list()} - {name})
-        head = f"{before.commit.transaction_id} {self._effects.now_millis()} {self._expected}\n"
-        data = head.encode() + self._metastore.encode_version(after)
-        self._queue.put_version(after.version, data, is_group=bool(members))
+        shown = _ShownVersion(
+            before.commit.transaction_id,
+            self._effects.now_millis(),
+            self._commit_millis,
+            self._expected,
+            self._metastore.encode_version(after),
+        )
+        self._queue.put_version(after.version, shown.encode(), is_group=bool(members))
         self._queue.remove(members)
 
     def _load_shared(self, versions: ReadVersions) -> None:
@@ -318,21 +353,18 @@ class MachineGroupCommitter:
         """
         for _ in range(VERSIONS_MAX):
             newest = versions.newest
-            head, _, data = (self._queue.read_version(newest.version + 1) or b"").partition(b"\n")
-            parent, shown_at_millis, expected = f"{head.decode('utf-8', 'replace')}  ".split(" ")[:3]
-            if parent != newest.commit.transaction_id or not self._is_shown_since_joining(shown_at_millis):
+            shown = _ShownVersion.decode(self._queue.read_version(newest.version + 1) or b"")
+            if shown is None or shown.parent != newest.commit.transaction_id:
+                return
+            if not self._joined_at_millis <= shown.at_millis <= self._effects.now_millis():
                 return
             try:
-                snapshot = self._metastore.decode_version(newest.version + 1, data)
+                snapshot = self._metastore.decode_version(newest.version + 1, shown.data)
             except FormatError:
                 return  # the store has the version
             self._metastore.remember(snapshot)
             versions.add(snapshot)
-            self._expected = int(expected) if expected.isdecimal() else 1
-
-    def _is_shown_since_joining(self, shown_at_millis: str) -> bool:
-        is_number = shown_at_millis.isdecimal()
-        return is_number and self._joined_at_millis <= int(shown_at_millis) <= self._effects.now_millis()
+            self._expected, self._commit_millis = shown.writers, shown.commit_millis
 
     def _report(self, own: TrackedIntent, began_at_millis: int) -> CommitResult | None:
         """Return the commit result of an intent that was decided; None if it is dead."""
@@ -340,7 +372,6 @@ class MachineGroupCommitter:
             return None
         # The version contains a transaction that began waiting at that time.
         self._metastore.remember(own.commit, began_at_millis)
-        self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
         return build_result(own.intent.changes, own.commit)
 
     def _commit_alone(self, own: TrackedIntent, versions: ReadVersions, began_at_millis: int) -> CommitResult | None:
