@@ -448,12 +448,12 @@ class Metastore(Protocol):
         """Return those of the next `count` versions after `base` that exist, oldest first; read in parallel."""
         ...
 
-    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
-        """Return the file that commits a version, for another process of this machine."""
+    def encode_version(self, snapshot: MetastoreSnapshot) -> Mapping[str, bytes]:
+        """Return the file that commits a version, and those that a commit after it reads, for another process."""
         ...
 
-    def decode_version(self, version: int, data: bytes) -> MetastoreSnapshot:
-        """Return the version that `encode_version` of another process returned as bytes."""
+    def decode_version(self, version: int, files: Mapping[str, bytes]) -> MetastoreSnapshot:
+        """Return the version whose files `encode_version` of another process returned."""
         ...
 
     def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:

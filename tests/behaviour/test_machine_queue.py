@@ -1,5 +1,6 @@
 """Group commit of the processes of one machine: every queued transaction is committed once or refused."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +18,7 @@ from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
 from mangrove.storage.counting import CountingStore
+from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.testing.effects import Clock, build_deterministic_effects
 from mangrove.testing.faulty_store import Faults, FaultyStore, SimulatedCrash
@@ -79,6 +81,10 @@ class CrashingQueue:
 
     def remove(self, _: object) -> None:
         """Do nothing: the process does not exist any more."""
+
+
+def read_all(store: Store) -> dict[str, bytes]:
+    return {entry.path: store.read(entry.path) for entry in store.list() if isinstance(entry, ObjectInfo)}
 
 
 def leave_entry(lake: Lakehouse, open_process: Open, queue: MemoryQueue, name: str, table: str = "") -> None:
@@ -165,9 +171,8 @@ def test_a_leader_waits_for_the_writers_of_the_last_version_once(
     assert [name for name in names(lake) if not name.startswith("before")] == written
 
 
-@pytest.mark.parametrize("order", [128])
-def test_a_process_whose_transaction_another_one_commits_makes_no_request(
-    lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue
+def test_a_process_whose_transaction_another_one_commits_only_looks_for_a_later_version(
+    lake: Lakehouse, layout: str, open_process: Open, store: CountingStore, queue: MemoryQueue
 ) -> None:
     waiting: list[Transaction] = []
 
@@ -185,13 +190,15 @@ def test_a_process_whose_transaction_another_one_commits_makes_no_request(
     queue.groups = 1
     for number in range(3):
         waiting.append(begin(leader, f"led {number}"))
-        followed = begin(follower, f"followed {number}")
         before = counted.requests
+        followed = begin(follower, f"followed {number}")
         queue.is_locked = True
         version = followed.commit()
         made = counted.requests - before
         assert messages(lake)[version] == [f"led {number}", f"followed {number}"]
-        assert number == 0 or made.total == 0  # a process that joins reads the newest version
+        if number:  # a process that joins reads the newest version
+            # It looks for a later version as it begins. DeltaCAT has a file for the number of the last delta.
+            assert made.total <= (1 if layout.startswith("tree") else 2)
     assert names(lake)[-2:] == ["led 2", "followed 2"]
     assert followed.committed_as is not None
     (place,) = followed.committed_as.changes.puts
@@ -309,17 +316,36 @@ def test_a_damaged_entry_is_skipped(lake: Lakehouse, open_process: Open, queue: 
     assert names(lake)[-1] == "leader"
 
 
-@pytest.mark.parametrize("kind", ["damaged", "of another history"])
+@pytest.mark.parametrize("kind", ["of another history", "without a head", "without its file", "damaged"])
 def test_a_version_of_another_history_or_a_damaged_one_is_not_used(
-    lake: Lakehouse, open_process: Open, queue: MemoryQueue, clock: Clock, monkeypatch: pytest.MonkeyPatch, kind: str
+    lake: Lakehouse,
+    open_process: Open,
+    store: CountingStore,
+    queue: MemoryQueue,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> None:
     newest = lake.metastore.latest()
-    parent = newest.commit.transaction_id if kind == "damaged" else "00000000-0000-4000-8000-fffffffffff0"
-    data = b"not a version" if kind == "damaged" else lake.metastore.encode_version(newest)
+    copied = MemoryStore(store.uri)
+    for path, data in read_all(store).items():
+        copied.put(path, data)
+    elsewhere = open_process(copied, uses=MemoryQueue())
+    append(elsewhere, "elsewhere")
+    files = dict(elsewhere.metastore.encode_version(elsewhere.metastore.latest()))
+    parent = newest.commit.transaction_id
+    if kind == "of another history":
+        parent = "00000000-0000-4000-8000-fffffffffff0"
+    elif kind == "without its file":
+        files = {}
+    elif kind == "damaged":
+        files = {path: data[:-1] for path, data in files.items()}
 
     def put(name: str, entry: bytes) -> bool:
         """Add an entry; then somebody shows the version."""
-        queue.put_version(newest.version + 1, f"{parent} {clock.read()}\n".encode() + data, is_group=True)
+        head = json.dumps([parent, clock.read(), 20, 1, {path: len(data) for path, data in files.items()}])
+        shown = b"".join((b"" if kind == "without a head" else head.encode(), b"\n", *files.values()))
+        queue.put_version(newest.version + 1, shown, is_group=True)
         return MemoryQueue.put(queue, name, entry)
 
     monkeypatch.setattr(queue, "put", put)
@@ -332,14 +358,11 @@ def test_a_version_of_another_history_or_a_damaged_one_is_not_used(
 def test_a_version_that_was_shown_before_a_copy_was_restored_is_not_used(
     lake: Lakehouse, open_process: Open, store: CountingStore, queue: MemoryQueue
 ) -> None:
-    def read_all() -> dict[str, bytes]:
-        return {entry.path: store.read(entry.path) for entry in store.list() if isinstance(entry, ObjectInfo)}
-
-    copy, version = read_all(), lake.version
+    copy, version = read_all(store), lake.version
     queue.groups = 1
     append(open_process(), "lost")
     assert [*queue.versions] == [version + 1]
-    store.delete_many([*read_all().keys() - copy.keys()])
+    store.delete_many([*read_all(store).keys() - copy.keys()])
     for path, data in copy.items():
         store.put(path, data)
     process = open_process()

@@ -6,7 +6,7 @@ of the newest version, also for reads of earlier versions. A table or view that 
 must be readable at both places.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import cast
@@ -467,13 +467,13 @@ class AuthorizedMetastore:
         """Return those of the next `count` versions after `base` that exist."""
         return [self.wrap(one) for one in self.inner.load_later(_unwrap(base), count)]
 
-    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
+    def encode_version(self, snapshot: MetastoreSnapshot) -> Mapping[str, bytes]:
         """Return the file that commits a version."""
         return self.inner.encode_version(_unwrap(snapshot))
 
-    def decode_version(self, version: int, data: bytes) -> MetastoreSnapshot:
+    def decode_version(self, version: int, files: Mapping[str, bytes]) -> MetastoreSnapshot:
         """Return the version that `encode_version` of another process returned as bytes."""
-        return self.wrap(self.inner.decode_version(version, data))
+        return self.wrap(self.inner.decode_version(version, files))
 
     def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:
         """Keep a version in memory; it was the newest at that time or later."""

@@ -10,6 +10,8 @@ lock decides nothing: without it two processes lead, and one of them loses the r
 process whose intent waits for too long leads without the lock.
 """
 
+import itertools
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -79,22 +81,26 @@ class _ShownVersion:
     """How long its leader needed."""
     writers: int
     """How many writers it has, together with those that waited meanwhile."""
-    data: bytes
+    files: Mapping[str, bytes]
 
     def encode(self) -> bytes:
         """Return the version as bytes."""
-        head = f"{self.parent} {self.at_millis} {self.commit_millis} {self.writers}\n"
-        return head.encode() + self.data
+        sizes = {path: len(data) for path, data in self.files.items()}
+        head = json.dumps([self.parent, self.at_millis, self.commit_millis, self.writers, sizes])
+        return b"".join((head.encode(), b"\n", *self.files.values()))
 
     @classmethod
-    def decode(cls, content: bytes) -> "_ShownVersion | None":
-        """Return the version in these bytes, or None."""
-        head, _, data = content.partition(b"\n")
-        parent, *figures = head.decode("ascii", "replace").split(" ")
-        if len(figures) != 3 or not all(one.isdecimal() for one in figures):
-            return None
-        at_millis, commit_millis, writers = map(int, figures)
-        return cls(parent, at_millis, commit_millis, writers, data)
+    def decode(cls, content: bytes) -> "_ShownVersion":
+        """Return the version in these bytes, whose checksum was verified; another release may have written them."""
+        head, _, contents = content.partition(b"\n")
+        try:
+            parent, *figures, sizes = json.loads(head)
+            at_millis, commit_millis, writers = map(int, figures)
+            ends = itertools.accumulate(sizes.values())
+            files = {path: contents[end - size : end] for (path, size), end in zip(sizes.items(), ends, strict=True)}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise FormatError(f"a version in the queue of this machine cannot be read: {error}") from error
+        return cls(parent, at_millis, commit_millis, writers, files)
 
 
 class MachineGroupCommitter:
@@ -353,13 +359,16 @@ class MachineGroupCommitter:
         """
         for _ in range(VERSIONS_MAX):
             newest = versions.newest
-            shown = _ShownVersion.decode(self._queue.read_version(newest.version + 1) or b"")
-            if shown is None or shown.parent != newest.commit.transaction_id:
-                return
-            if not self._joined_at_millis <= shown.at_millis <= self._effects.now_millis():
+            content = self._queue.read_version(newest.version + 1)
+            if content is None:
                 return
             try:
-                snapshot = self._metastore.decode_version(newest.version + 1, shown.data)
+                shown = _ShownVersion.decode(content)
+                if shown.parent != newest.commit.transaction_id:
+                    return
+                if not self._joined_at_millis <= shown.at_millis <= self._effects.now_millis():
+                    return
+                snapshot = self._metastore.decode_version(newest.version + 1, shown.files)
             except FormatError:
                 return  # the store has the version
             self._metastore.remember(snapshot)

@@ -1,6 +1,6 @@
 """The metastore of the DeltaCAT layout."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from mangrove.effects import Effects
@@ -189,13 +189,14 @@ class DeltaCatMetastore:
         self._recent.add_later(own, found, now_millis if len(found) < count else None)
         return found
 
-    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
-        """Return the file that commits a version, for another process of this machine."""
-        return encode_guard(self._own(snapshot).guard)
+    def encode_version(self, snapshot: MetastoreSnapshot) -> dict[str, bytes]:
+        """Return the guard of a version, for another process of this machine."""
+        return {guard_path(snapshot.version): encode_guard(self._own(snapshot).guard)}
 
-    def decode_version(self, version: int, data: bytes) -> DeltaCatSnapshot:
-        """Return the version that `encode_version` of another process returned as bytes."""
-        return DeltaCatSnapshot(self._files, decode_guard(data, guard_path(version)))
+    def decode_version(self, version: int, files: Mapping[str, bytes]) -> DeltaCatSnapshot:
+        """Return the version whose guard `encode_version` of another process returned."""
+        path = guard_path(version)
+        return DeltaCatSnapshot(self._files, decode_guard(files.get(path, b""), path))
 
     def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:
         """Keep a version in memory; it was the newest at that time or later."""

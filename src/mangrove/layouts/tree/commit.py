@@ -117,7 +117,7 @@ def _attempt(effects: Effects, files: TreeFiles, base: TreeSnapshot, staged: Sta
         return None
     for path, node in nodes.nodes.items():
         files.cache_node(path, node, len(nodes.files[path]))
-    return CommitResult(TreeSnapshot(files, root), staged.changes)
+    return CommitResult(TreeSnapshot(files, root, nodes.files), staged.changes)
 
 
 def write_nodes(

@@ -58,11 +58,15 @@ class TreeFiles:
             return [only]
         found = {pointer: self._nodes.get(pointer) for pointer in pointers}
         missing = [pointer for pointer, node in found.items() if node is None]
-        for pointer, data in zip(missing, self._read(missing), strict=True):
-            node = decode_node(data, pointer, revisions, order=order).node
-            self.cache_node(pointer, node, len(data))
-            found[pointer] = node
+        found |= self.add_nodes(dict(zip(missing, self._read(missing), strict=True)), order, revisions)
         return [cached for pointer in pointers if (cached := found[pointer]) is not None]
+
+    def add_nodes(self, files: Mapping[str, bytes], order: int, revisions: Iterable[TreeRevision]) -> dict[str, Node]:
+        """Cache the nodes of these files, and return them."""
+        nodes = {path: decode_node(data, path, revisions, order=order).node for path, data in files.items()}
+        for path, node in nodes.items():
+            self.cache_node(path, node, len(files[path]))
+        return nodes
 
     def objects(self, codec: DefinitionCodec, requested: Sequence[tuple[Locator, str]]) -> list[DecodedObject]:
         """Return the objects at the locators, given with the values of their tree keys.

@@ -1,6 +1,6 @@
 """The metastore of the tree layout."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from mangrove.betree.build import write_new_nodes
@@ -76,6 +76,8 @@ __all__ = ["TreeMetastore", "create_tree", "open_tree"]
 
 _HISTORY_PAGE = 32
 _UPGRADES_MAX = 10
+_SHARED_NODES_BYTES_MAX = 256 * 1024
+"""A process that commits more than this in new nodes does not show them to the others of the machine."""
 
 
 class TreeMetastore:
@@ -198,15 +200,21 @@ class TreeMetastore:
         self._recent.add_later(own, found, now_millis if len(found) < count else None)
         return found
 
-    def encode_version(self, snapshot: MetastoreSnapshot) -> bytes:
-        """Return the file that commits a version, for another process of this machine."""
-        root, settings = self._own(snapshot).root, snapshot.settings
-        return encode_root(root, settings.order, compression_of(settings))
+    def encode_version(self, snapshot: MetastoreSnapshot) -> dict[str, bytes]:
+        """Return the root of a version and its new nodes, for another process of this machine."""
+        own = self._own(snapshot)
+        root = encode_root(own.root, own.settings.order, compression_of(own.settings))
+        is_small = sum(map(len, own.new_nodes.values())) <= _SHARED_NODES_BYTES_MAX
+        return {own.root.path: root, **(own.new_nodes if is_small else {})}
 
-    def decode_version(self, version: int, data: bytes) -> TreeSnapshot:
-        """Return the version that `encode_version` of another process returned as bytes."""
-        root = decode_root(data, version, self._names.path(version), list_java_revisions(self._names))
-        return TreeSnapshot(self._files, root)
+    def decode_version(self, version: int, files: Mapping[str, bytes]) -> TreeSnapshot:
+        """Return the version whose files `encode_version` of another process returned, and cache its new nodes."""
+        path, revisions = self._names.path(version), list_java_revisions(self._names)
+        snapshot = TreeSnapshot(self._files, decode_root(files.get(path, b""), version, path, revisions))
+        self._files.add_nodes(
+            {one: data for one, data in files.items() if one != path}, snapshot.settings.order, revisions
+        )
+        return snapshot
 
     def remember(self, snapshot: MetastoreSnapshot, at_millis: int = 0) -> None:
         """Keep a version in memory; it was the newest at that time or later."""

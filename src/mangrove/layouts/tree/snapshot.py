@@ -1,6 +1,6 @@
 """A lakehouse version read through its root node."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from mangrove.betree import search
 from mangrove.betree.node import Node
@@ -45,9 +45,11 @@ class TreeSnapshot:
     inline_rows_default = 2_000
     """With statistics and the usual sizes of a tree, the definition of such a delta is in a root."""
 
-    def __init__(self, files: TreeFiles, root: Root) -> None:
+    def __init__(self, files: TreeFiles, root: Root, new_nodes: Mapping[str, bytes] | None = None) -> None:
+        """Take the reader of files, the root, and the node files that were written with it, if this process did."""
         self.files = files
         self.root = root
+        self.new_nodes = new_nodes or {}
         own: DecodedSettings = files.settings(root.revision.definitions, root.definition_path)
         self.settings: LakehouseSettings = own.settings
         self.carried_settings = own.unknown
