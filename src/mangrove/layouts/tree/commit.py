@@ -207,7 +207,9 @@ def _rebase_on_newest(
         return base, staged
     check_not_expired(concurrent_commits[-1], base)
     newest = TreeSnapshot(files, concurrent_commits[-1])
-    following = _check_concurrent_commits(base, concurrent_commits, staged.changes, isolation, have_rows_changed)
+    following = _check_concurrent_commits(
+        base, concurrent_commits, newest, staged.changes, isolation, have_rows_changed
+    )
     changes = assign_positions(following, newest)
     pointers = {
         now: staged.pointers[locator]
@@ -220,33 +222,41 @@ def _rebase_on_newest(
 def rebase_changes(
     base: TreeSnapshot,
     concurrent_commits: Sequence[Root],
+    newest: TreeSnapshot,
     changes: Changes,
     isolation: Isolation,
     have_rows_changed: RowChangeDetector,
-) -> tuple[TreeSnapshot, Changes]:
-    """Return the last of the concurrent commits and the changes rebased on it; raise `ConflictError` on a conflict."""
-    newest = TreeSnapshot(base.files, concurrent_commits[-1])
-    following = _check_concurrent_commits(base, concurrent_commits, changes, isolation, have_rows_changed)
-    return newest, assign_positions(following, newest)
+) -> Changes:
+    """Return the changes rebased on the last of the concurrent commits; raise `ConflictError` on a conflict."""
+    following = _check_concurrent_commits(base, concurrent_commits, newest, changes, isolation, have_rows_changed)
+    return assign_positions(following, newest)
 
 
 def _check_concurrent_commits(
     base: TreeSnapshot,
     concurrent_commits: Sequence[Root],
+    newest: TreeSnapshot,
     changes: Changes,
     isolation: Isolation,
     have_rows_changed: RowChangeDetector,
 ) -> Changes:
-    """Return the changes without those that concurrent commits made too; raise `ConflictError` on a conflict."""
-    following = _check_written_keys(base, concurrent_commits, changes, isolation)
+    """Return the changes without those that concurrent commits made too; raise `ConflictError` on a conflict.
+
+    `newest` is the last of the concurrent commits.
+    """
+    following = _check_written_keys(base, concurrent_commits, newest, changes, isolation)
     if following is None:
         following = _check_each_commit(base, concurrent_commits, changes, isolation, have_rows_changed)
-    check_default_versions(following, TreeSnapshot(base.files, concurrent_commits[-1]))
+    check_default_versions(following, newest)
     return following
 
 
 def _check_written_keys(
-    base: TreeSnapshot, concurrent_commits: Sequence[Root], changes: Changes, isolation: Isolation
+    base: TreeSnapshot,
+    concurrent_commits: Sequence[Root],
+    newest: TreeSnapshot,
+    changes: Changes,
+    isolation: Isolation,
 ) -> Changes | None:
     """Return what `_check_concurrent_commits` returns if the keys that were written show that nothing conflicts.
 
@@ -255,10 +265,11 @@ def _check_written_keys(
     # A strict tree adds messages that do not conflict.
     if changes.settings is not None or base.settings.is_strict_tree:
         return None
-    written = _list_written(base.root, concurrent_commits, 0, len(concurrent_commits))
+    if base.version not in newest.written_since:
+        newest.written_since[base.version] = _list_written(base.root, concurrent_commits, 0, len(concurrent_commits))
+    written = newest.written_since[base.version]
     if written is None:
         return None
-    newest = TreeSnapshot(base.files, concurrent_commits[-1])
     following, commuting = drop_identical_writes(
         changes, base, newest, lambda locator: newest.keys.key_of(locator) in written
     )

@@ -238,7 +238,8 @@ class TreeMetastore:
         concurrent_commits = self._recent.list_after(known.version)
         if not concurrent_commits:
             return known, changes
-        return rebase_changes(known, [one.root for one in concurrent_commits], changes, isolation, have_rows_changed)
+        newest, roots = concurrent_commits[-1], [one.root for one in concurrent_commits]
+        return newest, rebase_changes(known, roots, newest, changes, isolation, have_rows_changed)
 
     def compact(self, changes: Changes) -> TreeSnapshot:
         """Commit the newest version again with compacted nodes: at least half full, without messages."""

@@ -56,6 +56,9 @@ class TreeSnapshot:
         self.keys = LocatorKeyCodec(root.revision.keys, own.sizes, root.key_names)
         self._revisions = list_java_revisions(root.revision.roots)
         self._unknown: dict[Locator, bytes] = {}
+        self._last: dict[tuple[Kind, Parent], Locator | None] = {}
+        self.written_since: dict[int, set[str] | None] = {}
+        """By version, the keys that later versions up to this one wrote, as far as a conflict detection listed them."""
 
     @property
     def allows_groups(self) -> bool:
@@ -109,16 +112,20 @@ class TreeSnapshot:
         return self._last_in(kind, parent, self.keys.range_of(ObjectRange(kind, parent)))
 
     def last_children(self, kind: Kind, parents: Sequence[BelowTable]) -> list[Locator | None]:
-        """Return the last object of `kind` below each of the parents, with batched reads."""
-        last: list[Locator | None] = []
-        for first in range(0, len(parents), _PAGE_MAX):
-            page = parents[first : first + _PAGE_MAX]
+        """Return the last object of `kind` below each of the parents, with batched reads.
+
+        Many threads begin on one version and append to the same partitions, so it is kept.
+        """
+        missing = [parent for parent in parents if (kind, parent) not in self._last]
+        for first in range(0, len(missing), _PAGE_MAX):
+            page = missing[first : first + _PAGE_MAX]
             ranges = [self.keys.range_of(ObjectRange(kind, parent)) for parent in page]
             if len(page) > 1:
                 # Reads the nodes on the paths to the ends of the ranges into the cache.
                 search.get_many(self.root.node, [end for _, end in ranges], self.read_nodes)
-            last += [self._last_in(kind, parent, found) for parent, found in zip(page, ranges, strict=True)]
-        return last
+            for parent, found in zip(page, ranges, strict=True):
+                self._last[kind, parent] = self._last_in(kind, parent, found)
+        return [self._last[kind, parent] for parent in parents]
 
     def pointer(self, locator: Locator) -> str | None:
         """Return the value of the object's tree key, or None."""
