@@ -485,7 +485,8 @@ class Metastore(Protocol):
         """Return the newest version that is in memory, and the changes rebased on it, or raise `ConflictError`.
 
         This is what `commit` does after a lost race, without a request for the newest
-        version. If versions in between cannot be read, the arguments are returned.
+        version. The arguments are returned if versions in between cannot be read, and if concurrent
+        commits made the same changes: changes without content would not be in the history.
         """
         ...
 

@@ -146,6 +146,20 @@ class IsolationContract:
         after = commit_objects(metastore, base, make_table("sales", "b")).snapshot
         assert list_table_names(after, "sales") == ["a", "b"]
 
+    def test_a_transaction_is_in_the_history_if_a_concurrent_commit_made_the_same_changes(
+        self, metastore: Metastore
+    ) -> None:
+        (locator, sales) = make_namespace("sales")
+        base = commit_objects(metastore, metastore.latest(), (locator, sales)).snapshot
+        assert isinstance(sales, NamespaceEntry)
+        owned = replace(sales, properties={"owner": "ana"})
+        for transaction_id in ("first", "second"):
+            changes = Changes(transaction_id, puts={locator: owned})
+            found = metastore.commit(base, changes, Isolation.SNAPSHOT).snapshot
+            assert [record.id for record in found.commit.transactions] == [transaction_id]
+        assert found.version == base.version + 2
+        assert found.get(locator) == owned
+
     def test_a_conflict_names_the_object_the_concurrent_commit_and_its_version(self, metastore: Metastore) -> None:
         base = commit_objects(metastore, metastore.latest(), make_namespace("sales")).snapshot
         concurrent_commit = commit_objects(metastore, base, make_table("sales", "orders"))

@@ -222,7 +222,9 @@ class DeltaCatMetastore:
         concurrent_commits = self._recent.list_after(own.version)
         if not concurrent_commits:
             return own, changes
-        return rebase_on_newest(own, [one.guard for one in concurrent_commits], changes, isolation, have_rows_changed)
+        guards = [one.guard for one in concurrent_commits]
+        newest, rebased = rebase_on_newest(own, guards, changes, isolation, have_rows_changed)
+        return (own, changes) if rebased.is_empty else (newest, rebased)
 
     def _import_foreign_commits_periodically(self) -> None:
         """Import DeltaCAT's transactions before the first commit, and again after some time.

@@ -239,7 +239,8 @@ class TreeMetastore:
         if not concurrent_commits:
             return known, changes
         newest, roots = concurrent_commits[-1], [one.root for one in concurrent_commits]
-        return newest, rebase_changes(known, roots, newest, changes, isolation, have_rows_changed)
+        rebased = rebase_changes(known, roots, newest, changes, isolation, have_rows_changed)
+        return (known, changes) if rebased.is_empty else (newest, rebased)
 
     def compact(self, changes: Changes) -> TreeSnapshot:
         """Commit the newest version again with compacted nodes: at least half full, without messages."""
