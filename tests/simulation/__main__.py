@@ -96,7 +96,7 @@ def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=20, help="how many (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--layout", action="append", choices=LAYOUTS, help="only this layout")
-    parser.add_argument("--writers", type=int, default=3, help="how many at a time (default: %(default)s)")
+    parser.add_argument("--writers", type=int, help="how many at a time (default: 3 or 6, as the seed decides)")
     parser.add_argument("--deeds", type=int, default=10, help="transactions of each writer (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes (default: %(default)s)")
     parser.add_argument("--skip", default="", help="operations to leave out, such as writer-0.3,writer-1.2")

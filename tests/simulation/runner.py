@@ -32,6 +32,7 @@ from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table_snapshot import TableSnapshot
+from mangrove.layouts.tree import metastore as tree_metastore
 from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
@@ -92,20 +93,24 @@ class Simulation:
     """The messages of operations that are left out."""
 
     @classmethod
-    def draw(cls, seed: int, layout: str, writers: int, deeds: int, skipped: frozenset[str]) -> "Simulation":
-        """Return the simulation in which the seed decides about intents, queue, threads and clocks as well."""
+    def draw(cls, seed: int, layout: str, writers: int | None, deeds: int, skipped: frozenset[str]) -> "Simulation":
+        """Return the simulation in which the seed decides about intents, queue, threads and clocks as well.
+
+        Without a number of writers, there are three, or two processes of three threads.
+        """
         chance = random.Random(f"simulation/{seed}")
-        drawn = cls(
+        intents, threads = chance.random() < 0.4, chance.choice((1, 1, 2, 3))
+        return cls(
             seed,
             layout,
-            writers,
+            writers or (6 if threads == 3 else 3),
             deeds,
-            intents=chance.random() < 0.4,
-            threads=chance.choice((1, 1, 2)),
+            intents=intents,
+            threads=threads,
             clocks=chance.choice(("close", "within", "within", "beyond")),
+            queue=not intents and chance.random() < 0.6,
             skipped=skipped,
         )
-        return replace(drawn, queue=not drawn.intents and chance.random() < 0.6)
 
     @property
     def messages(self) -> list[str]:
@@ -233,6 +238,8 @@ def create_lakehouse(store: MemoryStore, simulation: Simulation, clock: Clock) -
     properties = {INTENTS_PROPERTY: "true"} if simulation.intents else {}
     # Half of the simulations publish intents after one lost race, so that few races are enough.
     process_group_commit._DIRECT_ATTEMPTS_MAX = 1 + 2 * (simulation.seed % 2)  # type: ignore[misc]
+    # Two thirds show no nodes in the queue of the machine, so that processes read them in the store.
+    tree_metastore._SHARED_NODES_BYTES_MAX = 0 if simulation.seed % 3 else 256 * 1024
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
     settings = LakehouseSettings(order=4, properties=properties)
     return create_on_store(

@@ -29,8 +29,15 @@ from tests.simulation.bank import (
 from tests.simulation.isolation_workload import check_isolation
 from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation, shrink_simulation
 
+from mangrove.errors import MangroveError, StorageError
 from mangrove.lakehouse.layout_detection import LAYOUTS
-from mangrove.metastore import Changes, RowRange
+from mangrove.metastore import Changes, Isolation, RowRange, assume_rows_changed
+from mangrove.transaction.group_commit import (
+    GroupCommitter,
+    _PendingRequest,
+    merge_changes,
+    split_commit_result,
+)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -110,6 +117,32 @@ def test_a_broken_build_fails_and_the_failing_seed_is_shrunk_to_few_operations(m
     assert simulation_error(shrunk) == ""
 
 
+@pytest.mark.slow
+def test_a_build_that_commits_a_group_of_threads_again_after_an_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def commit_merged(committer: GroupCommitter, group: list[_PendingRequest]) -> bool:
+        members = [one.request for one in group]
+        try:
+            changes = merge_changes(members, committer.new_id())
+            committed = committer.metastore.commit(members[0].base, changes, Isolation.SNAPSHOT, assume_rows_changed)
+        except StorageError as error:
+            for one in group:
+                one.outcome = error
+            return True
+        except MangroveError:
+            return False
+        # Another process may have committed them, and an error here leaves them without an outcome.
+        located = replace(committed, staged=committed.changes, locate=None)
+        for one, outcome in zip(group, split_commit_result(members, located), strict=True):
+            one.outcome = outcome
+        return True
+
+    monkeypatch.setattr(GroupCommitter, "_commit_merged", commit_merged)
+    # Threads that nobody commits wait for ever.
+    monkeypatch.setattr("tests.simulation.turns._STUCK_SECONDS", 3.0)
+    seeds = (Simulation(seed, "tree", writers=6, deeds=8, queue=True, threads=3) for seed in range(200))
+    assert any(simulation_error(simulation).startswith("version ") for simulation in seeds)
+
+
 def test_the_threads_of_a_simulation_are_those_that_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     started: set[str] = set()
     start = threading.Thread.start
@@ -147,7 +180,7 @@ def test_a_failing_seed_is_printed_with_the_command_to_repeat_it(
         raise InvariantViolation("version 7 holds too much")
 
     monkeypatch.setattr("tests.simulation.__main__.run_simulation", broken)
-    assert main(["--seeds", "1", "--first", "17", "--layout", "tree"]) == 1
+    assert main(["--seeds", "1", "--first", "17", "--layout", "tree", "--writers", "3"]) == 1
     told = capsys.readouterr().out
     assert "seed 17 does not hold on the tree layout" in told
     assert "version 7 holds too much" in told

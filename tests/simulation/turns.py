@@ -16,7 +16,7 @@ from tests.support.commit_queue import MemoryQueue
 from mangrove.errors import StorageError
 from mangrove.storage.port import ListEntry, Store
 from mangrove.testing.effects import Clock
-from mangrove.testing.faulty_store import SimulatedCrash
+from mangrove.testing.faulty_store import FaultyStore, SimulatedCrash
 from mangrove.transaction.intents import INTENTS_FOLDER
 
 __all__ = ["ScheduledQueue", "ScheduledStore", "TurnCondition", "TurnScheduler", "run_single_threaded"]
@@ -29,6 +29,8 @@ _TIMEOUT_TURNS: Final = 8
 _ROWS: Final = ".parquet"
 _ARRIVES: Final = 0.1
 """The chance of a delayed request to take effect at each turn."""
+_READS_FAIL: Final = 0.3
+"""The chance of a process that learns of the commit of another one to meet an error afterwards."""
 _REQUEST_MILLIS_MAX: Final = 10 * 60_000
 """A create takes no longer: an assumption of docs/guarantees.md."""
 _HINTS: Final = ("_latest_hint.txt", "_latest_hint", "mangrove/latest")
@@ -218,11 +220,12 @@ class ScheduledStore:
 class ScheduledQueue(MemoryQueue):
     """One process's view of the queue of its machine, which loses entries and versions, and whose lock fails."""
 
-    def __init__(self, shared: MemoryQueue, turns: TurnScheduler, seed: str) -> None:
-        """Take the queue that all share."""
+    def __init__(self, shared: MemoryQueue, turns: TurnScheduler, store: FaultyStore, seed: str) -> None:
+        """Take the queue that all share, and the store of the process."""
         super().__init__()
         self._shared = shared
         self._turns = turns
+        self._store = store
         self._chance = random.Random(f"queue/{seed}")
         self.entries, self.versions = shared.entries, shared.versions
 
@@ -262,6 +265,13 @@ class ScheduledQueue(MemoryQueue):
         self._turn()
         if not self._happens(0.1):
             super().put_version(version, data, is_group=is_group)
+
+    def read_version(self, version: int) -> bytes | None:
+        """Return what was shown of a version; sometimes the next read in the store fails, also if it is calm."""
+        found = super().read_version(version)
+        if found is not None and self._happens(_READS_FAIL):
+            self._store.fail_next("read", "before")
+        return found
 
     def _happens(self, chance: float) -> bool:
         return self._chance.random() < chance

@@ -149,7 +149,7 @@ class Process:
         store = FaultyStore(scheduled, faults)
         first_id = (self.number * 1_000 + life) * _IDS_OF_A_LIFE
         counted = build_deterministic_effects(store, first_id=first_id)
-        queue = self.queue and ScheduledQueue(self.queue, self.turns, f"{self.seed}/{self.number}/{life}")
+        queue = self.queue and ScheduledQueue(self.queue, self.turns, store, f"{self.seed}/{self.number}/{life}")
         effects = Effects(store, self.clock.read, counted.new_id, self._pause, self._later, queue)
         lake = open_on_store(effects, engines=LakehouseEngines)
         # Threads of one process commit together; they wait for each other in turns.
