@@ -21,7 +21,7 @@ _INLINE_FILES_MAX: Final = 64
 """The number of inline files at the end of a log from which a write moves their rows into data files."""
 _INLINE_BYTES_MAX: Final = 64 * 1024
 """The size of these files from which a write does so."""
-_FLUSH_CHECK_INTERVAL: Final = 16
+_FLUSH_CHECK_INTERVAL: Final = 8
 """One of this many writes checks these limits."""
 _MERGED_BYTES_MAX: Final = 1024 * 1024
 """The size from which a data file before the inline files is not rewritten with them."""
