@@ -313,6 +313,19 @@ def test_a_writer_uses_few_of_the_versions_that_it_missed(effects: Effects) -> N
         rebase_changes(base, missed, newest, taken, Isolation.SERIALIZABLE, assume_rows_changed)
 
 
+def test_transactions_of_different_versions_that_are_rebased_on_one_meet_only_what_is_new_to_each(
+    effects: Effects,
+) -> None:
+    metastore = made(effects, LakehouseSettings())
+    older = metastore.latest()
+    newer = commit_objects(metastore, older, make_table("sales", "orders")).snapshot
+    newest = commit_objects(metastore, newer, make_table("sales", "stock")).snapshot
+    ours = Changes("ours", puts=dict([make_table("sales", "orders", "another")]))
+    assert metastore.rebase(newer, ours, Isolation.SNAPSHOT) == (newest, ours)
+    with pytest.raises(ConflictError, match=r"table sales\.orders"):
+        metastore.rebase(older, ours, Isolation.SNAPSHOT)
+
+
 @pytest.mark.parametrize("settings", [SMALL, LakehouseSettings()])
 @pytest.mark.parametrize("seed", range(5))
 def test_two_roots_show_all_that_was_written_between_them_or_nothing(
