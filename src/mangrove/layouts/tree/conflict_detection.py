@@ -22,6 +22,8 @@ class TreeValidationSet:
 
     def detect_conflicts(self, written: Iterable[str], keys: LocatorKeyCodec) -> list[str]:
         """Return those of the keys written by a concurrent commit that conflict."""
+        if not self.ranges:
+            return [key for key in written if key in self.keys]
         return [key for key in written if key in self.keys or self._covers(key, keys)]
 
     def _covers(self, key: str, keys: LocatorKeyCodec) -> bool:
