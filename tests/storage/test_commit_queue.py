@@ -269,6 +269,36 @@ def test_a_folder_that_others_can_replace_is_not_used(
     assert folder.exists() is is_used
 
 
+@pytest.mark.parametrize("kind", ["of another user", "open to others", "replaceable", "replaceable by its owner"])
+def test_nothing_in_a_folder_that_others_can_write_to_is_used(
+    queue: MachineQueue, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    other = MachineQueue(lambda: folder)
+    assert other.put("1.intent", b"one")
+    assert other.try_lock()
+    other.put_version(1, b"forged", is_group=True)
+    now_millis = (folder / "lock").stat().st_mtime_ns // 1_000_000
+    assert queue.is_active(now_millis)
+    assert queue.read_version(1) == b"forged"
+    if kind == "of another user":
+        user = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    elif kind == "open to others":
+        folder.chmod(0o755)
+    elif kind == "replaceable":
+        folder.parent.parent.chmod(0o777)
+    else:
+        base, stat_file = str(folder.parent.parent), os.stat
+        theirs = os.stat_result([*stat_file(base)[:4], os.getuid() + 1, *stat_file(base)[5:10]])
+        monkeypatch.setattr(os, "stat", lambda *of, **how: theirs if of[0] == base else stat_file(*of, **how))
+    assert not queue.is_active(now_millis)
+    assert queue.read_version(1) is None
+    assert not queue.put("2.intent", b"two")
+    (folder / "maintenance").symlink_to(folder / "made through a link")
+    assert queue.try_lock_maintenance(now_millis)
+    assert not (folder / "made through a link").exists()
+
+
 def test_the_first_use_of_a_queue_removes_those_that_were_not_used_for_a_long_time(
     queue: MachineQueue, folder: Path
 ) -> None:

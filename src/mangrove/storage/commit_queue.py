@@ -123,14 +123,14 @@ class MachineQueue:
         """Return whether several processes committed together in the last seconds."""
         try:
             since_millis = now_millis - os.stat(self._locate("lock")).st_mtime_ns // 1_000_000
-            return abs(since_millis) < _ACTIVE_MILLIS  # the clock may have been set back
         except OSError:
             return False
+        return abs(since_millis) < _ACTIVE_MILLIS and self._is_private()  # the clock may have been set back
 
     def put(self, name: str, data: bytes) -> bool:
         """Add an entry, and return whether the queue can be used."""
         self.remove([name])
-        if not self._is_private():
+        if not self._is_private(create=True):
             return False
         files = self._entries[name] = []
         try:
@@ -213,6 +213,8 @@ class MachineQueue:
 
     def try_lock_maintenance(self, now_millis: int) -> bool:
         """Return whether no other process has begun to maintain a table recently; without a folder nobody has."""
+        if not self._is_private():
+            return True
         try:
             descriptor = os.open(self._locate("maintenance"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
@@ -251,6 +253,8 @@ class MachineQueue:
 
     def read_version(self, version: int) -> bytes | None:
         """Return what was shown of a version, or None."""
+        if not self._is_private():
+            return None
         try:
             with open(self._locate_version(version), "rb") as file:
                 checksum, content = file.read(_CHECKSUM_BYTES), file.read()
@@ -298,16 +302,19 @@ class MachineQueue:
     def _locate_version(self, version: int) -> str:
         return self._locate(f"{version % _VERSIONS_MAX}.version")
 
-    def _is_private(self) -> bool:
-        """Create the folder, and return whether only this user can use and replace it."""
+    def _is_private(self, *, create: bool = False) -> bool:
+        """Return whether there is a folder, or now is one, that only this user can use and replace.
+
+        Everything in the folder of another user is forged.
+        """
         user = os.path.dirname(self._folder)
         try:
-            mode = os.stat(os.path.dirname(user)).st_mode
-            if mode & 0o022 and not mode & stat.S_ISVTX:
+            base = os.stat(os.path.dirname(user))
+            if (base.st_mode & 0o022 and not base.st_mode & stat.S_ISVTX) or base.st_uid not in (0, os.getuid()):
                 return False  # others could put another folder in its place
             is_new = False
             for folder in (user, self._folder):
-                is_new = _make_folder(folder)
+                is_new = create and _make_folder(folder)
                 found = os.lstat(folder)
                 if found.st_uid != os.getuid() or found.st_mode & 0o170077 != 0o040000:
                     return False
