@@ -32,11 +32,9 @@ from mangrove.errors import MangroveError
 from mangrove.lakehouse.lakehouse import Lakehouse
 from mangrove.lakehouse.opening import create_on_store, open_on_store
 from mangrove.lakehouse.table_snapshot import TableSnapshot
-from mangrove.layouts.tree import metastore as tree_metastore
 from mangrove.model.settings import INTENTS_PROPERTY, LakehouseSettings
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import Clock, build_deterministic_effects
-from mangrove.transaction import process_group_commit
 from mangrove.transaction.history import HistoryEntry
 from mangrove.wiring import LakehouseEngines
 
@@ -59,6 +57,7 @@ FAULT_PROFILES: Final = (
     FaultProfile("storm", before=0.02, after=0.02, lost_answer=0.2, crash=0.02, wrong_hints=0.5),
 )
 _DELAYS: Final = 0.1
+_INTERRUPTS: Final = 0.01
 _BATCH: Final = "batch 0 of "
 """A batch may be committed again after a rollback; the model knows when."""
 _BOOKKEEPING: Final = re.compile(
@@ -87,6 +86,8 @@ class Simulation:
     """Whether writers that lose a race wait in a queue of their machine."""
     threads: int = 1
     """How many writers are threads of one process, which commit together."""
+    interrupts: bool = False
+    """Whether threads are interrupted while their processes go on."""
     clocks: Literal["close", "within", "beyond"] = "close"
     """Whether the clocks of processes differ by minutes, by up to the tolerance, or one of them by days."""
     skipped: frozenset[str] = frozenset()
@@ -94,7 +95,7 @@ class Simulation:
 
     @classmethod
     def draw(cls, seed: int, layout: str, writers: int | None, deeds: int, skipped: frozenset[str]) -> "Simulation":
-        """Return the simulation in which the seed decides about intents, queue, threads and clocks as well.
+        """Return the simulation in which the seed decides about intents, queue, threads, interrupts and clocks.
 
         Without a number of writers, there are three, or two processes of three threads.
         """
@@ -109,6 +110,7 @@ class Simulation:
             threads=threads,
             clocks=chance.choice(("close", "within", "within", "beyond")),
             queue=not intents and chance.random() < 0.6,
+            interrupts=chance.random() < 0.3,
             skipped=skipped,
         )
 
@@ -236,10 +238,6 @@ def _compute_checksum(store: MemoryStore) -> str:
 def create_lakehouse(store: MemoryStore, simulation: Simulation, clock: Clock) -> Lakehouse:
     """Create the empty lakehouse of a simulation."""
     properties = {INTENTS_PROPERTY: "true"} if simulation.intents else {}
-    # Half of the simulations publish intents after one lost race, so that few races are enough.
-    process_group_commit._DIRECT_ATTEMPTS_MAX = 1 + 2 * (simulation.seed % 2)  # type: ignore[misc]
-    # Two thirds show no nodes in the queue of the machine, so that processes read them in the store.
-    tree_metastore._SHARED_NODES_BYTES_MAX = 0 if simulation.seed % 3 else 256 * 1024
     # Small nodes and buffers, so that few versions are enough to divide and flush them.
     settings = LakehouseSettings(order=4, properties=properties)
     return create_on_store(
@@ -255,7 +253,7 @@ def run_workload(
     simulation: Simulation, store: MemoryStore, workload: Workload[DeedT], clock: Clock
 ) -> tuple[TurnScheduler, list[Attempt[DeedT]]]:
     """Let the writers of a simulation work, and return whose turns it was and what they tried."""
-    turns = TurnScheduler(simulation.seed, simulation.names)
+    turns = TurnScheduler(simulation.seed, simulation.names, _INTERRUPTS if simulation.interrupts else 0.0)
     profile = simulation.fault_profile
     queue = MemoryQueue() if simulation.queue else None
     clocks = [_draw_clock(simulation, number, clock) for number in range(simulation.writers)]
@@ -277,8 +275,21 @@ def run_workload(
         Writer(name, processes[number // simulation.threads], workload, simulation.skipped)
         for number, name in enumerate(simulation.names)
     ]
-    _run_writers(writers, simulation.deeds)
+    with _vary_limits(simulation):
+        _run_writers(writers, simulation.deeds)
     return turns, [attempt for writer in writers for attempt in writer.attempts]
+
+
+@contextmanager
+def _vary_limits(simulation: Simulation) -> Iterator[None]:
+    """Let the seed decide about limits of the protocol, so that few races are enough to meet them."""
+    with (
+        # Half of the simulations publish intents after one lost race.
+        patch("mangrove.transaction.process_group_commit._DIRECT_ATTEMPTS_MAX", 1 + 2 * (simulation.seed % 2)),
+        # Two thirds show no nodes in the queue of the machine, so that processes read them in the store.
+        patch("mangrove.layouts.tree.commit._SHOWN_NODES_BYTES_MAX", 0 if simulation.seed % 3 else 256 * 1024),
+    ):
+        yield
 
 
 def _draw_clock(simulation: Simulation, number: int, common: Clock) -> SkewedClock:

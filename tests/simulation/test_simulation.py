@@ -31,7 +31,9 @@ from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation, 
 
 from mangrove.errors import MangroveError, StorageError
 from mangrove.lakehouse.layout_detection import LAYOUTS
+from mangrove.layouts.tree import commit
 from mangrove.metastore import Changes, Isolation, RowRange, assume_rows_changed
+from mangrove.transaction import process_group_commit
 from mangrove.transaction.group_commit import (
     GroupCommitter,
     _PendingRequest,
@@ -141,6 +143,54 @@ def test_a_build_that_commits_a_group_of_threads_again_after_an_error_is_found(m
     monkeypatch.setattr("tests.simulation.turns._STUCK_SECONDS", 3.0)
     seeds = (Simulation(seed, "tree", writers=6, deeds=8, queue=True, threads=3) for seed in range(200))
     assert any(simulation_error(simulation).startswith("version ") for simulation in seeds)
+
+
+@pytest.mark.parametrize("layout", ["tree", "deltacat"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_version_is_what_its_transactions_made_of_the_one_before_with_interrupts(
+    layout: str, threads: int
+) -> None:
+    reports = [
+        run_simulation(
+            Simulation(seed, layout, writers=6, deeds=5, interrupts=True, threads=threads, queue=seed % 2 == 0)
+        )
+        for seed in range(4)
+    ]
+    assert sum(ran.outcomes["committed"] for ran in reports) > 0
+
+
+@pytest.mark.slow
+def test_a_build_that_commits_a_group_of_threads_again_after_an_interrupt_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def commit_merged(committer: GroupCommitter, group: list[_PendingRequest]) -> bool:
+        members = [one.request for one in group]
+        try:
+            changes = merge_changes(members, committer.new_id())
+            committed = committer.metastore.commit(members[0].base, changes, Isolation.SNAPSHOT, assume_rows_changed)
+        except StorageError as error:
+            for one in group:
+                one.outcome = error
+            return True
+        except MangroveError:
+            return False
+        # An interrupt of the committing thread leaves those of the others without an outcome.
+        for one, outcome in zip(group, split_commit_result(members, committed), strict=True):
+            one.outcome = outcome
+        return True
+
+    monkeypatch.setattr(GroupCommitter, "_commit_merged", commit_merged)
+    monkeypatch.setattr("tests.simulation.turns._STUCK_SECONDS", 3.0)
+    seeds = [Simulation(seed, "tree", writers=6, deeds=8, queue=True, threads=3) for seed in range(60)]
+    found = (one for one in seeds if simulation_error(replace(one, interrupts=True)))
+    assert simulation_error(next(found)) == ""
+
+
+def test_the_limits_that_a_seed_decides_are_those_of_the_build_afterwards() -> None:
+    before = commit._SHOWN_NODES_BYTES_MAX, process_group_commit._DIRECT_ATTEMPTS_MAX
+    run_simulation(Simulation(4, "tree", deeds=1))
+    check_isolation(Simulation(4, "tree", deeds=1))
+    assert before == (commit._SHOWN_NODES_BYTES_MAX, process_group_commit._DIRECT_ATTEMPTS_MAX)
 
 
 def test_the_threads_of_a_simulation_are_those_that_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

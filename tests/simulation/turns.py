@@ -19,7 +19,14 @@ from mangrove.testing.effects import Clock
 from mangrove.testing.faulty_store import FaultyStore, SimulatedCrash
 from mangrove.transaction.intents import INTENTS_FOLDER
 
-__all__ = ["ScheduledQueue", "ScheduledStore", "TurnCondition", "TurnScheduler", "run_single_threaded"]
+__all__ = [
+    "ScheduledQueue",
+    "ScheduledStore",
+    "SimulatedInterrupt",
+    "TurnCondition",
+    "TurnScheduler",
+    "run_single_threaded",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,14 +44,20 @@ _HINTS: Final = ("_latest_hint.txt", "_latest_hint", "mangrove/latest")
 _WRONG_HINTS: Final = (b"", b"0", b"1", b"999999", b"-7", b"\xff\x00 no number")
 
 
+class SimulatedInterrupt(BaseException):
+    """Ends what a thread does, as Ctrl-C does, or a time limit of the program; its process goes on."""
+
+
 class TurnScheduler:
     """A baton that is handed over at each request, so that the same seed gives the same interleaving.
 
     Each thread waits at a gate of its own, so a turn wakes one thread, and none if it goes on itself.
     """
 
-    def __init__(self, seed: int, names: Sequence[str]) -> None:
+    def __init__(self, seed: int, names: Sequence[str], interrupts: float = 0.0) -> None:
+        """Take the names of the threads, and the chance of each turn that an interrupt ends what the thread does."""
         self._chance = random.Random(f"turns/{seed}")
+        self._interrupts = interrupts
         self._alive = sorted(names)
         self._gates = {name: threading.Lock() for name in names}
         self.taken: list[str] = []
@@ -65,6 +78,8 @@ class TurnScheduler:
         if chosen != name:
             self._gates[chosen].release()
             self.begin(name)
+        if self._interrupts and self._chance.random() < self._interrupts:
+            raise SimulatedInterrupt
 
     def delay(self, request: Callable[[], object]) -> None:
         """Let a request take effect some turns later, or when all have left."""

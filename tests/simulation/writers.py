@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from tests.simulation.turns import ScheduledQueue, ScheduledStore, TurnCondition, TurnScheduler
+from tests.simulation.turns import ScheduledQueue, ScheduledStore, SimulatedInterrupt, TurnCondition, TurnScheduler
 from tests.support.commit_queue import MemoryQueue
 
 from mangrove.effects import Effects
@@ -216,4 +216,6 @@ class Writer(Generic[DeedT]):
             except SimulatedCrash as crash:
                 attempt.told = f"crashed: {crash}"
                 self.process.end_life(lake)
+            except SimulatedInterrupt:
+                attempt.told = "interrupted"
             attempt.ended = len(self.turns.taken)

@@ -225,6 +225,18 @@ def test_a_version_that_is_not_complete_is_not_read(queue: MachineQueue, folder:
     assert queue.read_version(1) is None
 
 
+def test_a_version_that_needs_much_memory_is_not_shown(queue: MachineQueue, folder: Path) -> None:
+    assert queue.put("1.intent", b"")
+    assert queue.try_lock()
+    os.utime(folder / "lock", (0, 0))
+    queue.put_version(1, b"v" * 1_000_000, is_group=False)
+    queue.put_version(65, b"v" * 2_000_000, is_group=True)
+    assert (queue.read_version(1), queue.read_version(65)) == (None, None)
+    assert list(folder.glob("*.version")) == []
+    assert queue.is_active((folder / "lock").stat().st_mtime_ns // 1_000_000)
+    assert (folder / "lock").stat().st_mtime > 0
+
+
 def test_a_group_makes_the_queue_active_for_seconds(queue: MachineQueue, folder: Path) -> None:
     assert queue.put("1.intent", b"")
     assert queue.try_lock()

@@ -7,6 +7,7 @@ pipe of its entry. Correctness needs neither: an entry that is lost, taken twice
 taken costs time, and so does a byte that is lost.
 """
 
+import errno
 import hashlib
 import os
 import select
@@ -34,6 +35,8 @@ _FORM: Final = 2
 _ACTIVE_MILLIS: Final = 2_000
 _MAINTENANCE_MILLIS: Final = 60_000
 _VERSIONS_MAX: Final = 64
+_VERSION_BYTES_MAX: Final = 1024 * 1024
+"""A larger version is not shown: the folder is in memory, and a container often has 64 MB for it."""
 _UNUSED_SECONDS_MAX: Final = 3600
 _CHECKSUM_BYTES: Final = 32
 _WAKES_MAX: Final = 64
@@ -239,6 +242,8 @@ class MachineQueue:
         path = self._locate_version(version)
         content = b"%d\n" % version + data
         try:
+            if len(content) > _VERSION_BYTES_MAX:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
                 _write(descriptor, hashlib.sha256(content).digest() + content)

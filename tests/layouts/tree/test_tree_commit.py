@@ -326,6 +326,17 @@ def test_transactions_of_different_versions_that_are_rebased_on_one_meet_only_wh
         metastore.rebase(older, ours, Isolation.SNAPSHOT)
 
 
+@pytest.mark.parametrize("count", [200, 4000])
+def test_only_few_new_nodes_stay_in_memory_with_a_version_and_are_shown_with_it(effects: Effects, count: int) -> None:
+    metastore = made(effects, LakehouseSettings())
+    commit_objects(metastore, metastore.latest(), *(make_table("sales", f"t{number}") for number in range(count)))
+    snapshot = commit_objects(metastore, metastore.latest(), make_table("sales", "flushes")).snapshot
+    assert isinstance(snapshot, TreeSnapshot)
+    assert snapshot.root.node.children
+    assert bool(snapshot.new_nodes) == (count == 200)
+    assert metastore.encode_version(snapshot).keys() == {snapshot.root.path, *snapshot.new_nodes}
+
+
 @pytest.mark.parametrize("settings", [SMALL, LakehouseSettings()])
 @pytest.mark.parametrize("seed", range(5))
 def test_two_roots_show_all_that_was_written_between_them_or_nothing(

@@ -67,6 +67,11 @@ __all__ = [
 ATTEMPTS_MAX = 100
 _CONCURRENT_COMMITS_MAX = 10_000
 _PAUSE_SECONDS_MAX = 0.2
+_SHOWN_NODES_BYTES_MAX = 256 * 1024
+"""A process that commits more than this in new nodes does not show them to the others of the machine.
+
+They would stay in memory with the last versions, beside the cache of nodes and its limit.
+"""
 
 
 def commit_changes(
@@ -117,7 +122,8 @@ def _attempt(effects: Effects, files: TreeFiles, base: TreeSnapshot, staged: Sta
         return None
     for path, node in nodes.nodes.items():
         files.cache_node(path, node, len(nodes.files[path]))
-    return CommitResult(TreeSnapshot(files, root, nodes.files), staged.changes)
+    shown = nodes.files if sum(map(len, nodes.files.values())) <= _SHOWN_NODES_BYTES_MAX else {}
+    return CommitResult(TreeSnapshot(files, root, shown), staged.changes)
 
 
 def write_nodes(

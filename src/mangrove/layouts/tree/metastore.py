@@ -76,8 +76,6 @@ __all__ = ["TreeMetastore", "create_tree", "open_tree"]
 
 _HISTORY_PAGE = 32
 _UPGRADES_MAX = 10
-_SHARED_NODES_BYTES_MAX = 256 * 1024
-"""A process that commits more than this in new nodes does not show them to the others of the machine."""
 
 
 class TreeMetastore:
@@ -204,8 +202,7 @@ class TreeMetastore:
         """Return the root of a version and its new nodes, for another process of this machine."""
         own = self._own(snapshot)
         root = encode_root(own.root, own.settings.order, compression_of(own.settings))
-        is_small = sum(map(len, own.new_nodes.values())) <= _SHARED_NODES_BYTES_MAX
-        return {own.root.path: root, **(own.new_nodes if is_small else {})}
+        return {own.root.path: root, **own.new_nodes}
 
     def decode_version(self, version: int, files: Mapping[str, bytes]) -> TreeSnapshot:
         """Return the version whose files `encode_version` of another process returned, and cache its new nodes."""

@@ -46,7 +46,7 @@ class TreeSnapshot:
     """With statistics and the usual sizes of a tree, the definition of such a delta is in a root."""
 
     def __init__(self, files: TreeFiles, root: Root, new_nodes: Mapping[str, bytes] | None = None) -> None:
-        """Take the reader of files, the root, and the node files that were written with it, if this process did."""
+        """Take the reader of files, the root, and the node files to show with it, if this process wrote them."""
         self.files = files
         self.root = root
         self.new_nodes = new_nodes or {}
