@@ -316,7 +316,9 @@ def test_a_damaged_entry_is_skipped(lake: Lakehouse, open_process: Open, queue: 
     assert names(lake)[-1] == "leader"
 
 
-@pytest.mark.parametrize("kind", ["of another history", "without a head", "without its file", "damaged"])
+@pytest.mark.parametrize(
+    "kind", ["of another history", "without a head", "infinitely late", "without its file", "damaged"]
+)
 def test_a_version_of_another_history_or_a_damaged_one_is_not_used(
     lake: Lakehouse,
     open_process: Open,
@@ -343,7 +345,8 @@ def test_a_version_of_another_history_or_a_damaged_one_is_not_used(
 
     def put(name: str, entry: bytes) -> bool:
         """Add an entry; then somebody shows the version."""
-        head = json.dumps([parent, clock.read(), 20, 1, {path: len(data) for path, data in files.items()}])
+        at_millis = float("inf") if kind == "infinitely late" else clock.read()
+        head = json.dumps([parent, at_millis, 20, 1, {path: len(data) for path, data in files.items()}])
         shown = b"".join((b"" if kind == "without a head" else head.encode(), b"\n", *files.values()))
         queue.put_version(newest.version + 1, shown, is_group=True)
         return MemoryQueue.put(queue, name, entry)
@@ -400,6 +403,22 @@ def test_a_transaction_that_nobody_else_may_commit_waits_for_the_lock(
     assert queue.entries == {}
     assert queue.is_locked == (not is_released)
     assert (lake.version in queue.versions) == is_released
+
+
+def test_a_transaction_that_nobody_else_may_commit_waits_longer_where_commits_are_slow(
+    lake: Lakehouse, open_process: Open, queue: MemoryQueue, clock: Clock
+) -> None:
+    def pause(_: float) -> None:
+        clock.now_millis += 100
+
+    process = open_process(pause=pause)
+    queue.groups = 1
+    clock.tick_millis = 100
+    process.create_namespace("slow")
+    clock.tick_millis, queue.is_locked, began_at_millis = 0, True, clock.now_millis
+    process.create_namespace("waits")
+    assert clock.now_millis - began_at_millis > 4_000
+    assert {one.name for one in lake.namespaces()} == {"shop", "slow", "waits"}
 
 
 def test_a_transaction_that_waited_for_the_lock_in_vain_lets_the_next_ones_not_wait(

@@ -98,7 +98,7 @@ class _ShownVersion:
             at_millis, commit_millis, writers = map(int, figures)
             ends = itertools.accumulate(sizes.values())
             files = {path: contents[end - size : end] for (path, size), end in zip(sizes.items(), ends, strict=True)}
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise FormatError(f"a version in the queue of this machine cannot be read: {error}") from error
         return cls(parent, at_millis, commit_millis, writers, files)
 
@@ -175,8 +175,10 @@ class MachineGroupCommitter:
             versions = self._versions or self._join(base)
             self._load_shared(versions)
             newest, rebased = self._inner.rebase(base, changes, isolation, have_rows_changed)
+            began_at_millis = self._effects.now_millis()
             committed = self._inner.commit(newest, rebased, isolation, have_rows_changed)
             if is_locked and committed.snapshot.version == newest.version + 1:
+                self._measure_commit(began_at_millis)
                 versions.add(committed.snapshot)
                 self._show(name, newest, committed.snapshot, {})
             return committed
@@ -277,6 +279,9 @@ class MachineGroupCommitter:
         self._commits_without = _COMMITS_WITHOUT
         return self._commit_alone(own, versions, began_at_millis)
 
+    def _measure_commit(self, began_at_millis: int) -> None:
+        self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
+
     @property
     def _wait_millis(self) -> int:
         return min(_WAIT_MILLIS_MAX, max(_WAIT_MILLIS, _WAIT_COMMITS * self._commit_millis))
@@ -307,7 +312,7 @@ class MachineGroupCommitter:
             members, obsolete = select_members(request, versions, others, began_at_millis)
             committed = commit_members(self._metastore, [request, *members.values()], self._effects.new_id)
             if committed is not None:
-                self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
+                self._measure_commit(began_at_millis)
                 versions.add(committed.snapshot)
                 self._show(name, before, committed.snapshot, others)
                 self._queue.remove([name, *obsolete])
