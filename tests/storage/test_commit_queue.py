@@ -1,6 +1,7 @@
 """The queue of the processes of one machine, in a folder."""
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import select
@@ -194,6 +195,25 @@ def test_a_lock_that_an_interrupted_thread_has_left_is_used_again(queue: Machine
     assert queue.try_lock()
     queue.unlock()
     assert MachineQueue(lambda: folder).try_lock()
+
+
+def test_a_thread_that_is_interrupted_while_it_takes_the_lock_does_not_keep_it(
+    queue: MachineQueue, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(descriptor: int, kind: int) -> None:
+        lock(descriptor, kind)
+        raise KeyboardInterrupt
+
+    assert queue.put("1.intent", b"")
+    lock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        queue.try_lock()
+    monkeypatch.undo()
+    other = MachineQueue(lambda: folder)
+    assert other.try_lock()
+    other.unlock()
+    assert queue.try_lock()
 
 
 def test_a_process_without_an_entry_pauses(queue: MachineQueue) -> None:

@@ -199,11 +199,13 @@ class MachineQueue:
             descriptor = os.open(self._locate("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return False
-        if not _try_lock(descriptor, _fcntl.LOCK_EX):
-            os.close(descriptor)
-            return False
-        self._lock = descriptor
-        return True
+        try:
+            if _try_lock(descriptor, _fcntl.LOCK_EX):
+                self._lock = descriptor
+        finally:
+            if self._lock is None:
+                os.close(descriptor)  # an interrupted thread does not keep the lock
+        return self._lock is not None
 
     def unlock(self) -> None:
         """Release the lock, and wake the process that has waited longest."""
