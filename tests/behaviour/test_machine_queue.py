@@ -385,6 +385,33 @@ def test_a_process_that_waits_too_long_commits_without_the_lock(
     assert queue.entries == {}
 
 
+@pytest.mark.parametrize("is_in_use", [True, False])
+def test_a_process_that_joins_waits_longer_where_commits_are_slow(
+    lake: Lakehouse,
+    open_process: Open,
+    queue: MemoryQueue,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    is_in_use: bool,
+) -> None:
+    def pause(_: float) -> None:
+        clock.now_millis += 100
+
+    monkeypatch.setattr("mangrove.transaction.machine_group_commit._COMMITS_WITHOUT", 0)
+    process, waited_millis = open_process(pause=pause), []
+    queue.is_locked, queue.groups, clock.tick_millis = True, int(is_in_use), 100
+    for number in range(2):
+        transaction = begin(process, f"late {number}")
+        append(lake, f"before late {number}")
+        began_at_millis = clock.now_millis
+        transaction.commit()
+        waited_millis.append(clock.now_millis - began_at_millis)
+    # A process that joins a queue in use knows it only after its first attempt.
+    assert waited_millis[0] > 5_000 or is_in_use
+    assert waited_millis[1] > 5_000
+    assert names(lake)[1:] == ["before late 0", "late 0", "before late 1", "late 1"]
+
+
 @pytest.mark.parametrize("is_released", [True, False])
 def test_a_transaction_that_nobody_else_may_commit_waits_for_the_lock(
     lake: Lakehouse, open_process: Open, queue: MemoryQueue, clock: Clock, is_released: bool

@@ -124,7 +124,8 @@ class MachineGroupCommitter:
         self._expected = 1
         """How many writers the last version had, together with those that waited meanwhile."""
         self._commit_millis = 0
-        """How long the leader of the last version needed for its commit: the unit of all pauses."""
+        """How long the leader of the last version needed for its commit, or this process for its last attempt: the unit
+    of all pauses."""
         self._commits_without = 0
         """How many of the next commits do not use the queue, because one waited in vain."""
 
@@ -212,6 +213,7 @@ class MachineGroupCommitter:
         if not self._is_in_use():
             self._versions = None
             committed = self._metastore.commit_next(base, changes)
+            self._measure_commit(began_at_millis)
             if committed is not None:
                 return committed
             self._is_contended = True
@@ -280,6 +282,7 @@ class MachineGroupCommitter:
         return self._commit_alone(own, versions, began_at_millis)
 
     def _measure_commit(self, began_at_millis: int) -> None:
+        """Remember how long an attempt took, also one that was refused: it makes the same requests."""
         self._commit_millis = max(0, self._effects.now_millis() - began_at_millis)
 
     @property
@@ -395,7 +398,9 @@ class MachineGroupCommitter:
             if not own.is_committable:
                 return self._report(own, began_at_millis)
             request = GroupCommitRequest(versions.newest, own.intent.changes, own.intent.isolation)
+            attempted_at_millis = self._effects.now_millis()
             committed = commit_members(self._metastore, [request], self._effects.new_id)
+            self._measure_commit(attempted_at_millis)
             if committed is not None:
                 versions.add(committed.snapshot)
                 return committed
