@@ -52,6 +52,7 @@ SHOWN = TableMetadataV2.model_validate(
     }
 )
 PARTITION_OF_NOTHING = {"source-id": 99, "field-id": 1000, "transform": "identity", "name": "p"}
+ORDER_OF_NOTHING = {"source-id": 99, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}
 
 
 def added_snapshot(snapshot_id: int, parent: int | None = 7, sequence_number: int = 4) -> dict[str, Any]:
@@ -191,6 +192,12 @@ def test_tags_are_set_and_removed() -> None:
         ([{"action": "set-location", "location": "s3://elsewhere/t"}], "cannot be changed"),
         ([{"action": "assign-uuid", "uuid": "0f2f7c70-0000-4000-8000-000000000002"}], "cannot be changed"),
         ([{"action": "upgrade-format-version", "format-version": 4}], "unsupported Iceberg format version 4"),
+        ([main_at(7, "", "tag")], "a tag needs a name"),
+        ([{"action": "add-spec", "spec": {"spec-id": 1, "fields": [PARTITION_OF_NOTHING]}}], "source column 99"),
+        (
+            [{"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": [ORDER_OF_NOTHING]}}],
+            "source column 99",
+        ),
         ([{"action": "remove-schemas", "schema-ids": [4]}], "unsupported update"),
         ([added_snapshot(8, 7, 2), main_at(8)], "are inconsistent"),
         ([{"action": "set-current-schema", "schema-id": 9}], "are inconsistent"),

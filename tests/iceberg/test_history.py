@@ -12,6 +12,7 @@ from pyiceberg.table import StaticTable
 
 import mangrove
 from mangrove.effects import build_effects, wait_for_pending
+from mangrove.errors import InvalidInputError
 from mangrove.iceberg.publish.history_writer import publish_history
 from mangrove.iceberg.publish.metadata_writer import PublishedMetadata, PublishedTable
 from mangrove.iceberg.publish.table_revisions import TableRevisions
@@ -160,6 +161,12 @@ def test_the_list_is_limited_by_a_property(lake: Lakehouse) -> None:
         published = publish(lake)
     assert versions_of(published.metadata) == made[-2:]
     check_snapshots(lake, published)
+    for invalid in ("-3", "0", "many", "1000000000"):
+        with pytest.raises(
+            InvalidInputError, match=f"invalid {MAX_SNAPSHOTS} '{invalid}' of shop.sales; expected 1 to"
+        ):
+            lake.table("shop.sales").alter({MAX_SNAPSHOTS: invalid})
+    assert lake.version == made[-1]
 
 
 def test_states_that_nobody_published_are_listed_up_to_a_limit_and_without_gaps(lake: Lakehouse) -> None:

@@ -53,6 +53,7 @@ __all__ = [
     "encode_parts",
     "format_file_identity",
     "format_version_of",
+    "is_count",
     "keep_client_properties",
     "list_statistics_paths",
     "max_previous_metadata_of",
@@ -233,10 +234,18 @@ def max_previous_metadata_of(properties: Mapping[str, str]) -> int:
     return _parse_count(properties, _MAX_PREVIOUS_METADATA, _MAX_PREVIOUS_METADATA_DEFAULT)
 
 
+def is_count(text: str) -> bool:
+    """Return whether a property is a positive number that a limit may have.
+
+    >>> is_count("100"), is_count("0"), is_count("-3"), is_count("many")
+    (True, False, False, False)
+    """
+    return text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0
+
+
 def _parse_count(properties: Mapping[str, str], name: str, default: int) -> int:
     text = properties.get(name, "")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0
-    return int(text) if is_number else default
+    return int(text) if is_count(text) else default
 
 
 def format_version_of(properties: Mapping[str, str]) -> FormatVersion:

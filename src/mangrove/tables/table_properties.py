@@ -18,7 +18,7 @@ from mangrove.tables.compaction import (
     parse_clustering_columns,
     resolve_clustering_property,
 )
-from mangrove.tables.iceberg_names import FORMAT_VERSION
+from mangrove.tables.iceberg_names import FORMAT_VERSION, MAX_SNAPSHOTS, is_count
 from mangrove.tables.table_state import TableState
 from mangrove.tables.write_plan import DELETE_MODE, INLINE_ROWS, delete_mode_of, inline_rows_max_bytes_of
 
@@ -87,6 +87,12 @@ def _check_format_version(state: TableState) -> None:
         raise InvalidInputError(f"invalid {FORMAT_VERSION} {text!r} of {state.name}; expected '2' or '3'")
 
 
+def _check_max_snapshots(state: TableState) -> None:
+    text = state.properties[MAX_SNAPSHOTS]
+    if not is_count(text):
+        raise InvalidInputError(f"invalid {MAX_SNAPSHOTS} {text!r} of {state.name}; expected 1 to 999999999 snapshots")
+
+
 _CHECKS: Final[Mapping[str, Callable[[TableState], object]]] = {
     AUTO_COMPACTION: _check_auto,
     AUTO_COMPACTION_BYTES: lambda state: parse_auto_compaction_number(state.properties, AUTO_COMPACTION_BYTES),
@@ -95,4 +101,5 @@ _CHECKS: Final[Mapping[str, Callable[[TableState], object]]] = {
     DELETE_MODE: delete_mode_of,
     FORMAT_VERSION: _check_format_version,
     INLINE_ROWS: inline_rows_max_bytes_of,
+    MAX_SNAPSHOTS: _check_max_snapshots,
 }

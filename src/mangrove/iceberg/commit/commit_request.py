@@ -36,6 +36,7 @@ from pyiceberg.table.update import (
     UpgradeFormatVersionUpdate,
     update_table_metadata,
 )
+from pyiceberg.transforms import VoidTransform
 
 from mangrove.errors import ConflictError, InvalidInputError
 from mangrove.iceberg.commit.schema_evolution import assign_ids
@@ -187,6 +188,7 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
     """Return the changes that a request makes to the published metadata; raise InvalidInputError if unsupported."""
     _check_updates(published, request.updates)
     after = _apply_updates(published, [one for one in request.updates if not isinstance(one, SetLocationUpdate)])
+    _check_source_columns(published, after)
     snapshot_id = after.current_snapshot_id
     removed_refs = {one.ref_name for one in request.updates if isinstance(one, RemoveSnapshotRefUpdate)}
     put = {name: text for name, text in after.properties.items() if published.properties.get(name) != text}
@@ -211,6 +213,19 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
             if name != MAIN_BRANCH and (after.refs.get(name) != published.refs.get(name) or name in removed_refs)
         },
     )
+
+
+def _check_source_columns(published: TableMetadata, after: TableMetadata) -> None:
+    """Raise InvalidInputError for a new partition spec or sort order, used or not, of a column that no schema has."""
+    new = [
+        *(one for one in after.partition_specs if one not in published.partition_specs),
+        *(one for one in after.sort_orders if one not in published.sort_orders),
+    ]
+    for one in new:
+        for part in one.fields:
+            is_known = any(schema.find_column_name(part.source_id) for schema in after.schemas)
+            if not is_known and not isinstance(part.transform, VoidTransform):
+                raise InvalidInputError(f"Cannot find source column {part.source_id} of {part}; reload the table")
 
 
 def build_new_metadata(updates: Sequence[TableUpdate]) -> TableMetadata:
@@ -288,6 +303,8 @@ def _check_branches(updates: Sequence[TableUpdate], published: TableMetadata | N
                         f"unsupported {kind} {name!r}; a table has only the branch main and tags. Stage changes with a "
                         "shared transaction"
                     )
+                if not name:
+                    raise InvalidInputError("a tag needs a name; set ref-name")
                 if name == MAIN_BRANCH:
                     last = snapshot_id
                 elif snapshot_id in added:
