@@ -1,7 +1,7 @@
 """A soak: processes write, compact, expire, vacuum, export and read one lakehouse, and are killed and stopped.
 
     python -m tests.soak --seconds 300                   on local disk
-    python -m tests.soak --seconds 300 --store s3        on SeaweedFS, where 5 % of the requests fail
+    python -m tests.soak --seconds 300 --store s3        on SeaweedFS, where 5 % of the writers' requests fail
 
 From the root of the repository, or `make soak`. The run is divided into rounds, each at one
 isolation level. Within a round, processes are killed with SIGKILL and started again, and stopped
@@ -46,6 +46,8 @@ __all__ = ["main", "run_soak"]
 
 _ROLES: Final = ("writer", "writer", "writer", "compaction", "cleaner", "exporter", "reader", "reader")
 _ROUND_SECONDS_MAX: Final = 30.0
+_FAULTS_OF_LONG_OPERATIONS: Final = 0.1
+"""The share of the faults that operations of hundreds of requests get; with all of them none would ever succeed."""
 _PATIENCE_SECONDS: Final = 90.0
 """How much longer a round takes on a busy machine, until each process has done something."""
 _STEPS: Final[Mapping[str, Any]] = {kind.__name__: kind for kind in (Append, Write, ReadList, ReadRegister)}
@@ -127,7 +129,15 @@ def run_soak(place: RealServer, folder: Path, seconds: float, layout: str, fault
         logs = folder / f"round-{number}"
         logs.mkdir()
         configurations = [
-            Configuration(role, f"{role}-{place_}", uri, place.options, faults, isolation, str(logs / f"{place_}.log"))
+            Configuration(
+                role,
+                f"{role}-{place_}",
+                uri,
+                place.options,
+                faults if role == "writer" else faults * _FAULTS_OF_LONG_OPERATIONS,
+                isolation,
+                str(logs / f"{place_}.log"),
+            )
             for place_, role in enumerate(_ROLES)
         ]
         total += _disturb(configurations, seconds / rounds)
