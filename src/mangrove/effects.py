@@ -95,8 +95,12 @@ class _TaskSlot:
             self._waiting = task
             self._given.notify_all()
             if not self._running:
+                try:
+                    threading.Thread(target=self._run, name="mangrove-later", daemon=True).start()
+                except RuntimeError:
+                    # The system has no more threads; the commit before this task is not to fail.
+                    return
                 self._running = True
-                threading.Thread(target=self._run, name="mangrove-later", daemon=True).start()
 
     def finish(self, timeout_seconds: float) -> None:
         with self._done:

@@ -91,3 +91,12 @@ def test_undo_does_not_restore_a_delta_beside_its_rewritten_rows(keys: list[str]
     with pytest.raises(ConflictError, match="cannot be undone"):
         lake.undo(undone)
     assert sorted(table.to_arrow()["id"].to_numpy().tolist()) == [1, 2, 9]
+
+
+@pytest.mark.parametrize("text", [r"'a\%'", r"'a\\%'"])
+def test_an_escaped_wildcard_at_the_end_of_a_pattern_is_plain(shop: Lakehouse, text: str) -> None:
+    table = shop.create_table("s.texts", "text string")
+    table.append([{"text": one} for one in ("a%", "a\\b", "ab", "a")])
+    assert table.to_arrow(where=f"text like {text}").to_pylist() == [{"text": "a%"}]
+    assert table.delete(f"text like {text} and concat(text, '') <> ''").deleted == 1
+    assert sorted(row["text"] for row in table.to_arrow().to_pylist()) == ["a", "a\\b", "ab"]

@@ -194,6 +194,21 @@ def test_a_failed_auto_compaction_does_not_fail_the_committed_write(
         table.compact()
 
 
+def test_an_unexpected_error_of_auto_compaction_does_not_fail_the_committed_write(
+    lake: Lakehouse, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("out of memory")
+
+    table = lake.create_table("s.t", "id bigint", properties={"compaction.auto": "true", "compaction.deltas-min": "1"})
+    monkeypatch.setattr("mangrove.lakehouse.lakehouse.maintain_table", fail)
+    table.append([{"id": 1}])
+    assert rows_of(table) == [{"id": 1}]
+    (logged,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert logged.exc_info is not None
+    assert logged.getMessage() == "rows were written to s.t, and it could not compact itself: out of memory"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [

@@ -21,7 +21,6 @@ from mangrove.expressions.schema_text import parse_schema
 from mangrove.local.data_files import compute_statistics
 from mangrove.local.engine import LocalEngine
 from mangrove.local.keys import filter_keys_in, filter_keys_not_in, find_visible_rows
-from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import ParquetBytes, encode_parquet
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import ROW as ROW_NUMBER
@@ -31,6 +30,7 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.objects import TableVersion
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Int64, Varchar
+from mangrove.parallel import map_ahead
 from mangrove.storage.counting import CountingStore, StoreRequests
 from mangrove.storage.memory import MemoryStore
 from mangrove.storage.port import ObjectInfo

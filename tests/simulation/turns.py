@@ -1,5 +1,6 @@
 """A deterministic scheduler that interleaves the requests of simulated writers."""
 
+import logging
 import random
 import sys
 import threading
@@ -311,6 +312,25 @@ class _InlineExecutor(Executor):
         return future
 
 
+class _RaisingHandler(logging.Handler):
+    """Raises the errors that are logged with their traceback: such an error after a commit is a bug."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            raise record.exc_info[1]
+
+
+@contextmanager
+def _raise_logged_errors() -> Iterator[None]:
+    handler = _RaisingHandler()
+    logger = logging.getLogger("mangrove")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
 @contextmanager
 def run_single_threaded() -> Iterator[None]:
     """Let each writer read and write data files on its own thread, and Arrow use no more than one.
@@ -323,7 +343,8 @@ def run_single_threaded() -> Iterator[None]:
     pa.set_cpu_count(1)
     try:
         with (
-            patch("mangrove.local.parallel.ThreadPoolExecutor", _InlineExecutor),
+            _raise_logged_errors(),
+            patch("mangrove.parallel.ThreadPoolExecutor", _InlineExecutor),
             patch("mangrove.maintenance.check.ThreadPoolExecutor", _InlineExecutor),
         ):
             yield

@@ -147,6 +147,11 @@ def test_an_invalid_query_is_refused_before_it_runs(session: SqlSession, query: 
         session.run(query)
 
 
+def test_a_statement_that_is_no_text_is_refused(lake: Lakehouse) -> None:
+    with pytest.raises(InvalidInputError, match="SQL is a text, not int"):
+        lake.sql(5, engine="duckdb")  # type: ignore[call-overload]
+
+
 def test_an_unknown_table_is_reported_with_a_similar_name(session: SqlSession) -> None:
     with pytest.raises(NotFoundError, match=r"did you mean shop\.orders\?"):
         session.run("select * from shop.ordrs")
@@ -157,6 +162,9 @@ def test_an_unknown_table_is_reported_with_a_similar_name(session: SqlSession) -
     [
         ("select 1 / (n - 1) from shop.names", "division by zero"),
         ("select cast(n + 2147483647 as int) from shop.names", "out of range"),
+        ("select id from shop.orders where id + 2147483647 > 0", "Overflow in addition"),
+        ("select id from shop.orders where -2147483647 - id < 0", "Overflow in subtraction"),
+        ("select id from shop.orders where 2147483647 * id > 0", "Overflow in multiplication"),
         ("select upper(concat(who, 'ä')) from shop.names", "needs Spark"),
         ("select cast(who as int) from shop.names", "needs Spark"),
     ],
@@ -169,6 +177,12 @@ def test_a_value_without_a_result_fails_when_it_is_computed(session: SqlSession,
 def test_arguments_are_named_or_positional(session: SqlSession) -> None:
     assert session.run("select n from shop.names where who = :who", {"who": "w2"}).rows() == [(2,)]
     assert session.run("select ? + n from shop.names where who = ?", [10, "w1"]).rows() == [(11,)]
+
+
+@pytest.mark.parametrize("operator", ["like", "ilike"])
+def test_a_pattern_with_a_backslash_requires_spark(session: SqlSession, operator: str) -> None:
+    with pytest.raises(InvalidInputError, match="a LIKE pattern with a backslash needs Spark"):
+        session.run(f"select n from shop.names where who {operator} :pattern", {"pattern": "w\\%"})
 
 
 def test_a_frame_has_an_arrow_schema_batches_and_a_limit(lake: Lakehouse) -> None:

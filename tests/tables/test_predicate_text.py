@@ -77,6 +77,9 @@ def at(*parts: int) -> datetime.datetime:
         ("name like 'a%'", StartsWith(2, "a")),
         ("name not like 'a\\\\%b%'", StartsWith(2, "a%b", negated=True)),
         ("name like 'ab'", ColumnComparison(2, EQUAL, "ab")),
+        (r"name like 'a\%'", ColumnComparison(2, EQUAL, "a%")),
+        (r"name like 'a\_%'", StartsWith(2, "a_")),
+        (r"name not like 'a\\\\%'", StartsWith(2, "a\\", negated=True)),
         (
             "id between 1 and 2",
             AllOf((ColumnComparison(1, GREATER_OR_EQUAL, 1), ColumnComparison(1, LESS_OR_EQUAL, 2))),
@@ -125,6 +128,8 @@ def test_a_predicate_is_parsed(text: str, meaning: Predicate) -> None:
         ("tags.element = 'x'", "inside a list"),
         ("name like '%a'", "wildcard"),
         ("name like 'a_b%'", "wildcard"),
+        (r"name like 'a\\b%'", "a backslash in the pattern"),
+        (r"name like 'ab\\'", "a backslash in the pattern"),
         ("id like 'a%'", "requires a string column"),
         ("bucket(4, id) = 1", "compare the column itself"),
         ("days(ts) = 'soon'", "'2026-11-01'"),

@@ -305,6 +305,8 @@ class ExpressionTranslator:
         value, pattern = self.translate(node.this), self.translate(node.expression)
         if not isinstance(value.type, TEXTS) or not isinstance(pattern.literal, str):
             raise NeedsSparkError("LIKE with anything but a string and a literal pattern", node)
+        if "\\" in pattern.literal:
+            raise NeedsSparkError("a LIKE pattern with a backslash", node)
         if isinstance(node, exp.ILike):
             lower = SCALARS["lower"]
             value, pattern = lower([value], node), lower([pattern], node)

@@ -32,6 +32,7 @@ __all__ = [
 
 DIVIDE: Final = "mangrove_divide"
 """The macro for the quotient of two integers, rounded half up."""
+_FUNCTION_NAMES: Final = {"+": "add", "-": "subtract", "*": "multiply"}
 _DIVISION_BY_ZERO: Final = "division by zero; use NULLIF for the divisor"
 
 
@@ -60,6 +61,9 @@ def build_arithmetic(operator: str, left: TypedSql, right: TypedSql, node: objec
     is_decimal = isinstance(left.type, Decimal) or isinstance(right.type, Decimal)
     if not is_decimal or first is None or second is None:
         left, right = cast_to_common_type((left, right), node)
+        if isinstance(left.type, INTEGERS):
+            # DuckDB moves the constant of `k + 1 > 0` to the other side, where nothing overflows; not out of a call.
+            return TypedSql(f"{_FUNCTION_NAMES[operator]}({left.text}, {right.text})", left.type)
         return TypedSql(f"({left.text} {operator} {right.text})", left.type)
     left, right = cast_to(left, first, node), cast_to(right, second, node)
     text = f"({left.text} {operator} {right.text})"

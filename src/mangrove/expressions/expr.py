@@ -31,6 +31,7 @@ __all__ = [
     "UnaryOp",
     "collect_column_paths",
     "split_conjuncts",
+    "split_like_pattern",
 ]
 
 
@@ -92,7 +93,7 @@ class InList:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """`like` or `not like`; `%` matches any characters and `_` one."""
+    """`like` or `not like`; `%` matches any characters and `_` one, and a backslash before them escapes them."""
 
     operand: "Expression"
     pattern: str
@@ -159,6 +160,27 @@ def split_conjuncts(expression: Expression) -> list[Expression]:
     if isinstance(expression, BinaryOp) and expression.operator == "and":
         return [*split_conjuncts(expression.left), *split_conjuncts(expression.right)]
     return [expression]
+
+
+def split_like_pattern(pattern: str) -> list[tuple[str, bool]]:
+    r"""Return the characters of a `like` pattern, and whether each is a wildcard.
+
+    >>> split_like_pattern(r"a\%%")
+    [('a', False), ('%', False), ('%', True)]
+    """
+    found = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            if escaped not in ("%", "_", "\\"):
+                raise InvalidInputError(
+                    f"a backslash in the pattern {pattern!r} is not before `%`, `_` or another backslash; write two"
+                )
+            found.append((escaped, False))
+        else:
+            found.append((character, character in "%_"))
+    return found
 
 
 def _parts(value: object) -> Iterator[object]:

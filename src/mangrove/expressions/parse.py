@@ -34,6 +34,7 @@ from mangrove.expressions.expr import (
     RequiresSparkError,
     ScalarFunction,
     UnaryOp,
+    split_like_pattern,
 )
 from mangrove.expressions.literals import LiteralInput, build_period_comparison, exact_comparison, membership
 from mangrove.expressions.predicates import (
@@ -169,7 +170,9 @@ class _ExpressionConverter:
     def _convert_like(self, node: Any) -> Expression:
         if not node.expression.is_string:
             raise self._sql.error(node.expression, "a quoted pattern")
-        return Like(self.convert(node.this), node.expression.this, bool(node.args.get("negate")))
+        pattern = node.expression.this
+        split_like_pattern(pattern)
+        return Like(self.convert(node.this), pattern, bool(node.args.get("negate")))
 
     def _convert_case(self, node: Any) -> Expression:
         if not node.args["ifs"]:
@@ -274,7 +277,6 @@ _OPERATORS: Final[dict[type[exp.Expr], Operator]] = {
 }
 _PERIODS: Final = ("year", "month", "day", "hour", "bucket", "truncate", "identity")
 _TYPED_LITERALS: Final = frozenset({exp.DType.DATE, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPNTZ, exp.DType.TIME})
-_ESCAPED: Final = re.compile(r"\\(.)|([%_])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,12 +356,14 @@ class _PredicateConverter:
         if not node.expression.is_string:
             raise self._sql.error(node.expression, "a quoted pattern")
         pattern = node.expression.this
-        body, is_open = (pattern[:-1], True) if pattern.endswith("%") else (pattern, False)
-        if any(match[2] for match in _ESCAPED.finditer(body)):
+        parts = split_like_pattern(pattern)
+        is_open = parts[-1:] == [("%", True)]
+        body = parts[:-1] if is_open else parts
+        if any(is_wildcard for _, is_wildcard in body):
             raise InvalidInputError(
                 f"unsupported pattern {pattern!r}; the only wildcard of a predicate is one `%` at the end"
             )
-        plain = _ESCAPED.sub(lambda match: match[1], body)
+        plain = "".join(character for character, _ in body)
         if is_open:
             return StartsWith(term.column.id, plain, negated)
         return ColumnComparison(term.column.id, Operator.UNEQUAL if negated else Operator.EQUAL, plain)

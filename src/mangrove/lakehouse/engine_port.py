@@ -366,6 +366,8 @@ def run_sql(
     """Run SQL if the engines support it; otherwise raise an error with advice."""
     if lake is None or not isinstance(engines, SqlRunner):
         raise InvalidInputError("SQL needs an engine: open the lakehouse with mangrove.open or mangrove.create")
+    if not isinstance(text, str):
+        raise InvalidInputError(f"SQL is a text, not {type(text).__name__}")
     return engines.sql(lake, transaction, text, arguments, engine)
 
 

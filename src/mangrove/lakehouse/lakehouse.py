@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from functools import cached_property
@@ -9,7 +10,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mangrove.effects import Effects, build_effects
-from mangrove.errors import AccessDeniedError, ConflictError, InvalidInputError, MangroveError, StorageError
+from mangrove.errors import (
+    AccessDeniedError,
+    ConflictError,
+    InvalidInputError,
+    MangroveError,
+    NotFoundError,
+    StorageError,
+)
 from mangrove.lakehouse.access import AccessControl
 from mangrove.lakehouse.arguments import validate_count, validate_limit, validate_texts
 from mangrove.lakehouse.catalog import ReadableCatalog, WritableCatalog
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
 __all__ = ["Lakehouse", "reopen_lakehouse"]
 
 T = TypeVar("T")
+_LOGGER: Final = logging.getLogger(__name__)
 _ATTEMPTS: Final = 10
 _PAUSE_SECONDS_MAX: Final = 1.0
 _FRESH_MILLIS: Final = 10_000
@@ -235,6 +244,9 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         """Run the maintenance of a table at once, unless another thread or process of this machine runs one.
 
         The two would conflict, after each has read and written the same rows.
+
+        The preceding write is already committed. An error raised here would make callers
+        repeat their write and duplicate rows, so errors are only logged.
         """
         queue = self.effects.queue
         if not self._maintaining.acquire(blocking=False):
@@ -249,6 +261,12 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
             finally:
                 if queue is not None:
                     queue.unlock_maintenance()
+        except (ConflictError, NotFoundError):
+            return  # a concurrent commit, or a transaction that drops a table to which it wrote
+        except Exception as error:
+            is_known = isinstance(error, MangroveError)
+            text = "rows were written to %s, and it could not compact itself: %s"
+            _LOGGER.warning(text, target, error, exc_info=not is_known)
         finally:
             self._maintaining.release()
 

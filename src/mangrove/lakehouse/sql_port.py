@@ -263,10 +263,15 @@ def check_sql_engine(name: str | None) -> str | None:
 
 
 def locate_position(position: int, pieces: Sequence[PositionedText]) -> int | None:
-    """Map a position in the text of an engine to the user's text."""
+    """Map a position in the text of an engine to the user's text, or return None if it is not in it.
+
+    >>> [locate_position(place, [PositionedText("SELECT k + 1", 5 - len("SELECT "))]) for place in (0, 7)]
+    [None, 5]
+    """
     for piece in pieces:
         length = len(piece.text)
         if position < length or (position == length and piece is pieces[-1]):
-            return None if piece.start is None else piece.start + position
+            # A fragment can begin with text that is not the user's, such as `SELECT * FROM … WHERE`.
+            return None if piece.start is None or piece.start + position < 0 else piece.start + position
         position -= length
     return None

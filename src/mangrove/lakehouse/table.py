@@ -7,13 +7,12 @@ Spark if Spark can access the store.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from mangrove.errors import ConflictError, InvalidInputError, MangroveError, NotFoundError
+from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import RequiresSparkError
 from mangrove.expressions.parse import SparkCondition
 from mangrove.expressions.predicates import Predicate
@@ -113,7 +112,6 @@ __all__ = ["Table", "maintain_table"]
 
 _COMPACT: Final = "compact"
 _FLUSH: Final = "move inline rows of"
-_LOGGER: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -678,17 +676,6 @@ class Table(TableSnapshot):
 
 
 def maintain_table(lake: WritableCatalog, target: TableTarget, reading: CatalogReader) -> None:
-    """Run the maintenance of a table after a write if it is due; give up on a conflict with a concurrent commit.
-
-    A recent version decides whether it is due.
-
-    The preceding write is already committed. An error raised here would make callers
-    repeat their write and duplicate rows, so other errors of Mangrove are only logged.
-    """
-    try:
-        table = Table(lake, target.locator, lambda _: find_target_table(lake._reading(), target)[1], target)
-        table._maintain_if_due(reading)
-    except (ConflictError, NotFoundError):
-        return  # a transaction can drop a table to which it wrote
-    except MangroveError as error:
-        _LOGGER.warning("rows were written to %s, and it could not compact itself: %s", target, error)
+    """Run the maintenance of a table after a write if a recent version says that it is due."""
+    table = Table(lake, target.locator, lambda _: find_target_table(lake._reading(), target)[1], target)
+    table._maintain_if_due(reading)

@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 
 from mangrove.local.data_files import FileWriter
 from mangrove.local.keys import deduplicate_keys
-from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.local.scan import get_column, run_scan, stream_scan
 from mangrove.maintenance.compaction import ReportFraction
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import DataFile
+from mangrove.parallel import map_parallel
 from mangrove.tables.compaction import Compaction, resolve_clustering_columns, resolve_clustering_property
 from mangrove.tables.inline_flush import InlineFlush
 from mangrove.tables.table_state import TableState

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
 from mangrove.local.inline_rows import encode_inline_rows
-from mangrove.local.parallel import map_ahead
 from mangrove.local.parquet import encode_parquet, encode_with_metadata
 from mangrove.local.python_rows import to_plain_value
 from mangrove.local.row_group_pruning import BOUND_ERRORS, get_bounds, list_leaf_fields
@@ -37,6 +36,7 @@ from mangrove.model.partitioning import (
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType, Date, Float32, Float64, Timestamp, TimestampNs, TimestampTz, TimestampTzNs
 from mangrove.model.values import Value, normalize_value, restore_zone, truncate_lower_bound, truncate_upper_bound
+from mangrove.parallel import map_ahead
 from mangrove.storage.port import Store
 from mangrove.tables.partition_folders import PartitionFolders
 from mangrove.tables.table_state import TableState

@@ -21,7 +21,6 @@ from mangrove.local.frames import to_arrow_table, to_duckdb, to_polars
 from mangrove.local.inline_rows import InlineRowsReader
 from mangrove.local.keys import check_keys_unique, deduplicate_keys
 from mangrove.local.merge import plan_merge
-from mangrove.local.parallel import THREADS_MAX
 from mangrove.local.parquet import count_rows, encode_parquet
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_changes import (
@@ -62,6 +61,7 @@ from mangrove.model.objects import DeltaType
 from mangrove.model.schema import Schema
 from mangrove.model.types import DataType
 from mangrove.model.values import Value
+from mangrove.parallel import THREADS_MAX
 from mangrove.storage.port import Store
 from mangrove.tables.column_profile import ColumnProfile
 from mangrove.tables.compaction import (

@@ -30,6 +30,7 @@ from mangrove.expressions.expr import (
     NullTest,
     ScalarFunction,
     UnaryOp,
+    split_like_pattern,
 )
 from mangrove.local.casts import (
     build_requires_spark_error,
@@ -214,6 +215,7 @@ def compare_arrays(sign: str, left: Any, right: Any) -> Any:
 
 
 _LOGIC: Final = {"and": "and_kleene", "or": "or_kleene"}
+_WILDCARDS: Final = {"%": ".*", "_": "."}
 _INT: Final = 2**31
 _BIGINT: Final = 2**63
 ColumnLookup: TypeAlias = Callable[[pa.Table, tuple[str, ...]], Any]
@@ -332,13 +334,10 @@ def _concatenate(arrays: list[Any]) -> Any:
 
 def _like_to_regex(pattern: str) -> str:
     """Return a `like` pattern as a regular expression for the whole string."""
-    found = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == "\\":
-            found.append(re.escape(next(characters, "\\")))
-        else:
-            found.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    found = (
+        _WILDCARDS[character] if is_wildcard else re.escape(character)
+        for character, is_wildcard in split_like_pattern(pattern)
+    )
     return "(?s)^" + "".join(found) + "$"
 
 

@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.model.manifests import FileKind
 from mangrove.model.types import Column, Int16, Int32, Int64
+from mangrove.parallel import map_parallel
 from mangrove.storage.lru import LruCache
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import LiveFile, list_live_files

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mangrove.errors import InvalidInputError
-from mangrove.local.parallel import map_parallel
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.model.types import Column, Float32, Float64
+from mangrove.parallel import map_parallel
 
 __all__ = [
     "build_key_mask",

@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 
 from mangrove.errors import FormatError, NotFoundError
 from mangrove.local.inline_rows import InlineRowsReader
-from mangrove.local.parallel import map_parallel
 from mangrove.local.schema_projection import FIELD_ID, Matching, conform_rows, match_by_id, match_by_name
 from mangrove.model.arrow_schema import schema_to_arrow
 from mangrove.model.manifests import PARQUET, DataFile
 from mangrove.model.paths import is_uri
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
+from mangrove.parallel import map_parallel
 from mangrove.storage.port import BufferedReads, Store
 
 __all__ = [

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from mangrove.expressions.predicates import AllOf, ColumnComparison, Operator, Predicate
 from mangrove.local.keys import filter_keys_in
-from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.scan import run_scan_by_file
@@ -23,6 +22,7 @@ from mangrove.model.locators import PartitionLocator
 from mangrove.model.manifests import DataFile
 from mangrove.model.types import Column
 from mangrove.model.values import restore_zone
+from mangrove.parallel import map_parallel
 from mangrove.storage.port import Store
 from mangrove.tables.change_feed import leave_out_compactions, plan_changed_files
 from mangrove.tables.scan_plan import FileScan, ScanPlan, list_live_files

@@ -32,7 +32,6 @@ from mangrove.expressions.predicates import (
 )
 from mangrove.local.inline_rows import InlineRowsReader
 from mangrove.local.keys import find_visible_rows
-from mangrove.local.parallel import map_ahead, map_parallel
 from mangrove.local.parquet import DataFileReader, open_data_file, read_columns
 from mangrove.local.row_group_pruning import prune_row_groups
 from mangrove.local.row_numbers import build_row_numbers
@@ -41,6 +40,7 @@ from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Decimal, Float32, Float64, Int16, Int32, Int64, Varchar
 from mangrove.model.values import Value
+from mangrove.parallel import map_ahead, map_parallel
 from mangrove.storage.lru import LruCache
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import FileScan, ScanPlan, build_file_test, plan_scan

@@ -34,6 +34,7 @@ from mangrove.model.objects import (
 )
 from mangrove.model.paths import is_uri
 from mangrove.model.settings import LakehouseSettings
+from mangrove.parallel import map_in_pool
 from mangrove.storage.local_links import linked_paths
 from mangrove.storage.port import ObjectInfo, Store
 from mangrove.transaction.aliases import list_aliases
@@ -85,7 +86,7 @@ def _count_each(
     with ThreadPoolExecutor(_THREADS) as pool:
         for first in range(0, len(small), _WAITING_MAX):
             batch = small[first : first + _WAITING_MAX]
-            yield from zip(batch, pool.map(counted, batch), strict=True)
+            yield from zip(batch, map_in_pool(pool, counted, batch), strict=True)
     yield from ((file, counted(file)) for file in files if file.size_bytes > _SMALL_BYTES_MAX)
 
 

@@ -31,12 +31,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from mangrove.local.keys import find_visible_rows
-from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.local.scan import read_deleted_positions
 from mangrove.model.manifests import DataFile
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column, Int16, Int32, Int64
+from mangrove.parallel import map_parallel
 from mangrove.spark.pyspark_versions import create_arrow_frame
 from mangrove.storage.port import Store
 from mangrove.tables.scan_plan import EqualityDelete, FileScan, ScanPlan

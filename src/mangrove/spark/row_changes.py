@@ -6,6 +6,7 @@ this process: writing them here takes less time than further Spark jobs. Otherwi
 are checkpointed.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,6 @@ from mangrove.expressions.predicates import Predicate
 from mangrove.local.data_files import FileWriter
 from mangrove.local.key_index import KeyIndex, KeyIndexCache
 from mangrove.local.keys import deduplicate_keys, filter_keys_in
-from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.local.python_rows import to_python_rows
 from mangrove.local.row_changes import build_key_range_predicate as build_local_key_range
@@ -44,6 +44,7 @@ from mangrove.model.objects import Delta
 from mangrove.model.schema import Schema
 from mangrove.model.types import Column
 from mangrove.model.values import Value
+from mangrove.parallel import map_parallel, submit_task
 from mangrove.spark.change_feed import create_frame_from_arrow
 from mangrove.spark.deletion_vectors import FILE, LOCAL_ROWS_MAX, ROW
 from mangrove.spark.file_lists import FileLists
@@ -220,7 +221,7 @@ def load_key_index_meanwhile(files: SparkFileContext, state: TableState, plan: S
         return
     with ThreadPoolExecutor(1) as pool:
         # An error is raised again where the index is used.
-        pool.submit(_load_key_index, files, state, plan)
+        submit_task(pool, functools.partial(_load_key_index, files, state), plan)
         yield
 
 

@@ -15,7 +15,6 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +37,7 @@ from mangrove.model.partitioning import Direction, Identity, Nulls, SortField
 from mangrove.model.schema_text import format_type
 from mangrove.model.types import Char, Column, DataType, Fixed, List, Map, Struct, Varchar
 from mangrove.model.values import Value
+from mangrove.parallel import map_parallel
 from mangrove.spark.task_files import (
     create_file_id,
     encode_file_reports,
@@ -71,7 +71,6 @@ __all__ = [
 
 REFUSAL_PREFIX: Final = "mangrove refuses: "
 REFUSAL_PATTERN: Final = re.compile(re.escape(REFUSAL_PREFIX) + r"(.*?)(?: SQLSTATE:|$)", re.MULTILINE)
-_READERS_MAX: Final = 8
 _SESSION_SETTINGS: Final = {
     # Spark's default timestamp type (INT96) is deprecated.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -252,8 +251,7 @@ def _read_footers(folder: Path, state: TableState) -> list[_WrittenFile] | None:
         nulls = {column_id: known[column_id].null_count or 0 for column_id in strict_places}
         return _WrittenFile(path, footer.num_rows, tuple(known[one] for one in sorted(statistics_indexes))), nulls
 
-    with ThreadPoolExecutor(_READERS_MAX) as pool:
-        found = [(file, nulls) for file, nulls in pool.map(read, paths) if file.row_count]
+    found = [(file, nulls) for file, nulls in map_parallel(read, paths) if file.row_count]
     for column in strict:
         _refuse_nulls(column, sum(nulls.get(column.id, 0) for _, nulls in found))
     return [file for file, _ in found]
@@ -289,8 +287,7 @@ def _rename_files(
             statistics=file.statistics,
         )
 
-    with ThreadPoolExecutor(_READERS_MAX) as pool:
-        files = list(pool.map(settle, found))
+    files = map_parallel(settle, found)
     if files:
         for place in (root / files[0].location).parents:
             _sync(place)

@@ -23,6 +23,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 
 from mangrove.errors import NotFoundError, StorageError
 from mangrove.model.paths import check_path, check_prefix, check_range
+from mangrove.parallel import map_in_pool
 from mangrove.storage.cloud_client import CloudClients, build_clients
 from mangrove.storage.port import ListEntry, ObjectInfo, Prefix
 from mangrove.storage.uri import RootUri
@@ -375,7 +376,7 @@ class CloudStore:
         with self._pool_lock:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="mangrove-cloud")
-        return self._pool.map(ask, paths)
+        return map_in_pool(self._pool, ask, paths)
 
 
 def _just_before(prefix: str) -> str:

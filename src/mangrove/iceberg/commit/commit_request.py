@@ -217,7 +217,7 @@ def resolve_requested_changes(published: TableMetadata, request: TableCommitRequ
 
 def _check_source_columns(published: TableMetadata, after: TableMetadata) -> None:
     """Raise InvalidInputError for a new partition spec or sort order, used or not, of a column that no schema has."""
-    new = [
+    new: list[PartitionSpec | SortOrder] = [
         *(one for one in after.partition_specs if one not in published.partition_specs),
         *(one for one in after.sort_orders if one not in published.sort_orders),
     ]

@@ -32,12 +32,12 @@ from mangrove.iceberg.locations import FileLocations, folder_of, normalize_locat
 from mangrove.iceberg.partition_specs import list_published_sort_orders
 from mangrove.iceberg.values import from_partition_record
 from mangrove.local.data_files import FileWriter
-from mangrove.local.parallel import map_parallel
 from mangrove.local.parquet import read_columns
 from mangrove.local.row_numbers import build_row_numbers
 from mangrove.local.scan import FILE_PATH, POSITION
 from mangrove.model.manifests import DataFile
 from mangrove.model.values import Value
+from mangrove.parallel import map_parallel
 from mangrove.storage.port import Store
 from mangrove.tables.table_state import TableState, check_key_types
 
