@@ -35,7 +35,7 @@ from mangrove.local.schema_projection import conform_rows, match_by_name
 from mangrove.model.manifests import ColumnStatistics, DataFile
 from mangrove.model.partitioning import Direction, Identity, Nulls, SortField
 from mangrove.model.schema_text import format_type
-from mangrove.model.types import Char, Column, DataType, Fixed, List, Map, Struct, Varchar
+from mangrove.model.types import Char, Column, DataType, Fixed, Float32, Float64, List, Map, Struct, Varchar
 from mangrove.model.values import Value
 from mangrove.parallel import map_parallel
 from mangrove.spark.task_files import (
@@ -88,6 +88,9 @@ _OPTIONS: Final = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
+_DICTIONARY_OPTION: Final = "parquet.enable.dictionary"
+_UNSPLIT_NAME: Final = re.compile(r"[\w-]+")
+"""A column name that an option can have: it would split others at a dot, and remove spaces at their ends."""
 _settings_lock: Final = threading.Lock()
 _writes_of: Final[Counter[SparkSession]] = Counter()
 _settings_before: Final[dict[SparkSession, dict[str, str | None]]] = {}
@@ -126,7 +129,8 @@ def write_natively(
     refuse_links(store_uri, [location])
     folder = root / location.removesuffix(".parquet")
     checked = _in_order(rows.select(*_checked_columns(state, rows)), state)
-    options = {**_OPTIONS, "maxRecordsPerFile": str(estimate_rows_per_file(state.schema, file_size_bytes))}
+    size = {"maxRecordsPerFile": str(estimate_rows_per_file(state.schema, file_size_bytes))}
+    options = {**_OPTIONS, **_build_dictionary_options(state), **size}
     try:
         with _settings(rows.sparkSession):
             # With a scheme, because a path without one refers to the cluster's default file system.
@@ -154,6 +158,28 @@ def _is_plain(data_type: DataType) -> bool:
             for inner in data_type.columns
         )
     return not isinstance(data_type, List | Map | Fixed)
+
+
+def _build_dictionary_options(state: TableState) -> dict[str, str]:
+    """Return the options that write floats and a single key without a dictionary.
+
+    In SQL both zeros are equal, but the lookup in a dictionary with which Spark skips row
+    groups distinguishes them. The values of a single key are distinct, and the writer
+    drops a dictionary of distinct values only after it has built it.
+    """
+    paths = [path for column in state.schema.columns for path in _list_float_paths((), column)]
+    if len(state.version.keys) == 1:
+        paths.append(state.schema.path_of(state.version.keys[0]))
+    if all(_UNSPLIT_NAME.fullmatch(name) for path in paths for name in path):
+        return {f"{_DICTIONARY_OPTION}#{'.'.join(path)}": "false" for path in paths}
+    return {_DICTIONARY_OPTION: "false"}
+
+
+def _list_float_paths(parent: tuple[str, ...], column: Column) -> list[tuple[str, ...]]:
+    path = (*parent, column.name)
+    if isinstance(column.type, Struct):
+        return [found for inner in column.type.columns for found in _list_float_paths(path, inner)]
+    return [path] if isinstance(column.type, Float32 | Float64) else []
 
 
 def _length(data_type: DataType) -> int | None:
