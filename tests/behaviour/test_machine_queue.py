@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from tests.behaviour.test_intents import StoppedStore, append, begin, messages, names
 from tests.support.commit_queue import MemoryQueue
+from tests.support.threads import wait_until
 
 from mangrove.effects import Effects
 from mangrove.errors import ConflictError, StorageError
@@ -282,8 +283,7 @@ def test_threads_whose_group_another_process_commits_commit_once_although_no_req
             assert isinstance(commits, GroupCommitter)
             for one in group:
                 committing.append(threads.submit(one.commit))
-                with commits._lock:
-                    assert commits._arrived.wait_for(lambda: len(commits._waiting) == len(committing), 60)
+                wait_until(lambda: len(commits._waiting) == len(committing))
         else:
             faulty.fail_next("read", "before")
         queue.is_locked = False

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.threads import wait_until
 
 from mangrove.errors import ConflictError, MangroveError, StorageError
 from mangrove.lakehouse.lakehouse import Lakehouse
@@ -76,8 +77,7 @@ class Threads:
         assert self.gate.reached.wait(60)
         for number, (name, transaction) in enumerate(others.items(), 1):
             threads.append(self._committing(name, transaction))
-            with grouped._lock:
-                assert grouped._arrived.wait_for(lambda count=number: len(grouped._waiting) == count, 60)  # type: ignore[misc]
+            wait_until(lambda count=number: len(grouped._waiting) == count)  # type: ignore[misc]
         self.gate.opened.set()
         for thread in threads:
             thread.join(60)
@@ -355,13 +355,44 @@ def test_a_commit_waits_for_as_many_threads_as_were_there_at_the_last_one(thread
     grouped = get_committer(lake)
     grouped._expected, grouped._gather_millis = 2, 60_000
     first = threads._committing("one", one)
-    with grouped._lock:
-        assert grouped._arrived.wait_for(lambda: grouped._is_busy, 60)
+    wait_until(lambda: grouped._is_busy)
     second = threads._committing("two", two)
     first.join(60)
     second.join(60)
     assert threads.outcomes == {"one": 4, "two": 4}
     assert grouped._expected == 2
+
+
+class CountedCondition(threading.Condition):
+    """A condition that counts how often a thread that waits is woken."""
+
+    is_used = False
+    wakes = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.is_used = True
+        is_notified = super().wait(timeout)
+        self.wakes += 1
+        return is_notified
+
+
+def test_a_thread_that_gathers_a_group_is_woken_once(threads: Threads) -> None:
+    lake = threads.lake
+    transactions = {name: lake.transaction() for name in ("one", "two", "three", "four")}
+    for name, transaction in transactions.items():
+        transaction.create_table(f"n.{name}", "id int")
+    grouped = get_committer(lake)
+    grouped._gathered = condition = CountedCondition(grouped._lock)
+    grouped._expected, grouped._gather_millis = len(transactions), 60_000
+    committing = []
+    for number, (name, transaction) in enumerate(transactions.items(), 1):
+        committing.append(threads._committing(name, transaction))
+        if number < len(transactions):
+            wait_until(lambda count=number: condition.is_used and len(grouped._waiting) == count)  # type: ignore[misc]
+    for thread in committing:
+        thread.join(60)
+    assert threads.outcomes == dict.fromkeys(transactions, 4)
+    assert condition.wakes == 1
 
 
 def test_a_conflict_in_a_group_leaves_the_others_together(threads: Threads) -> None:

@@ -273,8 +273,8 @@ class GroupCommitter:
     have_rows_changed: RowChangeDetector = assume_rows_changed
     new_condition: Callable[[threading.Lock], ThreadCondition] = threading.Condition
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _arrived: ThreadCondition = field(init=False)
-    """Notified when a request arrives."""
+    _gathered: ThreadCondition = field(init=False)
+    """Notified when as many requests wait as are expected: a thread that wakes earlier takes the interpreter lock."""
     _waiting: list[_PendingRequest] = field(default_factory=list)
     _is_busy: bool = False
     _expected: int = 1
@@ -282,7 +282,7 @@ class GroupCommitter:
     _gather_millis: int = 0
 
     def __post_init__(self) -> None:
-        self._arrived = self.new_condition(self._lock)
+        self._gathered = self.new_condition(self._lock)
 
     def commit(self, base: MetastoreSnapshot, changes: Changes, isolation: Isolation) -> CommitResult:
         """Commit the changes as the next version, possibly together with those of other threads."""
@@ -291,7 +291,8 @@ class GroupCommitter:
         mine = _PendingRequest(GroupCommitRequest(base, changes, isolation), self.new_condition(self._lock))
         with self._lock:
             self._waiting.append(mine)
-            self._arrived.notify_all()
+            if self._is_complete():
+                self._gathered.notify()
         try:
             while mine.outcome is None:
                 self._commit_next_or_wait(mine)
@@ -328,9 +329,12 @@ class GroupCommitter:
 
     def _gather(self) -> list[_PendingRequest]:
         """Return the waiting requests, after a pause if there are fewer than before."""
-        self._arrived.wait_for(lambda: len(self._waiting) >= self._expected, self._gather_millis / 1000)
+        self._gathered.wait_for(self._is_complete, self._gather_millis / 1000)
         group, self._waiting = self._waiting, []
         return group
+
+    def _is_complete(self) -> bool:
+        return len(self._waiting) >= self._expected
 
     def _notify_next(self) -> None:
         """Let the thread of the oldest waiting request commit."""
