@@ -123,7 +123,7 @@ def _attempt(effects: Effects, files: TreeFiles, base: TreeSnapshot, staged: Sta
     for path, node in nodes.nodes.items():
         files.cache_node(path, node, len(nodes.files[path]))
     shown = nodes.files if sum(map(len, nodes.files.values())) <= _SHOWN_NODES_BYTES_MAX else {}
-    return CommitResult(TreeSnapshot(files, root, shown), staged.changes)
+    return CommitResult(base.build_next(root, staged.changes, shown), staged.changes)
 
 
 def write_nodes(

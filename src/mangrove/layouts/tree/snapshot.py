@@ -1,6 +1,7 @@
 """A lakehouse version read through its root node."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from mangrove.betree import search
 from mangrove.betree.node import Node
@@ -12,6 +13,7 @@ from mangrove.layouts.tree.keys import KeyParts, LocatorKeyCodec, TreeKeyRange, 
 from mangrove.layouts.tree.root import Root
 from mangrove.metastore import (
     BelowTable,
+    Changes,
     Commit,
     LoadObject,
     ObjectPage,
@@ -36,6 +38,8 @@ from mangrove.model.settings import LakehouseSettings
 __all__ = ["TreeSnapshot"]
 
 _PAGE_MAX = 512
+_KNOWN_MAX: Final = 1024
+"""How many objects above deltas, and how many last children, a version has in memory for later versions."""
 
 
 class TreeSnapshot:
@@ -56,9 +60,31 @@ class TreeSnapshot:
         self.keys = LocatorKeyCodec(root.revision.keys, own.sizes, root.key_names)
         self._revisions = list_java_revisions(root.revision.roots)
         self._unknown: dict[Locator, bytes] = {}
+        self._objects: dict[Locator, Object] = {}
         self._last: dict[tuple[Kind, Parent], Locator | None] = {}
         self.written_since: dict[int, set[str] | None] = {}
         """By version, the keys that later versions up to this one wrote, as far as a conflict detection listed them."""
+
+    def build_next(self, root: Root, changes: Changes, new_nodes: Mapping[str, bytes]) -> "TreeSnapshot":
+        """Return the version that the changes made of this one, with what is known here and did not change.
+
+        A namespace can rename the objects in it, and a strict tree writes more objects than the changes do.
+        """
+        following = TreeSnapshot(self.files, root, new_nodes)
+        written = [locator for locator in (*changes.puts, *changes.deletes) if locator.kind is not Kind.DELTA]
+        is_usual = changes.settings is None and all(locator.kind is not Kind.NAMESPACE for locator in written)
+        if is_usual and not self.settings.is_strict_tree and len(self._last) < _KNOWN_MAX:
+            following._objects = self._objects.copy()
+            for locator in written:
+                following._objects.pop(locator, None)
+            following._last = self._last.copy()
+            for last in _find_last_deltas(changes.puts):
+                before = following._last.get((Kind.DELTA, last.parent), last)
+                if before is None or before < last:
+                    following._last[Kind.DELTA, last.parent] = last
+            for locator in (*written, *changes.deletes):
+                following._last.pop((locator.kind, locator.parent), None)
+        return following
 
     @property
     def allows_groups(self) -> bool:
@@ -77,8 +103,18 @@ class TreeSnapshot:
 
     def get(self, locator: Locator) -> Object | None:
         """Return the object, or None if there is none."""
+        found = self._objects.get(locator)
+        if found is not None:
+            return found
         pointer = self.pointer(locator)
-        return None if pointer is None else self.load_objects([(locator, pointer)])[0]
+        if pointer is None:
+            return None
+        (found,) = self.load_objects([(locator, pointer)])
+        if locator.kind is not Kind.DELTA and locator not in self._unknown:
+            if len(self._objects) >= _KNOWN_MAX:
+                self._objects = {}
+            self._objects[locator] = found
+        return found
 
     def get_many(self, locators: Sequence[Locator]) -> list[Object | None]:
         """Return the objects in the requested order; nodes and definitions are read in batches."""
@@ -189,6 +225,17 @@ class TreeSnapshot:
         if isinstance(parent, NamespaceLocator):
             return _locator_from_parts(parts, parent.name, None)
         return _locator_from_parts(parts, None, None if parent is None else parent.namespace_id)
+
+
+def _find_last_deltas(puts: Iterable[Locator]) -> Iterable[DeltaLocator]:
+    """Return the last of the deltas of each partition."""
+    last: dict[tuple[str | int, ...], DeltaLocator] = {}
+    for locator in puts:
+        if isinstance(locator, DeltaLocator):
+            before = last.setdefault(locator.parts[:-1], locator)
+            if locator.position > before.position:
+                last[locator.parts[:-1]] = locator
+    return last.values()
 
 
 def _build_table_locators(namespace: str, names: Sequence[str]) -> list[TableLocator]:
