@@ -66,6 +66,8 @@ def is_in_scan(scan: ObjectRange, locator: Locator) -> bool:
 def detect_conflicts(changes: Changes, isolation: Isolation, written: Iterable[Locator]) -> list[Locator]:
     """Return the objects written by others that conflict with the changes."""
     single, scans = changes.targets_to_validate(isolation)
+    if not scans:
+        return sorted(single.intersection(written))
     # A transaction may have scanned as many partitions as another wrote.
     below: dict[tuple[Kind, Parent], list[ObjectRange]] = {}
     for scan in scans:
@@ -142,9 +144,10 @@ def merge_changes(members: Sequence[GroupCommitRequest], transaction_id: str) ->
         for locator, value in sorted(member.changes.puts.items()):
             place = locator
             if isinstance(locator, DeltaLocator):
-                position = max(locator.position, last.get(locator.parent, 0) + 1)
-                last[locator.parent] = position
-                place = replace(locator, position=position)
+                partition = locator.parent
+                position = max(locator.position, last.get(partition, 0) + 1)
+                last[partition] = position
+                place = partition.at(position)
             puts[place] = value
         deletes |= member.changes.deletes
         guards |= member.changes.guards
@@ -211,14 +214,12 @@ def must_commit_alone(changes: Changes) -> bool:
 
 def _drop_duplicate_puts(changes: Changes, there: Mapping[Locator, Object]) -> Changes:
     """Return the changes without puts that another member makes identically, such as a new partition."""
-    return replace(
-        changes,
-        puts={
-            locator: value
-            for locator, value in changes.puts.items()
-            if locator.kind is Kind.DELTA or there.get(locator) != value
-        },
-    )
+    puts = {
+        locator: value
+        for locator, value in changes.puts.items()
+        if locator.kind is Kind.DELTA or there.get(locator) != value
+    }
+    return changes if len(puts) == len(changes.puts) else replace(changes, puts=puts)
 
 
 class ThreadCondition(Protocol):
