@@ -9,7 +9,7 @@ import pytest
 
 from mangrove.errors import FormatError
 from mangrove.expressions.schema_text import parse_schema
-from mangrove.local.parquet import ParquetBytes, count_rows, read_columns
+from mangrove.local.parquet import ParquetBytes, count_rows, encode_parquet, read_columns
 from mangrove.model.manifests import DataFile
 from mangrove.storage.memory import MemoryStore
 
@@ -105,3 +105,9 @@ def test_a_truncated_range_is_rejected(in_pieces: None) -> None:
         read_columns(Shortened(whole), file_of(whole), [SCHEMA.column("id")])
     with pytest.raises(FormatError, match="it ends before byte"):
         count_rows(Shortened(whole), file_of(whole))
+
+
+@pytest.mark.parametrize(("rows", "compression"), [(3, "UNCOMPRESSED"), (1_000, "ZSTD")])
+def test_few_bytes_of_rows_are_not_compressed(rows: int, compression: str) -> None:
+    data = encode_parquet(pa.table({"id": pa.array(range(rows), pa.int64())}))
+    assert pq.read_metadata(pa.BufferReader(data)).row_group(0).column(0).compression == compression
