@@ -79,6 +79,7 @@ SOUND = {
     "model/rows.py": "import pyarrow\n",
     "rest/__init__.py": "",
     "rest/answers.py": "import pyiceberg.table\nimport starlette\nimport mangrove.iceberg.shown\n",
+    "parallel.py": "import mangrove.errors\n",
     "rebase.py": "import mangrove.metastore\n",
     "server/__init__.py": "",
     "server/app.py": "import starlette\nimport uvicorn\nimport mangrove.web.routes\n",
