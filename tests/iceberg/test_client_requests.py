@@ -199,7 +199,6 @@ def test_tags_are_set_and_removed() -> None:
             "source column 99",
         ),
         ([{"action": "remove-schemas", "schema-ids": [4]}], "unsupported update"),
-        ([added_snapshot(8, 7, 2), main_at(8)], "are inconsistent"),
         ([{"action": "set-current-schema", "schema-id": 9}], "are inconsistent"),
         (
             [
@@ -213,6 +212,11 @@ def test_tags_are_set_and_removed() -> None:
 def test_unsupported_updates_are_rejected(updates: list[dict[str, Any]], told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         resolve_requested_changes(SHOWN, requested(*updates))
+
+
+def test_a_snapshot_that_was_made_before_another_one_is_a_conflict() -> None:
+    with pytest.raises(ConflictError, match="has sequence number 2, and the table's last one is 3; reload the table"):
+        resolve_requested_changes(SHOWN, requested(added_snapshot(8, 7, 2), main_at(8)))
 
 
 @pytest.mark.parametrize(

@@ -362,6 +362,13 @@ IDS = st.integers(0, 7) | st.sampled_from([-(2**63), 2**63 - 1])
 KEYS = st.lists(st.tuples(IDS | st.none(), st.sampled_from(["a", "b"])), max_size=8)
 
 
+def test_floats_have_no_dictionary_in_which_spark_would_tell_the_zeros_apart() -> None:
+    rows = pa.table({"x": [0.0, 0.0], "s": pa.array([{"y": 0.0, "n": 1}] * 2), "n": [1, 1]})
+    group = pq.read_metadata(pa.BufferReader(encode_parquet(rows))).row_group(0)
+    found = {group.column(place).path_in_schema: group.column(place).has_dictionary_page for place in range(4)}
+    assert found == {"x": False, "s.y": False, "s.n": True, "n": True}
+
+
 @pytest.mark.parametrize("names", [["id"], ["id", "name"]])
 @given(parts=st.lists(st.tuples(KEYS, st.integers(1, 5)), min_size=1, max_size=4), deletes=st.data())
 def test_a_row_is_visible_unless_a_later_delete_has_its_keys(

@@ -4,6 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -141,3 +142,62 @@ def test_partitions_are_distinct_for_any_number_of_value_combinations() -> None:
     last_but_first = {name: [count - 1] for name in names} | {"a": [0]}
     rows = pa.concat_tables([pa.table({name: range(count) for name in names}), pa.table(last_but_first)])
     assert len(list(split_by_partition(rows, parse_partition_scheme(list(names), schema), schema))) == count + 1
+
+
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    return sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Table:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    columns = "text string, exact decimal(4,2), wide decimal(10,1), whole bigint, double double, float float"
+    return lake.create_table("s.numbers", f"id bigint not null, {columns}", keys=["id"])
+
+
+def test_a_decimal_is_rounded_in_a_type_into_which_the_rounded_number_fits(numbers: Table) -> None:
+    numbers.append([{"id": n, "exact": Decimal(text)} for n, text in enumerate(("99.99", "-99.95", "1.23", "1.25"))])
+    numbers.update({"wide": expr("exact")}, where="id >= 0", engine="local")
+    assert [row["wide"] for row in rows_of(numbers)] == [Decimal(text) for text in ("100.0", "-100.0", "1.2", "1.3")]
+    assert numbers.delete("round(exact, 1) = 0", engine="local").deleted == 0
+    assert numbers.delete("round(exact, 0) = 100", engine="local").deleted == 1
+
+
+def test_a_decimal_becomes_the_float_that_is_nearest_to_it(numbers: Table) -> None:
+    numbers.append([{"id": n, "exact": Decimal(n) / 100, "double": n / 100} for n in range(10_000)])
+    numbers.update({"float": expr("cast(exact as float)")}, where="id >= 0", engine="local")
+    floats = np.array([n / 100 for n in range(10_000)]).astype(np.float32)
+    assert numbers.to_arrow(columns=["float"])["float"].to_pylist() == floats.tolist()
+    assert numbers.delete("exact = double", engine="local").deleted == 10_000
+
+
+def test_the_members_of_a_list_are_compared_by_their_common_type(numbers: Table) -> None:
+    numbers.append([{"id": n, "text": text} for n, text in enumerate(("026", "26", "5", "1"))])
+    assert numbers.delete("text not in (1, '26')", engine="local").deleted == 1
+    assert [row["id"] for row in rows_of(numbers)] == [0, 1, 3]
+
+
+@pytest.mark.parametrize("text", ["0x1A", "1_0", "٣", "nan(1)", "\u00a026", "1,5", "."])
+@pytest.mark.parametrize("name", ["whole", "double", "wide"])
+def test_a_text_that_is_no_number_in_sql_is_refused(numbers: Table, text: str, name: str) -> None:
+    numbers.append([{"id": 1, "text": text}])
+    kind = {"whole": "bigint", "double": "double", "wide": "decimal(10,1)"}[name]
+    with pytest.raises(InvalidInputError, match="is no number"):
+        numbers.update({name: expr(f"cast(text as {kind})")}, where="id = 1", engine="local")
+
+
+def test_a_text_that_is_a_number_in_sql_is_taken(numbers: Table) -> None:
+    numbers.append([{"id": 1, "text": " +5\t"}])
+    values = {"whole": "bigint", "double": "double", "wide": "decimal(10,1)"}
+    numbers.update(
+        {name: expr(f"cast(text as {kind})") for name, kind in values.items()}, where="id = 1", engine="local"
+    )
+    assert [(row["whole"], row["double"], row["wide"]) for row in rows_of(numbers)] == [(5, 5.0, Decimal(5))]
+
+
+@pytest.mark.parametrize("name", ["upper", "lower"])
+def test_the_case_of_letters_outside_ascii_is_changed_by_spark_only(numbers: Table, name: str) -> None:
+    numbers.append([{"id": 1, "text": "straße"}])
+    with pytest.raises(InvalidInputError, match=f"{name} of letters outside ASCII: only Spark evaluates that"):
+        numbers.update({"text": expr(f"{name}(text)")}, where="id = 1", engine="local")

@@ -431,6 +431,22 @@ def test_a_rollback_forward_to_a_later_snapshot_restores_its_rows(
     assert [one.snapshot_id for one in table.metadata.snapshot_log] == [first, second, first, second]
 
 
+def test_a_client_writes_after_a_rollback_of_a_version_that_the_server_has_not_published(
+    written_lake: Lakehouse, writing: RestCatalog
+) -> None:
+    ours = written_lake.create_table("sales.rolled", "id bigint not null, name string, day date")
+    ours.append(rows_of(1))
+    stale, before = writing.load_table("sales.rolled"), written_lake.version
+    ours.append(rows_of(2))
+    written_lake.rollback(to=before)
+    fresh = writing.load_table("sales.rolled")
+    assert [len(one.metadata.snapshots) for one in (stale, fresh)] == [1, 2]
+    assert [one.snapshot_id for one in fresh.metadata.snapshot_log][::2] == [stale.metadata.current_snapshot_id] * 2
+    fresh.append(rows_of(3))
+    stale.append(rows_of(4))
+    assert [row["id"] for row in sorted_rows(ours.to_arrow())] == [1, 3, 4]
+
+
 def test_a_rollback_that_present_columns_contradict_is_rejected(written_lake: Lakehouse, writing: RestCatalog) -> None:
     written_lake.create_table("sales.rolled", "id bigint, name string, day date")
     ours = written_lake.table("sales.rolled")

@@ -312,23 +312,29 @@ class _InlineExecutor(Executor):
         return future
 
 
-class _RaisingHandler(logging.Handler):
-    """Raises the errors that are logged with their traceback: such an error after a commit is a bug."""
+class _ErrorHandler(logging.Handler):
+    """Keeps the errors that are logged with their traceback: such an error after a commit is a bug."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[BaseException] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
-            raise record.exc_info[1]
+            self.errors.append(record.exc_info[1])
 
 
 @contextmanager
 def _raise_logged_errors() -> Iterator[None]:
-    handler = _RaisingHandler()
+    handler = _ErrorHandler()
     logger = logging.getLogger("mangrove")
     logger.addHandler(handler)
     try:
         yield
     finally:
         logger.removeHandler(handler)
+    for error in handler.errors:
+        raise error
 
 
 @contextmanager

@@ -24,11 +24,13 @@ def test_no_filter_of_spark_skips_nan_or_the_negative_zero(spark: SparkSession, 
     assert spark is not None
     lake = mangrove.create(tmp_path / "lake")
     lake.create_namespace("lab")
-    table = lake.create_table("lab.floats", "id bigint, d double, f float, st struct<x: double>")
+    in_files = {"write.inline-rows-max-bytes": "0"}
+    table = lake.create_table("lab.floats", "id bigint, d double, f float, st struct<x: double>", properties=in_files)
     for file in FILES:
         table.append([{"id": number, "d": value, "f": value, "st": {"x": value}} for number, value in file])
     expected = {
         "{} = 0.0": {1, 2, 3},
+        "{} = -0e0": {1, 2, 3},
         "{} >= 0.0": {1, 2, 3, 4, 5, 6},
         "{} <> 2": {1, 2, 3, 4, 6},
         "{} > 3": {4, 6},

@@ -360,3 +360,9 @@ def test_an_incomplete_profile_provides_no_keys(tmp_path: Path) -> None:
     assert load_profile_options({"HOME": "/nowhere"}) == {}
     (tmp_path / "config").write_bytes(b"\xff not a profile")
     assert load_profile_options(environment) == {}
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:9000", "nonsense", "", "http://", "http://a b/", "http://host:99999"])
+def test_an_endpoint_that_is_no_url_is_refused(endpoint: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"the endpoint '.*' is no URL; write it as http://localhost:9000"):
+        open_store("s3://bucket/lake", {"endpoint": endpoint, "access_key_id": "a", "secret_access_key": "b"})

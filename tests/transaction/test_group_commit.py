@@ -1,8 +1,12 @@
 """Group commit: what goes together, what does not, and what the history says about it."""
 
+import linecache
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,6 +22,7 @@ from mangrove.model.objects import Delta, DeltaType
 from mangrove.storage.counting import CountingStore
 from mangrove.storage.memory import MemoryStore
 from mangrove.testing.effects import build_deterministic_effects
+from mangrove.transaction import group_commit
 from mangrove.transaction.group_commit import (
     GroupCommitRequest,
     GroupCommitter,
@@ -77,7 +82,7 @@ class Threads:
         assert self.gate.reached.wait(60)
         for number, (name, transaction) in enumerate(others.items(), 1):
             threads.append(self._committing(name, transaction))
-            wait_until(lambda count=number: len(grouped._waiting) == count)  # type: ignore[misc]
+            wait_until(lambda count=number: len(grouped._waiting) == 1 + count)  # type: ignore[misc]
         self.gate.opened.set()
         for thread in threads:
             thread.join(60)
@@ -355,12 +360,66 @@ def test_a_commit_waits_for_as_many_threads_as_were_there_at_the_last_one(thread
     grouped = get_committer(lake)
     grouped._expected, grouped._gather_millis = 2, 60_000
     first = threads._committing("one", one)
-    wait_until(lambda: grouped._is_busy)
+    wait_until(lambda: grouped._leader is not None)
     second = threads._committing("two", two)
     first.join(60)
     second.join(60)
     assert threads.outcomes == {"one": 4, "two": 4}
     assert grouped._expected == 2
+
+
+def interrupt_at_line(number: int, code: Callable[[], object]) -> bool:
+    """Run the code, and raise KeyboardInterrupt before this line of group commits; return whether it was reached.
+
+    The end of a `with` block is not counted: Python itself raises nothing before it has released the lock.
+    """
+    lines, entered = 0, set[FrameType]()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename != group_commit.__file__:
+            return None
+        is_with = linecache.getline(group_commit.__file__, frame.f_lineno).strip().startswith("with ")
+        if event == "line" and is_with and frame in entered:
+            entered.remove(frame)
+        elif event == "line":
+            if is_with:
+                entered.add(frame)
+            lines += 1
+            if lines == number:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        code()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_a_thread_that_is_interrupted_at_any_line_stops_no_other_and_leaves_no_request() -> None:
+    lake = create_on_store(build_deterministic_effects(MemoryStore()), engines=LocalEngines)
+    lake.create_namespace("n")
+    table = lake.create_table("n.rows", "id int")
+    expected: list[int] = []
+    number = 0
+    while True:
+        number += 1
+        is_interrupted = interrupt_at_line(number, partial(table.append, [{"id": number}]))
+        expected += [number] * table.count(where=f"id = {number}") + [-number]
+        following = threading.Thread(target=table.append, args=([{"id": -number}],), daemon=True)
+        following.start()
+        following.join(60)
+        assert not following.is_alive()
+        assert sorted(row["id"] for row in table.to_arrow().to_pylist()) == sorted(expected)
+        assert get_committer(lake)._waiting == []
+        if not is_interrupted:
+            break
+    assert number > 20
 
 
 class CountedCondition(threading.Condition):

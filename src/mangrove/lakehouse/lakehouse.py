@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -266,7 +267,8 @@ class Lakehouse(WritableCatalog, ReadableCatalog[Namespace, Table, View]):
         except Exception as error:
             is_known = isinstance(error, MangroveError)
             text = "rows were written to %s, and it could not compact itself: %s"
-            _LOGGER.warning(text, target, error, exc_info=not is_known)
+            with suppress(Exception):  # of a handler
+                _LOGGER.warning(text, target, error, exc_info=not is_known)
         finally:
             self._maintaining.release()
 

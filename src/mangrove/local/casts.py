@@ -29,6 +29,11 @@ __all__ = [
 _PA: Final[Any] = pa
 _PC: Final[Any] = pc
 _PRECISION_MAX: Final = 38
+_WIDE_PRECISION_MAX: Final = 76
+_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Spark removes around a number or date in a text."""
+_INTEGER: Final = r"^[+-]?[0-9]+$"
+_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?((?i)inf|infinity|nan)$"
 _DIGITS: Final = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _EXACT: Final = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 _MIDNIGHTS: Final = "day"
@@ -134,10 +139,15 @@ def _cast(array: Any, target_type: Any) -> Any:
         return _to_decimal(array, target_type)
     if pa.types.is_integer(target_type) and _is_number(given):
         return (array if pa.types.is_integer(given) else _PC.trunc(array)).cast(target_type)
-    if pa.types.is_floating(target_type) and (_is_number(given) or pa.types.is_string(given)):
-        return array.cast(target_type)
-    if pa.types.is_string(given) and (pa.types.is_integer(target_type) or pa.types.is_date(target_type)):
-        return _PC.utf8_trim_whitespace(array).cast(target_type)
+    if pa.types.is_floating(target_type) and pa.types.is_decimal(given):
+        # Arrow rounds twice when it divides the digits by a power of ten; text is rounded once.
+        return array.cast(pa.string()).cast(target_type)
+    if pa.types.is_floating(target_type) and _is_number(given):
+        return array.cast(target_type, safe=False)
+    if pa.types.is_string(given) and (pa.types.is_integer(target_type) or pa.types.is_floating(target_type)):
+        return _check_numbers(array, is_integer=pa.types.is_integer(target_type)).cast(target_type)
+    if pa.types.is_string(given) and pa.types.is_date(target_type):
+        return _PC.utf8_trim(array, characters=_BLANKS).cast(target_type)
     if _has_nanos(target_type) and pa.types.is_string(given):
         return parse_timestamps(array, target_type)
     if _are_times_with_nanos(given, target_type):
@@ -151,16 +161,32 @@ def _cast(array: Any, target_type: Any) -> Any:
     raise build_requires_spark_error(f"{given} is taken for {target_type}")
 
 
+def _check_numbers(texts: Any, *, is_integer: bool) -> Any:
+    """Return the texts without blanks around them and without a plus; raise ValueError for one that is no number.
+
+    Arrow also takes hexadecimal digits for a number, and Python underscores and digits of other alphabets.
+    """
+    trimmed = _PC.utf8_trim(texts, characters=_BLANKS)
+    is_number = _PC.match_substring_regex(trimmed, _INTEGER if is_integer else _NUMBER)
+    wrong = trimmed.filter(_PC.invert(is_number))
+    if len(wrong) > wrong.null_count:
+        raise ValueError(f"{_PC.drop_null(wrong)[0].as_py()!r} is no number")
+    return _PC.replace_substring_regex(trimmed, r"^\+", "")
+
+
 def _to_decimal(array: Any, target_type: Any) -> Any:
     given = array.type
     if pa.types.is_integer(given):
-        return array.cast(_PA.decimal256(76, 0)).cast(target_type)
+        return array.cast(_PA.decimal256(_WIDE_PRECISION_MAX, 0)).cast(target_type)
     if pa.types.is_decimal(given):
         if given.scale > target_type.scale:
+            # In its own type 99.99 has no rounded value, and Arrow makes it 0.
+            array = array.cast(_PA.decimal256(_WIDE_PRECISION_MAX, given.scale))
             array = _PC.round(array, ndigits=target_type.scale, round_mode="half_towards_infinity")
         return array.cast(target_type)
     if pa.types.is_floating(given) or pa.types.is_string(given):
-        return map_rows(lambda value: _round_to_decimal(str(value).strip(), target_type), target_type, array)
+        texts = _check_numbers(array, is_integer=False) if pa.types.is_string(given) else array
+        return map_rows(lambda value: _round_to_decimal(str(value), target_type), target_type, texts)
     raise build_requires_spark_error(f"{given} is taken for {target_type}")
 
 

@@ -263,7 +263,10 @@ def evaluate_expression(expression: Expression, rows: pa.Table, naming: ColumnLo
             return pc.is_valid(of(operand)) if is_negated else pc.is_null(of(operand))
         case InList(operand, items, is_negated):
             given = of(operand)
-            equal = (compare_arrays("=", *_typed_pair(operand, given, item, of(item))) for item in items)
+            values = [_narrow(item, of(item), given) for item in items]
+            common = functools.reduce(find_common_type, [value.type for value in values], given.type)
+            given = cast_array(given, common)
+            equal = (compare_arrays("=", given, cast_array(value, common)) for value in values)
             found = functools.reduce(_PC.or_kleene, equal)
             return _PC.invert(found) if is_negated else found
         case Like(operand, pattern, is_negated):
@@ -389,6 +392,8 @@ def _call_function(name: str, arguments: tuple[Expression, ...], rows: pa.Table,
     if name == "abs":
         return _PC.abs_checked(values[0]) if pa.types.is_integer(values[0].type) else _PC.abs(values[0])
     text = cast_array(values[0], pa.string())
+    if name in ("lower", "upper") and not pc.all(_PC.string_is_ascii(text)).as_py():
+        raise build_requires_spark_error(f"{name} of letters outside ASCII")
     return _PC.utf8_trim(text, characters=" ") if name == "trim" else _PC.call_function(_ON_TEXT[name], [text])
 
 

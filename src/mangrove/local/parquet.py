@@ -365,7 +365,7 @@ def _choose_column_options(rows: pa.Table) -> dict[str, Any]:
     """Return the encodings of columns and which of them get bounds, with which Spark must not skip matching rows.
 
     In SQL, NaN is greater than all numbers, but the bounds that Arrow writes exclude it. In
-    SQL, both zeros are equal, but a dictionary lookup distinguishes them. A dictionary of
+    SQL, both zeros are equal, but a lookup in a dictionary of floats distinguishes them. A dictionary of
     mostly distinct values exceeds its limit, and building it takes as long as writing the
     column. Ascending integers, such as keys, are stored as differences, which are decoded
     ten times as fast as compressed integers.
@@ -374,13 +374,15 @@ def _choose_column_options(rows: pa.Table) -> dict[str, Any]:
     unbounded = {path for path, array in floats if pc.any(pc.is_nan(array)).as_py()}
     plain = {name for name in rows.column_names if _is_mostly_distinct(rows[name])}
     ascending = [name for name in rows.column_names if name in plain and _is_ascending(rows[name])]
-    plain |= {path for path, array in floats if path not in plain and any(map(_has_negative_zero, array.chunks))}
+    plain |= {path for path, _ in floats}
     if not unbounded and not plain:
         return {"write_statistics": True, "use_dictionary": True}
-    sample = pa.BufferOutputStream()
-    _write(rows.slice(0, 0), sample)
-    columns: Any = pq.ParquetFile(pa.BufferReader(sample.getvalue())).schema
-    paths = [columns.column(place).path for place in range(len(columns))]
+    paths = rows.column_names
+    if any(map(pa.types.is_nested, rows.schema.types)):
+        sample = pa.BufferOutputStream()
+        _write(rows.slice(0, 0), sample)
+        columns: Any = pq.ParquetFile(pa.BufferReader(sample.getvalue())).schema
+        paths = [columns.column(place).path for place in range(len(columns))]
     return {
         "write_statistics": [path for path in paths if path not in unbounded],
         "use_dictionary": [path for path in paths if path not in plain],
@@ -423,11 +425,6 @@ def _is_ascending(array: Any) -> bool:
 def _sample(array: Any) -> Any:
     """Return the first rows of a large column."""
     return array.slice(0, min(_SAMPLE_ROWS_MAX, len(array) // _ROWS_PER_SAMPLE))
-
-
-def _has_negative_zero(chunk: Any) -> bool:
-    bits = pa.int32() if pa.types.is_float32(chunk.type) else pa.int64()
-    return bool(pc.any(pc.equal(chunk.view(bits), -(2 ** (bits.bit_width - 1)))).as_py())
 
 
 def _storage_type(arrow: Any) -> Any:

@@ -90,8 +90,9 @@ def handle_load_table(requested: RestRequest) -> Response:
 def publish_table_at(served: ServedLakehouse, snapshot: Snapshot, locator: TableLocator, table_id: str) -> CachedTable:
     """Publish a table as of a snapshot, with its earlier snapshots.
 
-    The result is cached. It is valid as long as the table has the same state, the same versions
-    have names, and a vacuum did not delete the metadata file.
+    The result is cached. It is valid as long as the table keeps its state, the same versions
+    have names, and a vacuum did not delete the metadata file. A state that was rolled back is
+    one of the published snapshots, so it is not enough that the table has its old state again.
     """
     store, key = served.lake.effects.store, (table_id, str(locator))
     cached = served.published_tables.get(key)
@@ -106,6 +107,7 @@ def publish_table_at(served: ServedLakehouse, snapshot: Snapshot, locator: Table
         and not is_earlier
         and cached.newest.is_same_state(revisions.newest)
         and cached.labels == revisions.labels
+        and not revisions.has_changed_since(cached.version)
     )
     published = cached.published if cached is not None and is_unchanged else publish_history(store, revisions)
     found = CachedTable(snapshot.version, revisions.newest, revisions.labels, published)

@@ -12,10 +12,12 @@ Missing options come from the environment, the AWS profile or the machine role.
 
 import configparser
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
@@ -180,8 +182,21 @@ def _flag(text: str) -> bool:
 
 def _endpoint(root: RootUri, config: Mapping[str, str]) -> str:
     """Return the custom endpoint, or an empty string."""
-    given = [config.get("endpoint"), config.get("base_url"), *map(os.environ.get, _ENDPOINT_VARIABLES[root.scheme])]
-    return next((one for one in given if one), "")
+    options = [config.get("endpoint"), config.get("base_url")]
+    found = next((one for one in options if one is not None), None)
+    if found is None:
+        found = next((one for one in map(os.environ.get, _ENDPOINT_VARIABLES[root.scheme]) if one), None)
+    if found is None:
+        return ""
+    try:
+        parts = urlsplit(found)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    # obstore panics at others.
+    if not is_url or re.search(r"[\s\x00-\x1f]", found):
+        raise InvalidInputError(f"the endpoint {found!r} is no URL; write it as http://localhost:9000")
+    return found
 
 
 def _account(root: RootUri, config: Mapping[str, str]) -> str:

@@ -277,7 +277,9 @@ class GroupCommitter:
     _gathered: ThreadCondition = field(init=False)
     """Notified when as many requests wait as are expected: a thread that wakes earlier takes the interpreter lock."""
     _waiting: list[_PendingRequest] = field(default_factory=list)
-    _is_busy: bool = False
+    """The requests without an outcome, also those of the group that is being committed."""
+    _leader: _PendingRequest | None = None
+    """The request whose thread commits."""
     _expected: int = 1
     """How many requests there were at the last commit, in its group and waiting."""
     _gather_millis: int = 0
@@ -290,15 +292,18 @@ class GroupCommitter:
         if changes.is_empty:
             return self.metastore.commit(base, changes, isolation, self.have_rows_changed)
         mine = _PendingRequest(GroupCommitRequest(base, changes, isolation), self.new_condition(self._lock))
-        with self._lock:
-            self._waiting.append(mine)
-            if self._is_complete():
-                self._gathered.notify()
         try:
+            with self._lock:
+                self._waiting.append(mine)
+                if self._is_complete():
+                    self._gathered.notify()
             while mine.outcome is None:
                 self._commit_next_or_wait(mine)
         except BaseException as error:
-            self._withdraw(mine, error)
+            # An interrupt can come at any point; nothing before this handler has to be undone where it happens.
+            with self._lock:
+                mine.outcome = mine.outcome or _unknown_outcome_error(error)
+                self._go_on(mine)
             raise
         if isinstance(mine.outcome, CommitResult):
             return mine.outcome
@@ -306,48 +311,34 @@ class GroupCommitter:
 
     def _commit_next_or_wait(self, mine: _PendingRequest) -> None:
         """Commit the oldest waiting requests, or wait until another thread has committed this one."""
-        group: list[_PendingRequest] = []
         with self._lock:
-            mine.changed.wait_for(lambda: mine.outcome is not None or not self._is_busy)
+            mine.changed.wait_for(lambda: mine.outcome is not None or self._leader is None)
             if mine.outcome is not None:
                 return
-            self._is_busy = True
-        try:
-            with self._lock:
-                group = self._gather()
-            began_at_millis = self.now_millis()
-            self._commit_compatible(group)
-            self._gather_millis = min(_GATHER_MILLIS_MAX, max(0, self.now_millis() - began_at_millis) // 4)
-        finally:
-            with self._lock:
-                # Requests without an outcome are first in line again.
-                self._waiting = [*(one for one in group if one.outcome is None), *self._waiting]
-                self._expected = len(self._waiting) + sum(one.outcome is not None for one in group)
-                self._is_busy = False
-                for one in group:
-                    one.changed.notify()
-                self._notify_next()
-
-    def _gather(self) -> list[_PendingRequest]:
-        """Return the waiting requests, after a pause if there are fewer than before."""
-        self._gathered.wait_for(self._is_complete, self._gather_millis / 1000)
-        group, self._waiting = self._waiting, []
-        return group
+            self._leader = mine
+            # A pause if there are fewer requests than before.
+            self._gathered.wait_for(self._is_complete, self._gather_millis / 1000)
+            group = self._waiting.copy()
+        began_at_millis = self.now_millis()
+        self._commit_compatible(group)
+        self._gather_millis = min(_GATHER_MILLIS_MAX, max(0, self.now_millis() - began_at_millis) // 4)
+        with self._lock:
+            self._go_on(mine)
 
     def _is_complete(self) -> bool:
         return len(self._waiting) >= self._expected
 
-    def _notify_next(self) -> None:
-        """Let the thread of the oldest waiting request commit."""
-        if self._waiting and not self._is_busy:
+    def _go_on(self, mine: _PendingRequest) -> None:
+        """Remove the requests that have their outcome, and let the thread of the oldest other one commit."""
+        if self._leader is mine:
+            self._expected = len(self._waiting)
+            self._leader = None
+        done = [one for one in self._waiting if one.outcome is not None]
+        self._waiting = [one for one in self._waiting if one.outcome is None]
+        for one in done:
+            one.changed.notify()
+        if self._waiting and self._leader is None:
             self._waiting[0].changed.notify()
-
-    def _withdraw(self, mine: _PendingRequest, error: BaseException) -> None:
-        """Remove the request of an interrupted thread, unless its commit has begun."""
-        with self._lock:
-            mine.outcome = mine.outcome or _unknown_outcome_error(error)
-            self._waiting = [one for one in self._waiting if one is not mine]
-            self._notify_next()
 
     def _commit_compatible(self, waiting: list[_PendingRequest]) -> None:
         """Commit the first request that can be committed, together with those that are compatible with it."""

@@ -271,8 +271,12 @@ def _select_effective_updates(before: TableMetadata, updates: Iterable[TableUpda
 
 
 def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> None:
-    """Raise InvalidInputError for unsupported updates; a location that comes with others is overridden."""
+    """Raise InvalidInputError for unsupported updates; a location that comes with others is overridden.
+
+    Raise ConflictError for a snapshot that was made when the table had fewer.
+    """
     _check_branches(updates, published)
+    last_sequence_number = 0 if isinstance(published, TableMetadataV1) else published.last_sequence_number
     for update in updates:
         match update:
             case SetLocationUpdate(location=location) if (
@@ -283,6 +287,11 @@ def _check_updates(published: TableMetadata, updates: Sequence[TableUpdate]) -> 
                 )
             case AssignUUIDUpdate(uuid=given) if given != UUID(str(published.table_uuid)):
                 raise InvalidInputError(f"the table UUID {published.table_uuid} cannot be changed; remove assign-uuid")
+            case AddSnapshotUpdate(snapshot=added) if (added.sequence_number or 0) <= last_sequence_number > 0:
+                raise ConflictError(
+                    f"the snapshot has sequence number {added.sequence_number}, and the table's last one is "
+                    f"{last_sequence_number}; reload the table and retry"
+                )
             case _:
                 pass
 

@@ -106,6 +106,10 @@ class TableRevisions:
             self._names.append(locator)
         return locator
 
+    def has_changed_since(self, version: int) -> bool:
+        """Return whether the table had another state after that version, even if it has the old one again."""
+        return self._find_start(self.newest, version)[0].version > version
+
     def list_since(self, since: int | None) -> tuple[list[TableRevision], bool]:
         """Return the states made after version `since`, newest first, and whether these are all.
 
