@@ -283,7 +283,7 @@ def test_threads_whose_group_another_process_commits_commit_once_although_no_req
             assert isinstance(commits, GroupCommitter)
             for one in group:
                 committing.append(threads.submit(one.commit))
-                wait_until(lambda: len(commits._waiting) == len(committing))
+                wait_until(lambda: len(commits._waiting) == 1 + len(committing))
         else:
             faulty.fail_next("read", "before")
         queue.is_locked = False
