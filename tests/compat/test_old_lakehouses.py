@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.compat.write_old_lakehouse import read_versions
+from tests.support.archives import extract_archive
 
 import mangrove
 from mangrove.lakehouse.layout_detection import LAYOUTS
@@ -26,7 +27,7 @@ def test_there_is_a_lakehouse_of_every_layout() -> None:
 def test_newer_parts_of_the_format_are_read_as_they_were_written(tmp_path: Path) -> None:
     for archive in (path for path in ARCHIVES if path.name.startswith("44bb1e4")):
         with tarfile.open(archive) as packed:
-            packed.extractall(tmp_path / archive.name, filter="data")
+            extract_archive(packed, tmp_path / archive.name)
         lake = mangrove.open(tmp_path / archive.name / "lakehouse")
         table = lake.table("newer.inline")
         assert [one.version for one in table.versions()] == [1, 2]
@@ -49,7 +50,7 @@ def open_when_it_was_written(folder: Path) -> mangrove.Lakehouse:
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
 def test_an_old_lakehouse_is_read_in_every_version_checked_and_written(archive: Path, tmp_path: Path) -> None:
     with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path, filter="data")
+        extract_archive(packed, tmp_path)
     lake = open_when_it_was_written(tmp_path / "lakehouse")
     expected = json.loads((tmp_path / "expected.json").read_bytes())
     assert read_versions(lake) == expected

