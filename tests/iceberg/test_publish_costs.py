@@ -1,10 +1,11 @@
 """What showing a state costs, and what becomes of it when something fails on the way."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -41,6 +42,16 @@ def bulky(count: int) -> TableState:
     return TableState(
         "shop.sales", "t", TableVersion(1, parse_schema("id bigint")), logs=(PartitionLog((), tuple(deltas)),)
     )
+
+
+@pytest.fixture(autouse=True)
+def names_without_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let manifests end where the same names end them in every run, although addresses contain the temporary folder."""
+
+    def split(items: Sequence[Any], texts: Sequence[str], size: int) -> Iterator[tuple[Any, ...]]:
+        return split_runs(items, [text.replace(str(tmp_path), "") for text in texts], size)
+
+    monkeypatch.setattr("mangrove.iceberg.publish.manifest_plan.split_runs", split)
 
 
 def create_lakehouse(folder: Path) -> Lakehouse:
@@ -120,8 +131,7 @@ def test_inline_rows_are_written_once_and_found_by_one_listing(tmp_path: Path) -
     store = CountingStore(lake.effects.store)
     found = publish_table(store, sales.state(), AT_MILLIS)
     # The rows, a manifest, the list, the names of the parts, the metadata.
-    assert store.requests.puts <= 5
-    assert store.requests.sizes == 0
+    assert (store.requests.puts, store.requests.sizes) == (5, 0)
     assert StaticTable.from_metadata(found.metadata_address).scan().to_arrow().num_rows == 21
 
 

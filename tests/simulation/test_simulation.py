@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -32,7 +33,7 @@ from tests.simulation.runner import FAULT_PROFILES, Simulation, run_simulation, 
 from mangrove.errors import MangroveError, StorageError
 from mangrove.lakehouse.layout_detection import LAYOUTS
 from mangrove.layouts.tree import commit
-from mangrove.metastore import Changes, Isolation, RowRange, assume_rows_changed
+from mangrove.metastore import Changes, CommitResult, Isolation, RowRange, assume_rows_changed
 from mangrove.transaction import process_group_commit
 from mangrove.transaction.group_commit import (
     GroupCommitter,
@@ -119,8 +120,9 @@ def test_a_broken_build_fails_and_the_failing_seed_is_shrunk_to_few_operations(m
     assert simulation_error(shrunk) == ""
 
 
-@pytest.mark.slow
-def test_a_build_that_commits_a_group_of_threads_again_after_an_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def break_outcomes_of_groups(monkeypatch: pytest.MonkeyPatch, changed: Callable[[CommitResult], CommitResult]) -> None:
+    """Let an error or interrupt after the commit of a group leave its members without an outcome."""
+
     def commit_merged(committer: GroupCommitter, group: list[_PendingRequest]) -> bool:
         members = [one.request for one in group]
         try:
@@ -132,15 +134,19 @@ def test_a_build_that_commits_a_group_of_threads_again_after_an_error_is_found(m
             return True
         except MangroveError:
             return False
-        # Another process may have committed them, and an error here leaves them without an outcome.
-        located = replace(committed, staged=committed.changes, locate=None)
-        for one, outcome in zip(group, split_commit_result(members, located), strict=True):
+        for one, outcome in zip(group, split_commit_result(members, changed(committed)), strict=True):
             one.outcome = outcome
         return True
 
     monkeypatch.setattr(GroupCommitter, "_commit_merged", commit_merged)
     # Threads that nobody commits wait for ever.
     monkeypatch.setattr("tests.simulation.turns._STUCK_SECONDS", 3.0)
+
+
+@pytest.mark.slow
+def test_a_build_that_commits_a_group_of_threads_again_after_an_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another process may have committed them, and their positions are read from its version.
+    break_outcomes_of_groups(monkeypatch, lambda committed: replace(committed, staged=committed.changes, locate=None))
     seeds = (Simulation(seed, "tree", writers=6, deeds=8, queue=True, threads=3) for seed in range(200))
     assert any(simulation_error(simulation).startswith("version ") for simulation in seeds)
 
@@ -163,24 +169,7 @@ def test_every_version_is_what_its_transactions_made_of_the_one_before_with_inte
 def test_a_build_that_commits_a_group_of_threads_again_after_an_interrupt_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def commit_merged(committer: GroupCommitter, group: list[_PendingRequest]) -> bool:
-        members = [one.request for one in group]
-        try:
-            changes = merge_changes(members, committer.new_id())
-            committed = committer.metastore.commit(members[0].base, changes, Isolation.SNAPSHOT, assume_rows_changed)
-        except StorageError as error:
-            for one in group:
-                one.outcome = error
-            return True
-        except MangroveError:
-            return False
-        # An interrupt of the committing thread leaves those of the others without an outcome.
-        for one, outcome in zip(group, split_commit_result(members, committed), strict=True):
-            one.outcome = outcome
-        return True
-
-    monkeypatch.setattr(GroupCommitter, "_commit_merged", commit_merged)
-    monkeypatch.setattr("tests.simulation.turns._STUCK_SECONDS", 3.0)
+    break_outcomes_of_groups(monkeypatch, lambda committed: committed)
     seeds = [Simulation(seed, "tree", writers=6, deeds=8, queue=True, threads=3) for seed in range(60)]
     found = (one for one in seeds if simulation_error(replace(one, interrupts=True)))
     assert simulation_error(next(found)) == ""

@@ -124,8 +124,7 @@ class MachineGroupCommitter:
         self._expected = 1
         """How many writers the last version had, together with those that waited meanwhile."""
         self._commit_millis = 0
-        """How long the leader of the last version needed for its commit, or this process for its last attempt: the unit
-    of all pauses."""
+        """The unit of all pauses: how long the last version took its leader, or the last attempt this process."""
         self._commits_without = 0
         """How many of the next commits do not use the queue, because one waited in vain."""
 
