@@ -22,9 +22,7 @@ class TreeValidationSet:
 
     def detect_conflicts(self, written: Iterable[str], keys: LocatorKeyCodec) -> list[str]:
         """Return those of the keys written by a concurrent commit that conflict."""
-        if not self.ranges:
-            return [key for key in written if key in self.keys]
-        return [key for key in written if key in self.keys or self._covers(key, keys)]
+        return [key for key in written if key in self.keys or (self.ranges and self._covers(key, keys))]
 
     def _covers(self, key: str, keys: LocatorKeyCodec) -> bool:
         return any(
