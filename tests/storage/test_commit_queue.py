@@ -139,6 +139,24 @@ def test_a_process_whose_entry_is_removed_is_woken(queue: MachineQueue, folder: 
     assert list(folder.iterdir()) == []
 
 
+def test_the_owner_of_the_lock_wakes_the_processes_of_removed_entries_after_the_next_owner(
+    queue: MachineQueue, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = MachineQueue(lambda: folder)
+    others = [MachineQueue(lambda: folder) for _ in range(2)]
+    for number, other in enumerate((*others, queue)):
+        assert other.put(f"{number}.intent", b"")
+    woken: list[str] = []
+    wake = leader._wake
+    monkeypatch.setattr(leader, "_wake", lambda name: woken.append(name) is None and wake(name))
+    assert leader.try_lock()
+    leader.remove(["0.intent", "1.intent"])
+    assert (woken, queue.list()) == ([], ["2.intent"])
+    leader.unlock()
+    assert woken == ["2.intent", "0.intent", "1.intent"]
+    assert [os.read(other._entries[f"{number}.intent"][0], 64) for number, other in enumerate(others)] == [b"1", b"1"]
+
+
 def test_the_lock_is_left_to_the_process_that_has_waited_longest_and_lives(queue: MachineQueue, folder: Path) -> None:
     process = multiprocessing.get_context("spawn").Process(target=_put_and_die, args=(folder,))
     process.start()

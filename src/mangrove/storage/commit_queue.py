@@ -116,6 +116,8 @@ class MachineQueue:
         self._maintenance: int | None = None
         self._entries: dict[str, list[int]] = {}
         """The pipe and the open file of each own entry. The lock of the file shows that this process exists."""
+        self._removed: list[str] = []
+        """The entries of others that this process removed since it got the lock."""
         _QUEUES.add(self)
 
     @cached_property
@@ -171,16 +173,30 @@ class MachineQueue:
             return None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove entries."""
+        """Remove entries; the owner of the lock wakes their processes when it releases the lock.
+
+        Otherwise they would compete for the processor with it and with the process that commits next.
+        """
         for name in names:
             with suppress(OSError):
                 os.unlink(self._locate(name))
-            if (files := self._entries.pop(name, None)) is None:
-                self._wake(name)
+            if name not in self._entries:
+                self._removed.append(name)
+                continue
+            files = self._entries.pop(name)
             with suppress(OSError):
                 os.unlink(self._locate_pipe(name))
-            for descriptor in files or ():
+            for descriptor in files:
                 os.close(descriptor)
+        if self._lock is None:
+            self._wake_removed()
+
+    def _wake_removed(self) -> None:
+        names, self._removed = self._removed, []
+        for name in names:
+            self._wake(name)
+            with suppress(OSError):
+                os.unlink(self._locate_pipe(name))
 
     def wait(self, name: str, seconds: float, pause: Callable[[float], None]) -> None:
         """Wait until another process removes the own entry or leaves the lock to it, at most so long."""
@@ -208,13 +224,14 @@ class MachineQueue:
         return self._lock is not None
 
     def unlock(self) -> None:
-        """Release the lock, and wake the process that has waited longest."""
+        """Release the lock, and wake the process that has waited longest, then those whose entries were removed."""
         descriptor, self._lock = self._lock, None
         if descriptor is not None:
             _fcntl.flock(descriptor, _fcntl.LOCK_UN)
             os.close(descriptor)
         # Who adds an entry after this looks for others finds the lock free.
         any(self._wake(name) for name in self.list() if name not in self._entries)
+        self._wake_removed()
 
     def try_lock_maintenance(self, now_millis: int) -> bool:
         """Return whether no other process has begun to maintain a table recently; without a folder nobody has."""
@@ -277,7 +294,7 @@ class MachineQueue:
         for descriptor in inherited:
             if descriptor is not None:
                 os.close(descriptor)
-        self._entries, self._lock, self._maintenance = {}, None, None
+        self._entries, self._removed, self._lock, self._maintenance = {}, [], None, None
 
     def _wake(self, name: str) -> bool:
         """Wake the process that waits for an entry; return whether there is one that was not woken before.
