@@ -207,6 +207,79 @@ def test_the_null_partition_can_be_overwritten_separately(session: SqlSession) -
     assert sorted(session.run("select v, g from t").rows()) == [(2, "x"), (11, None)]
 
 
+@pytest.mark.needs_spark
+def test_an_overwrite_of_some_rows_reads_times_in_the_zone_of_the_session(
+    session: SqlSession, spark: SparkSession
+) -> None:
+    list(session.script("create namespace z; use z"))
+    rows = "insert into {} values (1, timestamp'2024-01-01T02:00:00Z'), (2, timestamp'2024-01-01T05:00:00Z')"
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for number, partitions in enumerate(("", " partitioned by (ts)", " partitioned by (days(ts))")):
+            session.run(f"create table t{number} (id int, ts timestamp){partitions}")
+            session.run(rows.format(f"t{number}"))
+            session.run(f"insert overwrite t{number} partition (ts = timestamp'2024-01-01') select 3 where false")
+            assert session.run(f"select id from t{number}").rows() == [(1,)]
+            session.run(f"insert overwrite t{number} partition (ts = '2023-12-31 21:00:00') select 4")
+            assert session.run(f"select id from t{number}").rows() == [(4,)]
+            session.run(rows.format(f"t{number}"))
+            condition = f"t{number}.ts >= '2024-01-01'"
+            session.run(f"insert into t{number} replace where {condition} select 9, timestamp'2024-01-02'")
+            assert sorted(session.run(f"select id from t{number}").rows()) == [(1,), (4,), (9,)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("kind", "literal", "stored"),
+    [
+        ("string", "1", "'1'"),
+        pytest.param("float", "0.1", "cast(0.1 as float)", marks=pytest.mark.needs_spark),
+        ("decimal(5,2)", "1.5", "1.50"),
+        ("int", "7", "7"),
+    ],
+)
+def test_a_static_partition_has_the_value_that_its_rows_get(
+    session: SqlSession, kind: str, literal: str, stored: str
+) -> None:
+    namespace = f"sp_{kind.partition('(')[0]}"
+    list(session.script(f"create namespace {namespace}; use {namespace}"))
+    session.run(f"create table t (v int, p {kind}) partitioned by (p)")
+    session.run(f"insert into t values (1, {stored}), (2, null)")
+    if kind == "string":
+        session.run("insert into t values (3, '01'), (4, '+1'), (5, ' 1'), (6, 'one')")
+    session.run(f"insert overwrite t partition (p = {literal}) select 9")
+    assert sorted(session.run("select v from t").rows()) == [
+        (2,),
+        *([(3,), (4,), (5,), (6,)] * (kind == "string")),
+        (9,),
+    ]
+
+
+def test_a_partition_exists_only_if_it_has_rows(session: SqlSession) -> None:
+    list(session.script("create namespace ex; use ex; create table t (v int, p int) partitioned by (bucket(1, p))"))
+    session.run("insert into t values (1, 1), (3, 3)")
+    session.run("insert overwrite t partition (p = 2) if not exists select 9")
+    session.run("insert overwrite t partition (p = 3) if not exists select 10")
+    assert sorted(session.run("select v, p from t").rows()) == [(1, 1), (3, 3), (9, 2)]
+
+
+@pytest.mark.needs_spark
+def test_a_dynamic_overwrite_keeps_partitions_without_new_rows_below_a_static_one(
+    session: SqlSession, spark: SparkSession
+) -> None:
+    list(session.script("create namespace dy; use dy; create table t (v int, d int, p int) partitioned by (d, p)"))
+    session.run("insert into t values (1, 1, 1), (2, 1, 2), (3, 2, 1)")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        session.run("insert overwrite t partition (d = 1) select 9, 1")
+        assert sorted(session.run("select * from t").rows()) == [(2, 1, 2), (3, 2, 1), (9, 1, 1)]
+        session.run("insert overwrite t partition (d = 1, p = 2) select 4 where false")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert sorted(session.run("select * from t").rows()) == [(3, 2, 1), (9, 1, 1)]
+
+
 def test_an_error_reports_the_position_of_the_wrong_word(session: SqlSession, lake: Lakehouse) -> None:
     list(session.script("create namespace w; use w; create table t (id int, a int, primary key (id))"))
     session.run("insert into t values (1, 1), (2, 2)")

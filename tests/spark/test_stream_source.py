@@ -167,25 +167,67 @@ def test_a_version_with_row_changes_stops_an_append_stream_or_is_skipped(
     assert follower.run(skipChangeCommits=True) == [[(3, "e")]]
 
 
+def expire_versions(lake: Lakehouse) -> None:
+    """Expire all versions but the newest, before which come some that other objects changed."""
+    for number in range(4):
+        lake.create_namespace(f"n{lake.version}x{number}")
+    lake.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
+    lake.maintenance.expire(alone=True)
+
+
+def test_a_stream_that_continues_after_lost_versions_reads_all_retained_ones_completely(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint", partition_by=["bucket(2, id)"])
+    follower, first = follow(), follow()
+    assert follower.run() == []
+    for _ in range(2):
+        table.append(ids(0, 1, 2, 3))
+    for one in (follower, first):
+        source = one.source("s.t", {"maxFilesPerTrigger": 1})
+        reader = source.streamReader(source.schema())
+        start = json.loads(one.offset or json.dumps(reader.initialOffset()))
+        one.offset = json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit()))
+    assert [json.loads(one.offset or "")["files"] for one in (follower, first)] == [1, 1]
+    lake.maintenance.compact("s.t")
+    expire_versions(lake)
+    table.append(ids(4, 5, 6, 7))
+    for one, expected in ((follower, rows(4, 5, 6, 7)), (first, sorted(rows(0, 1, 2, 3) * 2 + rows(4, 5, 6, 7)))):
+        assert sorted(row for batch in one.run(failOnDataLoss=False) for row in batch) == expected
+
+
+@pytest.mark.parametrize("option", ["failOnDataLoss", "skipChangeCommits"])
+def test_a_stream_follows_versions_without_new_rows_before_they_expire(
+    lake: Lakehouse, follow: Callable[[], Follower], option: str
+) -> None:
+    table = lake.create_table("s.t", "id bigint")
+    table.append(ids(1))
+    table.append(ids(2))
+    follower = follow()
+    assert follower.run() == [rows(1, 2)]
+    if option == "skipChangeCommits":
+        table.delete("id = 1")
+    lake.maintenance.compact("s.t")
+    assert follower.run(**{option: True}) == [[]]
+    expire_versions(lake)
+    table.append(ids(3))
+    assert follower.run(**{option: True}) == [rows(3)]
+    assert follower.run(**{option: True}) == []
+
+
 def test_a_stream_detects_that_unread_versions_have_expired(lake: Lakehouse, follow: Callable[[], Follower]) -> None:
     table = lake.create_table("s.t", "id bigint")
     table.append(ids(1))
     follower = follow()
     assert follower.run() == [rows(1)]
 
-    def pass_time() -> None:
-        for number in range(4):
-            lake.create_namespace(f"n{lake.version}x{number}")
-        lake.alter(maximum_version_age_millis=0, minimum_versions_to_keep=1)
-        lake.maintenance.expire(alone=True)
-
-    pass_time()
+    expire_versions(lake)
     table.append(ids(2))
     # The version where the stream stands is gone, and the oldest that is kept has the same rows.
     assert follower.run() == [rows(2)]
     stands_at = lake.version
     table.append(ids(3))
-    pass_time()
+    expire_versions(lake)
     table.append(ids(4))
     with pytest.raises(
         NotFoundError, match=rf"version {stands_at}, up to which this stream has read s\.t, has expired"

@@ -1,6 +1,7 @@
 """However a stream is cut into batches, it gives every unit of the history once and in order."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -97,6 +98,17 @@ def test_batches_of_any_size_give_every_unit_once_and_in_order(
         taken += batch
         offset = end
     assert taken == wanted
+
+
+def test_an_offset_passes_versions_that_added_no_rows() -> None:
+    start = StreamOffset("t", 3, files=2, state="before")
+    unit = StreamUnit(1, 1)
+    assert advance_offset(start, [], BatchLimit()) is start
+    assert advance_offset(replace(start, files=0), [StreamStep(5, ())], BatchLimit()) == StreamOffset("t", 5)
+    steps = [StreamStep(4, (unit,) * 3), StreamStep(6, ()), StreamStep(8, (unit,))]
+    assert advance_offset(start, steps, BatchLimit(files=1)) == StreamOffset("t", 7)
+    empty = StreamOffset("t", 3, is_first=True)
+    assert advance_offset(empty, [StreamStep(3, (), is_first=True), StreamStep(5, ())], BatchLimit()) is empty
 
 
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=40))

@@ -211,6 +211,11 @@ class DuckDbSqlEngine:
             frame = frame.derive(Relation(query, (*frame.relation.columns, (column.name, column.type))))
         return frame
 
+    def compute_literals(self, values: Mapping[str, str], schema: Schema) -> pa.Table:
+        """Return one row of constants, given as SQL, with the types of these columns of a table."""
+        rows = self.add_literal_columns(self.create_one_row("mangrove one"), values, schema).to_arrow()
+        return rows.select(range(1, rows.num_columns))
+
     def iterate_rows(self, frame: DuckDbFrame, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield rows as Python values."""
         return frame.iterate(limit)

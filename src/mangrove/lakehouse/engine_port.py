@@ -129,7 +129,9 @@ class Engine(Protocol):
         """Plan a delete of the rows that match a predicate, or that have the keys of a frame."""
         ...
 
-    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
+    def overwrite(
+        self, state: TableState, rows: object, where: str | Predicate | SparkCondition | None = None
+    ) -> PlannedWrite:
         """Plan a replacement of all rows, or of those that match `where`."""
         ...
 

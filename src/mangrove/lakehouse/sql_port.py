@@ -201,6 +201,10 @@ class SqlEngine(Protocol):
         """Add constant columns, given as SQL."""
         ...
 
+    def compute_literals(self, values: Mapping[str, str], schema: Schema) -> pa.Table:
+        """Return one row of constants, given as SQL, with the types of these columns of a table."""
+        ...
+
     def iterate_rows(self, frame: Frame, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield rows as Python values; with a limit no more rows are computed."""
         ...

@@ -304,7 +304,7 @@ class Table(TableSnapshot):
         return self._write("delete from", plan, with_logs=False)
 
     def overwrite(
-        self, rows: object, where: str | Expr | Predicate | None = None, *, engine: str | None = None
+        self, rows: object, where: str | Expr | Predicate | SparkCondition | None = None, *, engine: str | None = None
     ) -> RowCounts:
         """Replace all rows, or those that match `where`; new rows that do not match `where` are refused."""
         condition = to_condition(where)

@@ -255,7 +255,9 @@ class LocalEngine(LocalReader):
         deltas = {values: build_delete_delta(files, state.version.keys) for values, files in by_log.items()}
         return plan_write(deltas, counts=RowCounts(deleted=None))
 
-    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
+    def overwrite(
+        self, state: TableState, rows: object, where: str | Predicate | SparkCondition | None = None
+    ) -> PlannedWrite:
         """Plan a replacement of all rows, or of those that match `where`."""
         checked = _prepare_rows(state, rows)
         if where is not None:
@@ -271,7 +273,7 @@ class LocalEngine(LocalReader):
         touched = build_partition_predicate(state, (values for values, _ in parts))
         return plan_write({}) if touched is None else self._overwritten(state, checked, touched)
 
-    def _overwritten(self, state: TableState, rows: pa.Table, where: str | Predicate) -> PlannedWrite:
+    def _overwritten(self, state: TableState, rows: pa.Table, where: str | Predicate | SparkCondition) -> PlannedWrite:
         condition = parse_condition(where, state.schema)
         if state.version.keys:
             check_keys_unique(state.name, rows, state.checked_keys("an overwrite of some rows"))

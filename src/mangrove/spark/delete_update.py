@@ -124,7 +124,7 @@ def plan_delete_keys(files: SparkFileContext, state: TableState, frame: DataFram
 
 
 def plan_overwrite_where(
-    files: SparkFileContext, state: TableState, rows: DataFrame, where: str | Predicate
+    files: SparkFileContext, state: TableState, rows: DataFrame, where: str | Predicate | SparkCondition
 ) -> PlannedWrite:
     """Plan the replacement of the rows that match a condition or have the same keys."""
     return _plan_overwrite(files, state, files.write(state, rows), where)
@@ -142,12 +142,12 @@ def plan_dynamic_overwrite(files: SparkFileContext, state: TableState, rows: Dat
 
 
 def _plan_overwrite(
-    files: SparkFileContext, state: TableState, added: FilesByLog, where: str | Predicate
+    files: SparkFileContext, state: TableState, added: FilesByLog, where: str | Predicate | SparkCondition
 ) -> PlannedWrite:
     new = files.lists.read(to_listed_files([file for _, file in added], files.root_uri), to_spark_schema(state.schema))
     condition = render_condition_sql(where, state.schema)
     check_rows_match(state, new, condition)
-    pruning = parse_pruning_predicate(where, state.schema)
+    pruning = _at_most(where, state.schema)
     numbers = [column_of(FILE), column_of(ROW), *select_delete_keys(state)]
     if state.version.keys:
         state.checked_keys("an overwrite of some rows")

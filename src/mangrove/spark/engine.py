@@ -190,7 +190,9 @@ class SparkEngine:
                 return plan_delete_where(self._files, state, what)
             return plan_delete_keys(self._files, state, self._frame(state, what))
 
-    def overwrite(self, state: TableState, rows: object, where: str | Predicate | None = None) -> PlannedWrite:
+    def overwrite(
+        self, state: TableState, rows: object, where: str | Predicate | SparkCondition | None = None
+    ) -> PlannedWrite:
         """Replace all rows, or those that match `where`."""
         if where is not None:
             with translate_spark_errors():

@@ -13,6 +13,7 @@ from mangrove.maintenance.engine_choice import SPARK
 from mangrove.model.schema import Schema
 from mangrove.spark import statements
 from mangrove.spark.engine import SparkEngine
+from mangrove.spark.row_changes import translate_spark_errors
 from mangrove.spark.statements import Frame, SessionNames
 from mangrove.spark.store_assignment import cast_for_assignment
 from mangrove.tables.scan_plan import ScanPlan
@@ -118,6 +119,11 @@ class SparkSqlEngine:
     def add_literal_columns(self, frame: Frame, values: Mapping[str, str], schema: Schema) -> Frame:
         """Add constant columns, given as SQL."""
         return statements.add_literal_columns(frame, values, schema)
+
+    def compute_literals(self, values: Mapping[str, str], schema: Schema) -> pa.Table:
+        """Return one row of constants, given as SQL, with the types of these columns of a table."""
+        with translate_spark_errors():
+            return statements.compute_literals(self.engine.session, values, schema)
 
     def iterate_rows(self, frame: Frame, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield rows incrementally; with a limit no more rows are computed."""

@@ -44,6 +44,7 @@ __all__ = [
     "SessionNames",
     "add_literal_columns",
     "cache_rows",
+    "compute_literals",
     "create_constant_row",
     "create_frame",
     "create_frame_of_arrow",
@@ -338,6 +339,12 @@ def add_literal_columns(frame: Frame, values: Mapping[str, str], schema: Schema)
     for name, text in values.items():
         frame = frame.withColumn(name, f.expr(text).cast(to_spark_type(schema.column(name).type)))
     return frame
+
+
+def compute_literals(session: SparkSession, values: Mapping[str, str], schema: Schema) -> pa.Table:
+    """Return one row of constants, given as SQL, with the types of these columns of a table."""
+    rows: pa.Table = add_literal_columns(session.range(1).select(), values, schema).toArrow()
+    return rows
 
 
 def read_external_files(session: SparkSession, file_format: str, location: str, options: Mapping[str, str]) -> Frame:

@@ -82,13 +82,12 @@ class TableHistory:
         return self._states[version]
 
     def steps(self, start: StreamOffset, upto: int) -> Iterator[StreamStep]:
-        """Yield the changes after an offset, version by version up to `upto`."""
-        base = self._base(start)
+        """Yield the changes after an offset of a retained version, version by version up to `upto`."""
         if start.is_first:
-            if self._first is None or self._first.version != base:
-                self._first = plan_initial_step(self.state(base), base)
+            if self._first is None or self._first.version != start.version:
+                self._first = plan_initial_step(self.state(start.version), start.version)
             yield self._first
-        for version in find_changed_versions(base, upto, lambda one: self.state(one).logs):
+        for version in find_changed_versions(start.version, upto, lambda one: self.state(one).logs):
             yield plan_step_between(self.state(version - 1), self.state(version), version)
 
     def _read(self, version: int) -> TableState:
@@ -111,13 +110,18 @@ class TableHistory:
         locator, _ = find_target_table(snapshot, self._target)
         return replace(self._target, locator=locator)
 
-    def _base(self, start: StreamOffset) -> int:
-        """Return the version to continue from: that of the offset, or a retained one with the same rows."""
+    def find_retained(self, start: StreamOffset) -> StreamOffset:
+        """Return the offset to continue from: the given one, or one of a retained version with the same rows.
+
+        If rows may be lost, and the stream accepts that, nothing of the oldest retained version counts as read.
+        """
         if start.version < 0 or self._can_continue_from(start.version):
-            return start.version
+            return start
         oldest = self._oldest()
-        if compute_fingerprint(self.state(oldest)) == start.state or not self._fails_on_data_loss:
-            return oldest
+        if compute_fingerprint(self.state(oldest)) == start.state:
+            return replace(start, version=oldest)
+        if not self._fails_on_data_loss:
+            return replace(start, version=oldest, files=0)
         raise NotFoundError(
             f"version {start.version}, up to which this stream has read {self._target}, has expired; the oldest "
             f"retained version is {oldest}, and rows in between may be lost. Use a new checkpoint, or continue from "
@@ -225,7 +229,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = self._reached if start is None else start
         if start is None:
             return self._with_state(history, StreamOffset(history.table_id, newest)).to_json()
-        begin = self._checked(start)
+        begin = history.find_retained(self._checked(start))
         end = advance_offset(begin, self._steps(history, begin, newest), _batch_limit(limit))
         return start if end == begin else self._with_state(history, end).to_json()
 
@@ -236,6 +240,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached = end
         if begin == until:
             return []
+        begin = history.find_retained(begin)
         reader = self._create_input_reader(self._check_columns(history))
         upto = until.version + (1 if until.files and not until.is_first else 0)
         pieces: list[StreamInputPartition] = []
@@ -340,7 +345,9 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not step.is_change or self._options.reads_changes:
                 is_late = is_late or bool(step.units)
                 yield step
-            elif not self._options.skips_changes:
+            elif self._options.skips_changes:
+                yield replace(step, units=())
+            else:
                 if is_late and stops_before_change:
                     return
                 raise InvalidInputError(

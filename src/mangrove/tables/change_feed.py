@@ -303,7 +303,8 @@ def offset_from_json(given: Mapping[str, Any]) -> StreamOffset:
 def advance_offset(start: StreamOffset, steps: Iterable[StreamStep], limit: BatchLimit) -> StreamOffset:
     """Return the end offset of the next batch; `steps` begin with the step after `start`.
 
-    It is `start` itself if there is nothing new.
+    It is `start` itself if there is nothing new. It is after versions that added no rows, such as compactions,
+    because a stream that stays before them loses its place when they expire.
     """
     total, files = StreamUnit(0, 0), 0
     end = start
@@ -314,12 +315,8 @@ def advance_offset(start: StreamOffset, steps: Iterable[StreamStep], limit: Batc
             if files and not limit.holds(total, files + 1):
                 return _inside(start, step, place)
             files += 1
-        if files:
-            end = StreamOffset(start.table_id, step.version)
-        elif step.is_first:
-            # The table was empty, so the next step is what later versions add.
-            end = replace(start, version=step.version, files=0, is_first=False)
-    return end if files else start
+        end = StreamOffset(start.table_id, step.version)
+    return end if files or not start.is_first else start
 
 
 def select_batch_units(

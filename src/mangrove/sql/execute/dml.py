@@ -9,8 +9,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from mangrove.errors import InvalidInputError, NotFoundError
-from mangrove.expressions.parse import SparkCondition
-from mangrove.expressions.predicates import Predicate
 from mangrove.expressions.sql_expression import Expr
 from mangrove.lakehouse.merge import TableMerge
 from mangrove.lakehouse.table import Table
@@ -18,7 +16,14 @@ from mangrove.lakehouse.transaction import Transaction
 from mangrove.model.names import join_name, quote_name
 from mangrove.model.schema import Schema
 from mangrove.model.types import Struct
-from mangrove.sql.execute.expressions import StatementExpressions, has_subquery, rewrite_qualifiers
+from mangrove.sql.execute.expressions import (
+    StatementExpressions,
+    has_subquery,
+    list_name_parts,
+    list_qualifiers,
+    map_full_name,
+    rewrite_qualifiers,
+)
 from mangrove.sql.execute.insert import (
     execute_insert,
     execute_truncate,
@@ -39,10 +44,8 @@ from mangrove.sql.parse.statements import (
     Update,
 )
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, parse_name_chain, tokenize
-from mangrove.sql.pushdown.pruning_predicates import build_condition_predicate
 from mangrove.sql.resolver import StatementSource
 from mangrove.tables.write_plan import NO_ROWS, RowCounts
-from mangrove.transaction.deltas import VERSION_PREFIX
 
 __all__ = ["DmlStatement", "execute_dml", "execute_update_delete_merge", "format_row_counts", "qualify_columns"]
 
@@ -102,7 +105,7 @@ def _execute_change(statement: Update | Delete | Merge, table: Table, expression
 def _raise_located_error(statement: Update | Delete | Merge, table: Table, expressions: StatementExpressions) -> None:
     """Raise Spark's error for a condition or value, with its position in the statement."""
     quoted = quote_name(statement.alias or statement.table.parts[-1])
-    tables = f"{'.'.join(map(quote_name, _parts_of(table)))} AS {quoted}"
+    tables = f"{'.'.join(map(quote_name, list_name_parts(table)))} AS {quoted}"
     requested = [(statement.condition, tables)] if statement.condition is not None else []
     values: list[tuple[SqlFragment, str]] = []
     if isinstance(statement, Update):
@@ -130,51 +133,34 @@ def _delete(statement: Delete, table: Table, expressions: StatementExpressions) 
     condition = expressions.text(statement.condition)
     if has_subquery(condition) and expressions.is_on_spark:
         merge = _merge_single_row(table, statement.table, statement.alias, expressions)
-        where = rewrite_qualifiers(condition, _full_name(statement.table, table, statement.alias))
+        where = rewrite_qualifiers(condition, map_full_name(statement.table, table, statement.alias))
         return merge.when_matched_delete(where).execute()
-    return table.delete(_where(condition, statement, table, expressions), engine=expressions.binder.engine.row_engine)
+    return table.delete(
+        expressions.bind_condition(condition, table, statement.table, statement.alias),
+        engine=expressions.binder.engine.row_engine,
+    )
 
 
 def _update(statement: Update, table: Table, expressions: StatementExpressions) -> RowCounts:
     schema = require_schema(table)
-    names = _list_qualifiers(statement.table, statement.alias)
+    names = list_qualifiers(statement.table, statement.alias)
     values = _build_assignments(statement.assignments, schema, names, expressions, table)
     condition = None if statement.condition is None else expressions.text(statement.condition)
     if expressions.is_on_spark and any(map(has_subquery, [*values.values(), condition or ""])):
-        full = _full_name(statement.table, table, statement.alias)
+        full = map_full_name(statement.table, table, statement.alias)
         merge = _merge_single_row(table, statement.table, statement.alias, expressions)
         qualified = {name: Expr(rewrite_qualifiers(value, full)) for name, value in values.items()}
         return merge.when_matched_update(
             qualified, None if condition is None else rewrite_qualifiers(condition, full)
         ).execute()
-    bare = {name: Expr(_prepare(value, statement, table, expressions)) for name, value in values.items()}
-    where = None if condition is None else _where(condition, statement, table, expressions)
+    bare = {
+        name: Expr(expressions.prepare_for(value, table, statement.table, statement.alias))
+        for name, value in values.items()
+    }
+    where = (
+        None if condition is None else expressions.bind_condition(condition, table, statement.table, statement.alias)
+    )
     return table.update(bare, where, engine=expressions.binder.engine.row_engine)
-
-
-def _where(
-    condition: str, statement: Update | Delete, table: Table, expressions: StatementExpressions
-) -> str | Predicate | SparkCondition:
-    """Return the condition as a predicate for file pruning if it is equivalent or implied."""
-    binder = expressions.binder
-    names = [statement.alias or statement.table.parts[-1]]
-    schema = require_schema(table)
-    predicate = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=True)
-    if predicate is not None:
-        return predicate
-    # CASE keeps the text from being parsed as a predicate, which may interpret literals differently than this
-    # session. Unlike IS TRUE, it rejects conditions that are not boolean, such as the string 'yes'.
-    text = _prepare(f"CASE WHEN ({condition}) THEN TRUE ELSE FALSE END", statement, table, expressions)
-    certain = build_condition_predicate(condition, names, schema, binder.time_zone, is_exact=False)
-    return text if certain is None else SparkCondition(text, certain)
-
-
-def _prepare(text: str, statement: Update | Delete, table: Table, expressions: StatementExpressions) -> str:
-    """Return an expression over the table alone; only a subquery needs the table's name before its columns."""
-    name = statement.alias or statement.table.parts[-1]
-    qualifiers = _list_qualifiers(statement.table, statement.alias)
-    names = _full_name(statement.table, table, statement.alias) if has_subquery(text) else dict.fromkeys(qualifiers)
-    return expressions.prepare(rewrite_qualifiers(text, names), {name: require_schema(table).names})
 
 
 def _merge_single_row(table: Table, name: SqlName, alias: str | None, expressions: StatementExpressions) -> TableMerge:
@@ -198,7 +184,7 @@ def _merge(statement: Merge, table: Table, expressions: StatementExpressions) ->
     target = statement.alias or statement.table.parts[-1]
     parts = _parse_source_name(statement.source)
     other = statement.source_alias or (parts[-1] if parts else "source")
-    names: dict[tuple[str, ...], str | None] = dict(_full_name(statement.table, table, statement.alias))
+    names: dict[tuple[str, ...], str | None] = dict(map_full_name(statement.table, table, statement.alias))
     if other.casefold() == target.casefold():
         if statement.source_alias is not None or not parts:
             raise InvalidInputError(
@@ -250,7 +236,7 @@ def _add_clause(
     where = None if clause.condition is None else qualify(expressions.text(clause.condition))
     assignments = _resolve_positional_columns(clause.assignments, schema, table)
     assigned = _build_assignments(
-        assignments, schema, _list_qualifiers(statement.table, statement.alias), expressions, table
+        assignments, schema, list_qualifiers(statement.table, statement.alias), expressions, table
     )
     values = {name: Expr(qualify(value)) for name, value in assigned.items()}
     if clause.action in ("update all", "insert all") and not statement.with_schema_evolution:
@@ -340,29 +326,6 @@ def _struct_text(data_type: object, path_text: str, changed: list[tuple[tuple[st
         name = column.name.replace("'", "\\'")
         parts.append(f"'{name}', {value}")
     return f"named_struct({', '.join(parts)})"
-
-
-def _list_qualifiers(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
-    """Return the valid qualifiers of the table's columns; an alias replaces the table name."""
-    if alias is not None:
-        return [(alias.casefold(),)]
-    folded = tuple(part.casefold() for part in name.parts)
-    return [folded, folded[-1:]]
-
-
-def _full_name(name: SqlName, table: Table, alias: str | None) -> dict[tuple[str, ...], str | None]:
-    """Return the rewriting of the fully qualified table name to its single name."""
-    if alias is not None:
-        return {}
-    own = tuple(part.casefold() for part in _parts_of(table))
-    given = tuple(part.casefold() for part in name.parts)
-    return dict.fromkeys([own, given] if len(given) > 1 else [own], name.parts[-1])
-
-
-def _parts_of(table: Table) -> tuple[str, ...]:
-    """Return the parts of a table's full name, with the table version that was chosen."""
-    version = () if table.target.version is None else (f"{VERSION_PREFIX}{table.target.version}",)
-    return (table.locator.namespace, table.name, *version)
 
 
 def _parse_source_name(source: SqlFragment) -> tuple[str, ...]:

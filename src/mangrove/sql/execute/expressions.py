@@ -15,18 +15,37 @@ from typing import Any, Final
 
 from mangrove.errors import InvalidInputError
 from mangrove.expressions.expr import BinaryOp, ColumnPath, EngineValues, Expression, PreparedSql
-from mangrove.expressions.parse import parse_expression
+from mangrove.expressions.parse import SparkCondition, parse_expression
+from mangrove.expressions.predicates import Predicate
 from mangrove.lakehouse.sql_port import Frame, ValueComputer
+from mangrove.lakehouse.table import Table
 from mangrove.maintenance.engine_choice import SPARK
 from mangrove.model.names import quote_name
 from mangrove.model.schema_text import quote_text
 from mangrove.sql.execute.query import QueryBinder
 from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
-from mangrove.sql.parse.tokens import SqlFragment, SqlToken, SqlTokenKind, build_error_at, parse_name_chain, tokenize
+from mangrove.sql.parse.tokens import (
+    SqlFragment,
+    SqlName,
+    SqlToken,
+    SqlTokenKind,
+    build_error_at,
+    parse_name_chain,
+    tokenize,
+)
+from mangrove.sql.pushdown.pruning_predicates import build_condition_predicate
 from mangrove.sql.resolver import StatementSource
 from mangrove.tables.merge import to_spark_sql
+from mangrove.transaction.deltas import VERSION_PREFIX
 
-__all__ = ["StatementExpressions", "has_subquery", "rewrite_qualifiers"]
+__all__ = [
+    "StatementExpressions",
+    "has_subquery",
+    "list_name_parts",
+    "list_qualifiers",
+    "map_full_name",
+    "rewrite_qualifiers",
+]
 
 _HEAD: Final = "SELECT "
 _NO_CONJUNCTION: Final = ("OR", "BETWEEN", "CASE")
@@ -62,6 +81,29 @@ def rewrite_qualifiers(text: str, names: Mapping[tuple[str, ...], str | None]) -
             copied = rest
         place = after
     return result + text[copied:]
+
+
+def list_qualifiers(name: SqlName, alias: str | None) -> list[tuple[str, ...]]:
+    """Return the valid qualifiers of the table's columns; an alias replaces the table name."""
+    if alias is not None:
+        return [(alias.casefold(),)]
+    folded = tuple(part.casefold() for part in name.parts)
+    return [folded, folded[-1:]]
+
+
+def map_full_name(name: SqlName, table: Table, alias: str | None) -> dict[tuple[str, ...], str | None]:
+    """Return the rewriting of the fully qualified table name to its single name."""
+    if alias is not None:
+        return {}
+    own = tuple(part.casefold() for part in list_name_parts(table))
+    given = tuple(part.casefold() for part in name.parts)
+    return dict.fromkeys([own, given] if len(given) > 1 else [own], name.parts[-1])
+
+
+def list_name_parts(table: Table) -> tuple[str, ...]:
+    """Return the parts of a table's full name, with the table version that was chosen."""
+    version = () if table.target.version is None else (f"{VERSION_PREFIX}{table.target.version}",)
+    return (table.locator.namespace, table.name, *version)
 
 
 @dataclass
@@ -112,6 +154,27 @@ class StatementExpressions:
         if not any(isinstance(part, EngineValues) for part in parts):
             return text
         return PreparedSql(text, reduce(partial(BinaryOp, "and"), parts))
+
+    def prepare_for(self, text: str, table: Table, name: SqlName, alias: str | None = None) -> str:
+        """Return an expression over one table alone; only a subquery needs the table's name before its columns."""
+        names = map_full_name(name, table, alias) if has_subquery(text) else dict.fromkeys(list_qualifiers(name, alias))
+        columns = () if table.schema is None else table.schema.names
+        return self.prepare(rewrite_qualifiers(text, names), {alias or name.parts[-1]: columns})
+
+    def bind_condition(
+        self, condition: str, table: Table, name: SqlName, alias: str | None = None
+    ) -> str | Predicate | SparkCondition:
+        """Return a condition on one table as a predicate for file pruning if it is equivalent or implied."""
+        assert table.schema is not None
+        names, time_zone = [alias or name.parts[-1]], self.binder.time_zone
+        predicate = build_condition_predicate(condition, names, table.schema, time_zone, is_exact=True)
+        if predicate is not None:
+            return predicate
+        # CASE keeps the text from being parsed as a predicate, which may interpret literals differently than this
+        # session. Unlike IS TRUE, it rejects conditions that are not boolean, such as the string 'yes'.
+        text = self.prepare_for(f"CASE WHEN ({condition}) THEN TRUE ELSE FALSE END", table, name, alias)
+        certain = build_condition_predicate(condition, names, table.schema, time_zone, is_exact=False)
+        return text if certain is None else SparkCondition(text, certain)
 
     def rows(self, piece: SqlFragment) -> Frame:
         """Return the rows of a table or of a subquery."""

@@ -1,17 +1,23 @@
 """Execution of INSERT and TRUNCATE."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mangrove.errors import InvalidInputError, NotFoundError
+from mangrove.expressions.predicates import AllOf, ColumnComparison, IsNull, Operator, Predicate
 from mangrove.lakehouse.sql_port import Frame, SqlEngine
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
-from mangrove.model.names import join_name, quote_name
+from mangrove.local.python_rows import to_plain_value
+from mangrove.model.names import join_name
 from mangrove.model.objects import TableType
+from mangrove.model.partitioning import parse_partition_scheme
 from mangrove.model.schema import Schema
-from mangrove.sql.execute.expressions import StatementExpressions
+from mangrove.model.types import Column, Float32, Float64, is_nested
+from mangrove.model.values import restore_zone
+from mangrove.sql.execute.expressions import StatementExpressions, has_subquery
 from mangrove.sql.execute.query import BoundQuery
 from mangrove.sql.parse.statements import Insert, Query, TruncateStatement
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, tokenize
@@ -76,7 +82,12 @@ def execute_insert(work: PreparedInsert, expressions: StatementExpressions) -> R
     statement, table = work.statement, work.table
     described = _parse_delta_options(statement)
     if statement.replace_where is not None:
-        return table.overwrite(work.rows, where=expressions.text(statement.replace_where))
+        condition = expressions.text(statement.replace_where)
+        # Spark has no subqueries in CASE.
+        is_bound = not (has_subquery(condition) and expressions.is_on_spark)
+        return table.overwrite(
+            work.rows, where=expressions.bind_condition(condition, table, statement.table) if is_bound else condition
+        )
     if not statement.overwrite:
         return table.append(work.rows, **described)
     return _overwrite_rows(statement, table, require_schema(table), work.rows, work.fixed, expressions.binder.engine)
@@ -205,21 +216,38 @@ def _fit_rows(
 def _overwrite_rows(
     statement: Insert, table: Table, schema: Schema, rows: Frame, fixed: dict[str, str], engine: SqlEngine
 ) -> RowCounts:
-    where = " and ".join(
-        _build_partition_condition(quote_name(schema.column(name).name), value) for name, value in fixed.items()
-    )
-    if statement.if_not_exists and where and table.scan(where).plan.scans:
+    where = _build_partition_predicate(schema, engine.compute_literals(fixed, schema)) if fixed else None
+    if statement.if_not_exists and where is not None and table.scan(where).count():
         return NO_ROWS
-    is_dynamic = len(fixed) < len(statement.partition) or (not statement.partition and engine.is_overwrite_dynamic())
-    return table.overwrite_partitions(rows) if is_dynamic else table.overwrite(rows, where=where or None)
+    is_open = len(fixed) < len(statement.partition) or (
+        engine.is_overwrite_dynamic() and (not fixed or _leaves_partitions_open(table, schema, fixed))
+    )
+    return table.overwrite_partitions(rows) if is_open else table.overwrite(rows, where=where)
 
 
-def _build_partition_condition(column: str, value: str) -> str:
-    """Return the condition for the value of a column in PARTITION, which may be null."""
-    words = [token.word or token.text for token in tokenize(value)[:-1]]
-    if "NULL" not in words:
-        return f"{column} = {value}"
-    return f"{column} is null" if {*words} <= {"NULL", "(", ")"} else f"{column} <=> {value}"
+def _build_partition_predicate(schema: Schema, values: Any) -> Predicate:
+    """Return the predicate that columns have the values of an Arrow table of one row, as the new rows do."""
+    return AllOf(tuple(_build_equality(schema.column(name), values.column(name)[0]) for name in values.column_names))
+
+
+def _build_equality(column: Column, scalar: Any) -> Predicate:
+    if not scalar.is_valid:
+        return IsNull(column.id)
+    if isinstance(column.type, Float32 | Float64) and math.isnan(scalar.as_py()):
+        return ColumnComparison(column.id, Operator.GREATER, math.inf)
+    value = None if is_nested(column.type) else to_plain_value(scalar)
+    if value is None:
+        raise InvalidInputError(
+            f"{scalar} cannot be the value of column {column.name!r} in PARTITION; use REPLACE WHERE"
+        )
+    return ColumnComparison(column.id, Operator.EQUAL, restore_zone(value, column.type))
+
+
+def _leaves_partitions_open(table: Table, schema: Schema, fixed: Collection[str]) -> bool:
+    """Return whether the table has partition fields of other columns."""
+    fixed_ids = {schema.column(name).id for name in fixed}
+    scheme = parse_partition_scheme(table.partition_by, schema)
+    return any(field.source_id not in fixed_ids for field in scheme.fields)
 
 
 def require_schema(table: Table) -> Schema:
