@@ -14,6 +14,11 @@ import mangrove
 from mangrove import Lakehouse
 from mangrove.lakehouse.table import Table
 from mangrove.model.settings import LakehouseSettings
+from mangrove.spark.file_lists import FileLists
+from mangrove.spark.scan import run_scan
+from mangrove.tables.scan_plan import plan_scan
+from mangrove.tables.table_state import load_table_state
+from mangrove.transaction.deltas import parse_table_target
 
 pytestmark = pytest.mark.interop
 
@@ -278,3 +283,20 @@ def test_bloom_filters_are_added_at_run_time(sales: Table, spark: SparkSession) 
         frame = lake.sql(text)
         assert "might_contain" in frame._jdf.queryExecution().optimizedPlan().toString()
         assert sorted(row.day for row in frame.collect()) == list(range(DAYS))
+
+
+def test_columns_keep_their_order_with_the_second_version_of_sparks_reader(spark: SparkSession, tmp_path: Path) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    table = lake.create_table(
+        "s.t", "a int, p int, b int", partition_by=["p"], properties={"write.inline-rows-max-bytes": "0"}
+    )
+    table.append([{"a": 1, "p": 2, "b": 3}])
+    spark.conf.set("spark.sql.sources.useV1SourceList", "")
+    try:
+        lists = FileLists(spark, root_uri=f"{(tmp_path / 'lake').as_uri()}/")
+        state = load_table_state(lake.metastore.latest(), parse_table_target("s.t"))
+        rows = run_scan(lists, lists.root_uri, state, plan_scan(state), state.schema.columns)
+        assert [tuple(row) for row in rows.collect()] == [(1, 2, 3)]
+    finally:
+        spark.conf.unset("spark.sql.sources.useV1SourceList")

@@ -394,6 +394,8 @@ def test_rows_are_written_to_a_stream_by_its_canonical_string(session: SparkSess
         ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "0"}, "at least 1"),
         ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "1", "maxFilesPerTrigger": "1"}, "exclude each other"),
         ({"lake": "x", "path": "s.t", "readChangeFeed": "yes"}, "expected true or false"),
+        ({"lake": "x", "path": "s.t", "partitionOverwriteMode": "dynamic"}, "replaces the whole table"),
+        ({"lake": "x", "path": "s.t", "replaceWhere": "id = 1"}, "replaceWhere is not supported"),
         ({"lake": "x", "path": "t"}, "t"),
     ],
 )

@@ -1,5 +1,6 @@
 """Times before the year 1 and after 9999 on Spark: rows with them are found, changed and laid out like others."""
 
+import datetime
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 import mangrove
 from mangrove import InvalidInputError, Lakehouse, expr
 from mangrove.lakehouse.table import Table
+from mangrove.spark.session import LOCAL_SETTINGS
 from mangrove.sql.session import SqlSession
 from mangrove.tables.write_plan import RowCounts
 
@@ -86,3 +88,17 @@ def test_the_error_for_a_result_with_a_far_time_names_a_remedy(spark: SparkSessi
     found = session.run("select id, cast(d as string) from s.t order by id").rows()
     assert found == [(1, "1970-01-01"), (2, "+10000-01-01")]
     session.close()
+
+
+def test_days_that_the_gregorian_calendar_skipped_are_found(spark: SparkSession, lake: Lakehouse) -> None:
+    table = lake.create_table("s.t", "id int, d date", properties={"write.inline-rows-max-bytes": "0"})
+    table.append([{"id": 1, "d": datetime.date(1582, 10, 10)}, {"id": 2, "d": datetime.date(1582, 10, 20)}])
+    setting = "spark.sql.datetime.java8API.enabled"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, LOCAL_SETTINGS[setting])
+    try:
+        assert table.to_spark().where("d = date'1582-10-10'").count() == 1
+        assert table.delete(expr("d = date'1582-10-10' and length(string(id)) > 0"), engine="spark").deleted == 1
+    finally:
+        spark.conf.set(setting, before)
+    assert ids(table) == [2]

@@ -215,11 +215,13 @@ class FileLists:
     def _can_trust_file(self, file: ListedFile, schema: StructType) -> bool:
         located = self._located([file])
         try:
-            seen = [_plain_uri(unquote(uri)) for uri in self._listed(located, schema).inputFiles()]
+            rows = self._listed(located, schema)
+            seen = [_plain_uri(unquote(uri)) for uri in rows.inputFiles()]
         except PySparkException:
             # A Spark driver on another machine does not see the folder.
             return False
-        return seen == [_plain_uri(unquote(file.uri)) for file in located]
+        # Spark's second version of the reader, which a setting chooses, returns partition columns last.
+        return seen == [_plain_uri(unquote(file.uri)) for file in located] and rows.columns == schema.names
 
 
 def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:

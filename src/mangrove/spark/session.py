@@ -21,6 +21,8 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.master": "local[*]",
     # A timestamp must not depend on the machine's time zone.
     "spark.sql.session.timeZone": "UTC",
+    # Without it Spark's Parquet reader skips rows of dates between 1582-10-05 and 1582-10-14.
+    "spark.sql.datetime.java8API.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -103,6 +103,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             f'no table of {lake} is given; use load("namespace.table"), save("namespace.table") or .option("table", …)'
             "; saveAsTable, writeTo and toTable create tables in Spark's own catalog"
         )
+    _refuse_partial_overwrite(options)
     operation = options.get("operation", "append").lower()
     if operation not in OPERATIONS:
         raise InvalidInputError(f"unknown operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
@@ -136,6 +137,17 @@ def _check_spelling(options: Mapping[str, str]) -> None:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
         if close and name not in known:
             raise InvalidInputError(f"unknown option {name!r}; did you mean {known[close[0]]!r}?")
+
+
+def _refuse_partial_overwrite(options: Mapping[str, str]) -> None:
+    """Raise InvalidInputError for options of other formats that limit an overwrite, which here replaces all rows."""
+    is_dynamic = options.get("partitionoverwritemode", "static").lower() != "static"
+    if is_dynamic or "replacewhere" in options:
+        raise InvalidInputError(
+            f"the option {'partitionOverwriteMode' if is_dynamic else 'replaceWhere'} is not supported, and the mode "
+            "overwrite replaces the whole table; use overwrite_partitions(frame) or overwrite(frame, where=…) of the "
+            "table, or INSERT OVERWRITE in SQL"
+        )
 
 
 def _parse_as_of(options: Mapping[str, str]) -> int | str | None:
