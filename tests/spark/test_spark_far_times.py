@@ -94,11 +94,11 @@ def test_days_that_the_gregorian_calendar_skipped_are_found(spark: SparkSession,
     table = lake.create_table("s.t", "id int, d date", properties={"write.inline-rows-max-bytes": "0"})
     table.append([{"id": 1, "d": datetime.date(1582, 10, 10)}, {"id": 2, "d": datetime.date(1582, 10, 20)}])
     setting = "spark.sql.datetime.java8API.enabled"
-    before = spark.conf.get(setting)
+    before = spark.conf.get(setting, "false")
     spark.conf.set(setting, LOCAL_SETTINGS[setting])
     try:
         assert table.to_spark().where("d = date'1582-10-10'").count() == 1
         assert table.delete(expr("d = date'1582-10-10' and length(string(id)) > 0"), engine="spark").deleted == 1
     finally:
-        spark.conf.set(setting, before)
+        spark.conf.set(setting, before or "false")
     assert ids(table) == [2]

@@ -208,11 +208,12 @@ def test_a_stream_follows_versions_without_new_rows_before_they_expire(
     if option == "skipChangeCommits":
         table.delete("id = 1")
     lake.maintenance.compact("s.t")
-    assert follower.run(**{option: True}) == [[]]
+    options: dict[str, Any] = {option: True}
+    assert follower.run(**options) == [[]]
     expire_versions(lake)
     table.append(ids(3))
-    assert follower.run(**{option: True}) == [rows(3)]
-    assert follower.run(**{option: True}) == []
+    assert follower.run(**options) == [rows(3)]
+    assert follower.run(**options) == []
 
 
 def test_a_stream_detects_that_unread_versions_have_expired(lake: Lakehouse, follow: Callable[[], Follower]) -> None:

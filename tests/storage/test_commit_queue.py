@@ -148,7 +148,12 @@ def test_the_owner_of_the_lock_wakes_the_processes_of_removed_entries_after_the_
         assert other.put(f"{number}.intent", b"")
     woken: list[str] = []
     wake = leader._wake
-    monkeypatch.setattr(leader, "_wake", lambda name: woken.append(name) is None and wake(name))
+
+    def record(name: str) -> bool:
+        woken.append(name)
+        return wake(name)
+
+    monkeypatch.setattr(leader, "_wake", record)
     assert leader.try_lock()
     leader.remove(["0.intent", "1.intent"])
     assert (woken, queue.list()) == ([], ["2.intent"])
