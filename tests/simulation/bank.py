@@ -635,9 +635,12 @@ def _restore_table(bank: Bank, table_id: str, was: Bank | None) -> Bank:
     if was is None or table_id not in was.ids.values():
         raise InvariantViolation(f"the table {table_id} was rolled back to a version that does not have it")
     others = [one for one in bank.log if one.table_id != table_id]
+    # A rollback of the lakehouse may have removed table versions that come back now.
+    last = max(bank.last_numbers.get(table_id, 1), was.last_numbers.get(table_id, 1))
     return replace(
         bank,
         rows={**bank.rows, table_id: was.rows[table_id]},
+        last_numbers={**bank.last_numbers, table_id: last},
         defaults={**bank.defaults, table_id: was.defaults.get(table_id, 1)},
         others={**bank.others, table_id: was.others.get(table_id, {})},
         notes={
