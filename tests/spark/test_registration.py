@@ -394,11 +394,22 @@ def test_rows_are_written_to_a_stream_by_its_canonical_string(session: SparkSess
         ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "0"}, "at least 1"),
         ({"lake": "x", "path": "s.t", "maxRowsPerTrigger": "1", "maxFilesPerTrigger": "1"}, "exclude each other"),
         ({"lake": "x", "path": "s.t", "readChangeFeed": "yes"}, "expected true or false"),
-        ({"lake": "x", "path": "s.t", "partitionOverwriteMode": "dynamic"}, "replaces the whole table"),
-        ({"lake": "x", "path": "s.t", "replaceWhere": "id = 1"}, "replaceWhere is not supported"),
         ({"lake": "x", "path": "t"}, "t"),
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(InvalidInputError, match=complaint):
         parse_options(options)
+
+
+@pytest.mark.parametrize(("option", "value"), [("partitionOverwriteMode", "dynamic"), ("replaceWhere", "id = 1")])
+def test_an_overwrite_with_an_option_that_would_limit_it_elsewhere_is_refused(
+    tmp_path: Path, option: str, value: str
+) -> None:
+    lake = mangrove.create(tmp_path / "lake")
+    lake.create_namespace("s")
+    lake.create_table("s.t", "id bigint")
+    source = MangroveSource(CaseInsensitiveDict({"lake": lake.uri, "path": "s.t", option: value}))
+    source.writer(source.schema(), overwrite=False)
+    with pytest.raises(InvalidInputError, match=f"{option} is not supported, and the mode overwrite replaces"):
+        source.writer(source.schema(), overwrite=True)

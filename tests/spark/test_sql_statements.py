@@ -236,6 +236,7 @@ def test_an_overwrite_of_some_rows_reads_times_in_the_zone_of_the_session(
         ("string", "1", "'1'"),
         pytest.param("float", "0.1", "cast(0.1 as float)", marks=pytest.mark.needs_spark),
         ("decimal(5,2)", "1.5", "1.50"),
+        ("char(3)", "'a'", "'a'"),
         ("int", "7", "7"),
     ],
 )
@@ -275,9 +276,27 @@ def test_a_dynamic_overwrite_keeps_partitions_without_new_rows_below_a_static_on
         session.run("insert overwrite t partition (d = 1) select 9, 1")
         assert sorted(session.run("select * from t").rows()) == [(2, 1, 2), (3, 2, 1), (9, 1, 1)]
         session.run("insert overwrite t partition (d = 1, p = 2) select 4 where false")
+        assert sorted(session.run("select * from t").rows()) == [(3, 2, 1), (9, 1, 1)]
+        # A value of a column by which the table is not partitioned, or whose partitions have no single values.
+        session.run("insert overwrite t partition (v = 9) select 1, 5")
+        assert sorted(session.run("select * from t").rows()) == [(3, 2, 1), (9, 1, 5)]
+        session.run("create table u (v int, d int, id int) partitioned by (d, bucket(4, id))")
+        session.run("insert into u values (1, 1, 1), (2, 1, 2), (3, 2, 1)")
+        session.run("insert overwrite u partition (d = 1) select 9, 9")
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
-    assert sorted(session.run("select * from t").rows()) == [(3, 2, 1), (9, 1, 1)]
+    assert sorted(session.run("select * from u").rows()) == [(3, 2, 1), (9, 1, 9)]
+
+
+def test_a_partition_of_a_period_has_no_value_beside_one_without(session: SqlSession) -> None:
+    list(session.script("create namespace pe; use pe"))
+    session.run("create table t (v int, ts timestamp, p int) partitioned by (days(ts), p)")
+    session.run("insert into t values (1, timestamp'2024-01-01 11:00:00', 1)")
+    with pytest.raises(InvalidInputError, match="not partitioned by the values of ts"):
+        session.run("insert overwrite t partition (ts = timestamp'2024-01-01 10:00:00', p) select 2, 1")
+    with pytest.raises(InvalidInputError, match="PARTITION names a column twice"):
+        session.run("insert overwrite t partition (p = 1, P = 2) select 2, timestamp'2024-01-01 10:00:00'")
+    assert session.run("select v from t").rows() == [(1,)]
 
 
 def test_an_error_reports_the_position_of_the_wrong_word(session: SqlSession, lake: Lakehouse) -> None:

@@ -196,6 +196,25 @@ def test_a_stream_that_continues_after_lost_versions_reads_all_retained_ones_com
         assert sorted(row for batch in one.run(failOnDataLoss=False) for row in batch) == expected
 
 
+def test_a_part_of_a_version_that_a_rollback_removed_does_not_count_for_later_ones(
+    lake: Lakehouse, follow: Callable[[], Follower]
+) -> None:
+    table = lake.create_table("s.t", "id bigint", partition_by=["bucket(2, id)"])
+    table.append(ids(100))
+    follower, before = follow(), lake.version
+    assert follower.run() == [rows(100)]
+    table.append(ids(0, 1, 2, 3))
+    source = follower.source("s.t", {"maxFilesPerTrigger": 1})
+    reader = source.streamReader(source.schema())
+    end = reader.latestOffset(json.loads(follower.offset or ""), reader.getDefaultReadLimit())
+    assert end["files"] == 1
+    follower.offset = json.dumps(end)
+    table.rollback(before)
+    expire_versions(lake)
+    table.append(ids(4, 5, 6, 7))
+    assert sorted(row for batch in follower.run() for row in batch) == rows(4, 5, 6, 7)
+
+
 @pytest.mark.parametrize("option", ["failOnDataLoss", "skipChangeCommits"])
 def test_a_stream_follows_versions_without_new_rows_before_they_expire(
     lake: Lakehouse, follow: Callable[[], Follower], option: str

@@ -18,7 +18,7 @@ from mangrove.local.scan import select_columns
 from mangrove.metastore import MetastoreSnapshot
 from mangrove.spark.data_source_writer import StreamTableWriter, TableWriter
 from mangrove.spark.errors import suppress_worker_traceback
-from mangrove.spark.source_options import SourceOptions, parse_options
+from mangrove.spark.source_options import SourceOptions, parse_options, refuse_partial_overwrite
 from mangrove.spark.stream_reader import TableStreamReader, build_read_schema
 from mangrove.spark.worker_read import (
     FilesInputPartition,
@@ -108,6 +108,8 @@ class MangroveSource(DataSource):
     @suppress_worker_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> TableWriter:
         """Return the writer of a batch."""
+        if overwrite:
+            refuse_partial_overwrite(self.options)
         return TableWriter(self._parsed(), schema, overwrite=overwrite)
 
     @suppress_worker_traceback()

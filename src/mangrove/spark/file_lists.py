@@ -44,6 +44,7 @@ __all__ = ["FileLists", "ListedFile", "RootsOf", "encode_file_log"]
 RootsOf: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Returns the root of each path as a Hadoop URI."""
 _BLOCK_SIZE_BYTES = 128 * 1024 * 1024
+_V1_SOURCES = "spark.sql.sources.useV1SourceList"
 _METADATA = "_metadata"
 """Spark's column with the file and position of each row."""
 
@@ -195,8 +196,13 @@ class FileLists:
         log.parent.mkdir(parents=True)
         log.write_text(encode_file_log(files), "utf-8")
         # Without recursive lookup Spark takes folders for partitions, and finds no rows if there are none.
-        is_flat = str(not files[0].folder).lower()
-        return self.session.read.schema(schema).option("recursiveFileLookup", is_flat).parquet(folder.as_uri())
+        has_folders = bool(files[0].folder)
+        reader = self.session.read.schema(schema).option("recursiveFileLookup", str(not has_folders).lower())
+        rows = reader.parquet(folder.as_uri())
+        if has_folders and "parquet" not in str(self.session.conf.get(_V1_SOURCES, "parquet")):
+            # The second version of the reader returns partition columns last.
+            rows = rows.select(*(f"`{name.replace('`', '``')}`" for name in schema.names))
+        return rows
 
     def _plain(self, files: Sequence[ListedFile], schema: StructType) -> DataFrame:
         # Without the option Spark would expand `{` and `*` in paths.
@@ -215,13 +221,11 @@ class FileLists:
     def _can_trust_file(self, file: ListedFile, schema: StructType) -> bool:
         located = self._located([file])
         try:
-            rows = self._listed(located, schema)
-            seen = [_plain_uri(unquote(uri)) for uri in rows.inputFiles()]
+            seen = [_plain_uri(unquote(uri)) for uri in self._listed(located, schema).inputFiles()]
         except PySparkException:
             # A Spark driver on another machine does not see the folder.
             return False
-        # Spark's second version of the reader, which a setting chooses, returns partition columns last.
-        return seen == [_plain_uri(unquote(file.uri)) for file in located] and rows.columns == schema.names
+        return seen == [_plain_uri(unquote(file.uri)) for file in located]
 
 
 def _union_frames(frames: Sequence[DataFrame]) -> DataFrame:

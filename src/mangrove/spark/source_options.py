@@ -16,7 +16,7 @@ from mangrove.transaction.canonical_names import resolve_target
 from mangrove.transaction.catalog import CatalogReader
 from mangrove.transaction.deltas import TableTarget, parse_table_target
 
-__all__ = ["OPERATIONS", "SourceOptions", "parse_options"]
+__all__ = ["OPERATIONS", "SourceOptions", "parse_options", "refuse_partial_overwrite"]
 
 OPERATIONS: Final = ("append", "upsert")
 _STORAGE: Final = "storage."
@@ -103,7 +103,6 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             f'no table of {lake} is given; use load("namespace.table"), save("namespace.table") or .option("table", …)'
             "; saveAsTable, writeTo and toTable create tables in Spark's own catalog"
         )
-    _refuse_partial_overwrite(options)
     operation = options.get("operation", "append").lower()
     if operation not in OPERATIONS:
         raise InvalidInputError(f"unknown operation {operation!r}; expected one of {', '.join(OPERATIONS)}")
@@ -139,8 +138,9 @@ def _check_spelling(options: Mapping[str, str]) -> None:
             raise InvalidInputError(f"unknown option {name!r}; did you mean {known[close[0]]!r}?")
 
 
-def _refuse_partial_overwrite(options: Mapping[str, str]) -> None:
+def refuse_partial_overwrite(given: Mapping[str, str]) -> None:
     """Raise InvalidInputError for options of other formats that limit an overwrite, which here replaces all rows."""
+    options = {name.lower(): value for name, value in given.items()}
     is_dynamic = options.get("partitionoverwritemode", "static").lower() != "static"
     if is_dynamic or "replacewhere" in options:
         raise InvalidInputError(

@@ -113,13 +113,13 @@ class TableHistory:
     def find_retained(self, start: StreamOffset) -> StreamOffset:
         """Return the offset to continue from: the given one, or one of a retained version with the same rows.
 
-        If rows may be lost, and the stream accepts that, nothing of the oldest retained version counts as read.
+        After the initial snapshot, a part of a version that was read does not count for another version.
         """
         if start.version < 0 or self._can_continue_from(start.version):
             return start
         oldest = self._oldest()
         if compute_fingerprint(self.state(oldest)) == start.state:
-            return replace(start, version=oldest)
+            return replace(start, version=oldest, files=start.files if start.is_first else 0)
         if not self._fails_on_data_loss:
             return replace(start, version=oldest, files=0)
         raise NotFoundError(

@@ -195,8 +195,9 @@ class MachineQueue:
         names, self._removed = self._removed, []
         for name in names:
             self._wake(name)
-            with suppress(OSError):
-                os.unlink(self._locate_pipe(name))
+            if name not in self._entries:
+                with suppress(OSError):
+                    os.unlink(self._locate_pipe(name))
 
     def wait(self, name: str, seconds: float, pause: Callable[[float], None]) -> None:
         """Wait until another process removes the own entry or leaves the lock to it, at most so long."""

@@ -22,6 +22,7 @@ from mangrove.sql.execute.expressions import (
     list_name_parts,
     list_qualifiers,
     map_full_name,
+    require_schema,
     rewrite_qualifiers,
 )
 from mangrove.sql.execute.insert import (
@@ -29,7 +30,6 @@ from mangrove.sql.execute.insert import (
     execute_truncate,
     load_managed_table,
     prepare_insert,
-    require_schema,
 )
 from mangrove.sql.execute.query import BoundQuery, QueryBinder
 from mangrove.sql.parse.statements import (

@@ -20,7 +20,8 @@ from mangrove.expressions.predicates import Predicate
 from mangrove.lakehouse.sql_port import Frame, ValueComputer
 from mangrove.lakehouse.table import Table
 from mangrove.maintenance.engine_choice import SPARK
-from mangrove.model.names import quote_name
+from mangrove.model.names import join_name, quote_name
+from mangrove.model.schema import Schema
 from mangrove.model.schema_text import quote_text
 from mangrove.sql.execute.query import QueryBinder
 from mangrove.sql.parse.table_refs import find_table_refs, parse_query_tables
@@ -44,6 +45,7 @@ __all__ = [
     "list_name_parts",
     "list_qualifiers",
     "map_full_name",
+    "require_schema",
     "rewrite_qualifiers",
 ]
 
@@ -158,22 +160,20 @@ class StatementExpressions:
     def prepare_for(self, text: str, table: Table, name: SqlName, alias: str | None = None) -> str:
         """Return an expression over one table alone; only a subquery needs the table's name before its columns."""
         names = map_full_name(name, table, alias) if has_subquery(text) else dict.fromkeys(list_qualifiers(name, alias))
-        columns = () if table.schema is None else table.schema.names
-        return self.prepare(rewrite_qualifiers(text, names), {alias or name.parts[-1]: columns})
+        return self.prepare(rewrite_qualifiers(text, names), {alias or name.parts[-1]: require_schema(table).names})
 
     def bind_condition(
         self, condition: str, table: Table, name: SqlName, alias: str | None = None
     ) -> str | Predicate | SparkCondition:
         """Return a condition on one table as a predicate for file pruning if it is equivalent or implied."""
-        assert table.schema is not None
-        names, time_zone = [alias or name.parts[-1]], self.binder.time_zone
-        predicate = build_condition_predicate(condition, names, table.schema, time_zone, is_exact=True)
+        schema, names, time_zone = require_schema(table), [alias or name.parts[-1]], self.binder.time_zone
+        predicate = build_condition_predicate(condition, names, schema, time_zone, is_exact=True)
         if predicate is not None:
             return predicate
         # CASE keeps the text from being parsed as a predicate, which may interpret literals differently than this
         # session. Unlike IS TRUE, it rejects conditions that are not boolean, such as the string 'yes'.
         text = self.prepare_for(f"CASE WHEN ({condition}) THEN TRUE ELSE FALSE END", table, name, alias)
-        certain = build_condition_predicate(condition, names, table.schema, time_zone, is_exact=False)
+        certain = build_condition_predicate(condition, names, schema, time_zone, is_exact=False)
         return text if certain is None else SparkCondition(text, certain)
 
     def rows(self, piece: SqlFragment) -> Frame:
@@ -307,3 +307,12 @@ def _literal(value: object) -> str:
     raise InvalidInputError(
         f"unsupported argument type {type(value).__name__}; expected a number, string, date, time, bytes, bool or None"
     )
+
+
+def require_schema(table: Table) -> Schema:
+    """Return the columns of a table; raise an error if it has none yet."""
+    schema = table.schema
+    if schema is None:
+        name = join_name(table.locator.namespace, table.name)
+        raise InvalidInputError(f"{name} has no schema, so rows cannot be written; add files with add_files")
+    return schema

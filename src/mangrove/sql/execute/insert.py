@@ -11,13 +11,12 @@ from mangrove.lakehouse.sql_port import Frame, SqlEngine
 from mangrove.lakehouse.table import Table
 from mangrove.lakehouse.transaction import Transaction
 from mangrove.local.python_rows import to_plain_value
-from mangrove.model.names import join_name
 from mangrove.model.objects import TableType
-from mangrove.model.partitioning import parse_partition_scheme
+from mangrove.model.partitioning import Bucket, Identity, Truncate, parse_partition_scheme
 from mangrove.model.schema import Schema
-from mangrove.model.types import Column, Float32, Float64, is_nested
+from mangrove.model.types import Char, Column, Float32, Float64, is_nested
 from mangrove.model.values import restore_zone
-from mangrove.sql.execute.expressions import StatementExpressions, has_subquery
+from mangrove.sql.execute.expressions import StatementExpressions, has_subquery, require_schema
 from mangrove.sql.execute.query import BoundQuery
 from mangrove.sql.parse.statements import Insert, Query, TruncateStatement
 from mangrove.sql.parse.tokens import SqlFragment, SqlName, locate_errors_at, tokenize
@@ -31,7 +30,6 @@ __all__ = [
     "execute_truncate",
     "load_managed_table",
     "prepare_insert",
-    "require_schema",
 ]
 
 _PROPERTY_PREFIX: Final = "property."
@@ -60,6 +58,9 @@ def prepare_insert(
     table = load_managed_table(transaction, resolver, statement.table)
     schema = require_schema(table)
     _check_columns(statement, schema, expressions.source.text)
+    named = [name.casefold() for name, _ in statement.partition]
+    if len({*named}) < len(named):
+        raise InvalidInputError("PARTITION names a column twice")
     fixed = {name: expressions.text(value) for name, value in statement.partition if value is not None}
     rows = bound(_substitute_defaults(statement.query, schema, _list_target_columns(statement, schema, fixed))).frame
     fitted = _fit_rows(statement, table, schema, rows, fixed, expressions.binder.engine)
@@ -219,10 +220,27 @@ def _overwrite_rows(
     where = _build_partition_predicate(schema, engine.compute_literals(fixed, schema)) if fixed else None
     if statement.if_not_exists and where is not None and table.scan(where).count():
         return NO_ROWS
-    is_open = len(fixed) < len(statement.partition) or (
-        engine.is_overwrite_dynamic() and (not fixed or _leaves_partitions_open(table, schema, fixed))
-    )
-    return table.overwrite_partitions(rows) if is_open else table.overwrite(rows, where=where)
+    if _is_dynamic(statement, table, schema, fixed, engine):
+        return table.overwrite_partitions(rows)
+    return table.overwrite(rows, where=where)
+
+
+def _is_dynamic(statement: Insert, table: Table, schema: Schema, fixed: Collection[str], engine: SqlEngine) -> bool:
+    """Return whether the partitions of the new rows are replaced, and not all rows with the fixed values."""
+    is_requested = len(fixed) < len(statement.partition)
+    if not fixed:
+        return is_requested or engine.is_overwrite_dynamic()
+    fields = parse_partition_scheme(table.partition_by, schema).fields
+    columns = {field.source_id for field in fields if isinstance(field.transform, Identity)}
+    others = [name for name in fixed if schema.column(name).id not in columns]
+    if is_requested and others:
+        raise InvalidInputError(
+            f"{table} is not partitioned by the values of {others[0]}, so PARTITION cannot have one beside a column "
+            "without a value; use REPLACE WHERE"
+        )
+    is_derivable = not any(isinstance(field.transform, Bucket | Truncate) for field in fields)
+    is_open = len(fields) > len(fixed)
+    return is_requested or (engine.is_overwrite_dynamic() and is_open and is_derivable and not others)
 
 
 def _build_partition_predicate(schema: Schema, values: Any) -> Predicate:
@@ -237,23 +255,7 @@ def _build_equality(column: Column, scalar: Any) -> Predicate:
         return ColumnComparison(column.id, Operator.GREATER, math.inf)
     value = None if is_nested(column.type) else to_plain_value(scalar)
     if value is None:
-        raise InvalidInputError(
-            f"{scalar} cannot be the value of column {column.name!r} in PARTITION; use REPLACE WHERE"
-        )
+        raise InvalidInputError(f"column {column.name!r} cannot have this value in PARTITION; use REPLACE WHERE")
+    if isinstance(column.type, Char) and isinstance(value, str):
+        value = value.ljust(column.type.length)
     return ColumnComparison(column.id, Operator.EQUAL, restore_zone(value, column.type))
-
-
-def _leaves_partitions_open(table: Table, schema: Schema, fixed: Collection[str]) -> bool:
-    """Return whether the table has partition fields of other columns."""
-    fixed_ids = {schema.column(name).id for name in fixed}
-    scheme = parse_partition_scheme(table.partition_by, schema)
-    return any(field.source_id not in fixed_ids for field in scheme.fields)
-
-
-def require_schema(table: Table) -> Schema:
-    """Return the columns of a table; raise an error if it has none yet."""
-    schema = table.schema
-    if schema is None:
-        name = join_name(table.locator.namespace, table.name)
-        raise InvalidInputError(f"{name} has no schema, so rows cannot be written; add files with add_files")
-    return schema
