@@ -174,7 +174,9 @@ def write_and_look(lake: Lakehouse, session: SparkSession, folder: Path) -> None
         assert {file.location for file in table.scan().files()} <= on_disk
     for table in (plain, retried, copied):
         there = {path.name for path in (folder / "lake/data" / table.id).iterdir()}
-        assert there == {Path(file.location).name for file in table.scan().files()}, table.name
+        live = {Path(file.location).name for file in table.scan().files()}
+        # The copy of a task that is still being killed may not have removed its file yet.
+        assert there >= live if table is copied else there == live, table.name
     plain.compact(engine="spark")
     assert plain.to_arrow().num_rows == ROWS
     print("every row once")
